@@ -5,19 +5,35 @@ Secrets are ``SecretStr``; a wrong value is refused at start with the setting's 
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from taboot_pipelines.errors import TabootError
 
 Positive = Annotated[int, Field(gt=0)]
 
+PREFIX = "TABOOT_"
+#: Variables with the prefix that belong to what stands beside the package: its tests, and the scripts of
+#: `deploy/`.
+_FOR_TESTS = "TABOOT_TEST_"
+_OF_SCRIPTS = frozenset({"TABOOT_CACHE", "TABOOT_OWNER_PASSWORD", "TABOOT_APP_PASSWORD"})
+#: Of a sources file so much is looked through for names of variables.
+_LOOKED_THROUGH = 8 * 1024 * 1024
 #: In place of Qdrant's URL: the client's own stand-in inside this process, for tests and trials.
 QDRANT_LOCAL = ":memory:"
 #: The tokens that BERT puts around every text, ``[CLS]`` and ``[SEP]``.
@@ -432,6 +448,25 @@ class RetentionSettings(BaseModel, extra="forbid"):
     )
 
 
+#: Names that are passed over: variables that :func:`load_leniently` found wrong.
+_passed_over: ContextVar[frozenset[str]] = ContextVar("passed_over", default=frozenset())
+
+
+class _Environment(EnvSettingsSource):
+    """The environment without variables that no setting has: those are warned of (``unknown_variables``),
+    and a misspelt one in a group is treated as one at the top.
+    """
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        names = variables()
+        left = _passed_over.get()
+        return {
+            k: v
+            for k, v in super()._load_env_vars().items()
+            if not k.upper().startswith(PREFIX) or (is_known(k, names) and k.upper() not in left)
+        }
+
+
 class Settings(BaseSettings):
     """Everything that can be set. ``TABOOT_HOME`` holds all data of the default set-up."""
 
@@ -505,6 +540,17 @@ class Settings(BaseSettings):
     shards: ShardSettings = Field(default_factory=ShardSettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, _Environment(settings_cls)
+
     @property
     def home_dir(self) -> Path:
         return self.home.expanduser().absolute()
@@ -526,26 +572,127 @@ def load_settings(**overrides: object) -> Settings:
 
     Addresses of servers are checked here too: a run may reach the parts that use them only hours later.
     """
-    try:
-        settings = Settings(**overrides)  # type: ignore[arg-type]
-    except ValidationError as error:
-        problems = [
-            ("TABOOT_" + "__".join(str(p) for p in e["loc"]).upper(), e["msg"])
-            for e in error.errors(include_input=False, include_url=False)
-        ]
-    except SettingsError as error:
-        # Its message names the field, of a list or of a group as a whole, and holds nothing of the value.
-        field = next(name for name in Settings.model_fields if f'"{name}"' in str(error))
-        problems = [(f"TABOOT_{field.upper()}", "is to be JSON")]
-    else:
-        problems = list(_wrong_addresses(settings))
-        if not problems:
-            return settings
+    settings, problems = _read(overrides)
+    if settings is not None and not problems:
+        return settings
     raise TabootError(
         "E_CONFIG",
         "; ".join(f"{name}: {message}" for name, message in problems) + ".",
         settings=[n for n, _ in problems],
     )
+
+
+class Problem(NamedTuple):
+    """What is wrong with a variable; never its value."""
+
+    variable: str
+    message: str
+
+
+def load_leniently() -> tuple[Settings, list[Problem]]:
+    """Read the environment without what is wrong in it, for commands that tell about that.
+
+    Returns the settings as they would be without the variables that are wrong, and what is wrong with them.
+    """
+    told: list[Problem] = []
+    token = _passed_over.set(frozenset())
+    try:
+        while True:
+            settings, problems = _read({})
+            told += problems
+            if settings is not None and not problems:
+                return settings, told
+            # A wrong group, or a field within it, is left out whole: its rules may join its fields.
+            wrong = {p.variable for p in problems}
+            left = {
+                v
+                for v in map(str.upper, os.environ)
+                if v.startswith(PREFIX)
+                and any(v == w or v.startswith(f"{w}__") or w.startswith(f"{v}__") for w in wrong)
+            }
+            if left <= _passed_over.get():
+                raise TabootError("E_INTERNAL", "The settings cannot be read even without the wrong ones.")
+            _passed_over.set(_passed_over.get() | left)
+    finally:
+        _passed_over.reset(token)
+
+
+def _read(overrides: Mapping[str, object]) -> tuple[Settings | None, list[Problem]]:
+    try:
+        settings = Settings(**overrides)  # type: ignore[arg-type]
+    except ValidationError as error:
+        return None, [
+            Problem(PREFIX + "__".join(str(p) for p in e["loc"]).upper(), e["msg"])
+            for e in error.errors(include_input=False, include_url=False)
+        ]
+    except SettingsError as error:
+        # Its message names the field, of a list or of a group as a whole, and holds nothing of the value.
+        field = next(name for name in Settings.model_fields if f'"{name}"' in str(error))
+        return None, [Problem(PREFIX + field.upper(), "is to be JSON")]
+    return settings, [Problem(*p) for p in _wrong_addresses(settings)]
+
+
+@cache
+def variables() -> dict[str, bool]:
+    """Every variable that sets something, and whether variables below it do so too, as keys of a mapping."""
+    found: dict[str, bool] = {}
+
+    def walk(prefix: str, model: type[BaseModel]) -> None:
+        for name, field in model.model_fields.items():
+            variable = prefix + name.upper()
+            inner = field.annotation
+            group = isinstance(inner, type) and issubclass(inner, BaseModel)
+            # A group as a whole may be given as JSON.
+            found[variable] = get_origin(inner) is dict
+            if group:
+                walk(f"{variable}__", inner)  # type: ignore[arg-type]
+
+    walk(PREFIX, Settings)
+    return found
+
+
+def is_known(variable: str, names: Mapping[str, bool]) -> bool:
+    """Whether a variable is a setting of ours, or lies below one that is a mapping."""
+    variable = variable.upper()
+    if variable in names or variable in _OF_SCRIPTS or variable.startswith(_FOR_TESTS):
+        return True
+    parent = variable.rpartition("__")[0]
+    return names.get(parent, False)
+
+
+class Unknown(NamedTuple):
+    """A variable with our prefix that sets nothing, and the nearest that does."""
+
+    variable: str
+    nearest: str | None
+
+    @property
+    def message(self) -> str:
+        near = f"; did you mean {self.nearest}?" if self.nearest else "."
+        return f"{self.variable} is no setting and changes nothing{near}"
+
+
+def unknown_variables(sources: Path) -> list[Unknown]:
+    """The variables of the environment that look like settings and are none, by name.
+
+    Those that the sources file names hold its secrets.
+    """
+    names = variables()
+    unknown = sorted(v for v in os.environ if v.upper().startswith(PREFIX) and not is_known(v, names))
+    if unknown:
+        with contextlib.suppress(OSError), sources.open("rb") as file:
+            text = file.read(_LOOKED_THROUGH)
+            unknown = [v for v in unknown if os.fsencode(v) not in text]
+    return [Unknown(v, _nearest(v.upper(), names)) for v in unknown]
+
+
+def _nearest(variable: str, names: Collection[str]) -> str | None:
+    from difflib import get_close_matches
+
+    # A single underscore where two are meant is the commonest slip.
+    flat: dict[str, str] = {name.replace("__", "_"): name for name in names}
+    found = get_close_matches(variable.replace("__", "_"), flat, n=1, cutoff=0.75)
+    return flat[found[0]] if found else None
 
 
 def _wrong_addresses(settings: Settings) -> Iterator[tuple[str, str]]:

@@ -4,12 +4,20 @@ quoted.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.settings import Settings, load_settings
+from taboot_pipelines.settings import (
+    PREFIX,
+    Settings,
+    load_leniently,
+    load_settings,
+    unknown_variables,
+    variables,
+)
 
 SERVERS = ["TEI", "RERANKER", "LLM", "QDRANT", "NEO4J", "REDIS"]
 
@@ -71,3 +79,81 @@ def test_a_group_that_is_no_json_is_refused_by_its_name(monkeypatch: pytest.Monk
         load_settings()
     assert caught.value.code == "E_CONFIG" and caught.value.details["settings"] == ["TABOOT_HTTP"]
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """An environment without any setting."""
+    for name in [v for v in os.environ if v.upper().startswith(PREFIX)]:
+        monkeypatch.delenv(name)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [
+        ("TABOOT_HOEM", "TABOOT_HOME"),
+        ("TABOOT_QDRANT_URL", "TABOOT_QDRANT__URL"),
+        ("TABOOT_QDRANT__URI", "TABOOT_QDRANT__URL"),
+        ("TABOOT_EMBEDDING__TORCH__MODLE", "TABOOT_EMBEDDING__TORCH__MODEL"),
+        ("taboot_retrieval__cache_mbs", "TABOOT_RETRIEVAL__CACHE_MB"),
+        ("TABOOT_HOME__X", None),
+        ("TABOOT_XYZZY_PLUGH", None),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_told_with_the_nearest(
+    bare: pytest.MonkeyPatch, tmp_path: Path, variable: str, nearest: str | None
+) -> None:
+    plain = load_settings()
+    bare.setenv(variable, "hunter2")
+    assert load_settings() == plain, "it changes nothing, at any level"
+    (unknown,) = unknown_variables(tmp_path / "sources.yaml")
+    assert (unknown.variable, "hunter2" in unknown.message) == (variable, False)
+    if nearest is not None:
+        assert unknown.nearest == nearest and nearest in unknown.message
+
+
+def test_every_setting_and_what_a_mapping_holds_is_known(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "sources.yaml").write_text("token: ${TABOOT_TOKEN_OF_MINE}\n")
+    for name in (
+        *variables(),
+        "TABOOT_K8S__GPU_NODE_SELECTOR__POOL",
+        "TABOOT_TOKEN_OF_MINE",
+        "taboot_log__level",
+        "TABOOT_TEST_DATA",
+    ):
+        bare.setenv(name, "")
+    assert unknown_variables(tmp_path / "sources.yaml") == []
+    # The names are said once: those that pydantic takes are those that are known.
+    assert {"TABOOT_HOME", "TABOOT_QDRANT", "TABOOT_EMBEDDING__TORCH__MODEL"} <= set(variables())
+
+
+def test_what_is_wrong_is_left_out_and_told(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plain = load_settings()
+    bare.setenv("TABOOT_HOME", str(tmp_path))
+    for name, value in {
+        "TABOOT_QDRANT__URL": "hunter2",
+        "TABOOT_CHUNKING__MAX_TOKENS": "hunter2",
+        "TABOOT_CHUNKING__OVERLAP_TOKENS": "40",
+        "TABOOT_HTTP": "{hunter2",
+        "TABOOT_LOG": '{"level": "hunter2"}',
+        "taboot_executor": "hunter2",
+    }.items():
+        bare.setenv(name, value)
+    settings, problems = load_leniently()
+    assert {p.variable for p in problems} == {
+        "TABOOT_QDRANT__URL",
+        "TABOOT_CHUNKING__MAX_TOKENS",
+        "TABOOT_HTTP",
+        "TABOOT_LOG__LEVEL",
+        "TABOOT_EXECUTOR",
+    }
+    assert "hunter2" not in str(problems)
+    assert settings.home == tmp_path and settings.chunking.overlap_tokens == 40
+    assert (settings.qdrant, settings.http, settings.log) == (plain.qdrant, plain.http, plain.log)
+    # Fields that contradict each other are left out together.
+    bare.setenv("TABOOT_CHUNKING__MAX_TOKENS", "30")
+    settings, problems = load_leniently()
+    assert settings.chunking == plain.chunking and "TABOOT_CHUNKING" in {p.variable for p in problems}
+    with pytest.raises(TabootError, match="E_CONFIG"):
+        load_settings()

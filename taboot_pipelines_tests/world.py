@@ -130,11 +130,9 @@ class World:
                     target.execute(f"DELETE FROM {table}")
         workspace = self.open(home)
         try:
-            for row in workspace.catalog.sources.find(states=("active",)):
+            for row in workspace.catalog.sources.find():
                 derive(workspace, row["namespace"], [row["source_id"]])
-            for namespace in sorted(
-                {row["namespace"] for row in workspace.catalog.sources.find(states=("active",))}
-            ):
+            for namespace in sorted({row["namespace"] for row in workspace.catalog.sources.find()}):
                 for stage in CHAIN.of_namespace:
                     if stage.target is None:
                         stage.run(workspace, namespace, "")
@@ -147,7 +145,7 @@ def logical(workspace: Workspace, namespace: str = "default") -> dict[str, Any]:
     """Every derived store as logical rows: what must be equal however it came about."""
     found: dict[str, Any] = {}
     live: set[str] = set()
-    for row in workspace.catalog.sources.find(namespace, states=("active",)):
+    for row in workspace.catalog.sources.find(namespace):
         source = row["source_id"]
         for name in TABLES_OF_SOURCE:
             table = workspace.tables.read(

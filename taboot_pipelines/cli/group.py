@@ -6,7 +6,6 @@ Exit code 0: done; 1: something failed; 2: the command line itself is wrong; 130
 from __future__ import annotations
 
 import atexit
-import contextlib
 import gc
 import os
 import sys
@@ -20,21 +19,27 @@ from taboot_pipelines.cli import (
     audit,
     browse,
     capture,
+    config,
     crawls,
     discover,
+    documents,
     domains,
+    held,
     ingest,
     plan,
     query,
+    sources,
     status,
 )
-from taboot_pipelines.cli.output import show_error, wants_json
+from taboot_pipelines.cli.output import show_error, wants_json, warn
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.health import PROBE_THREAD
 
 #: New objects after which Python looks for garbage. Importing makes very many and hardly any garbage: at the
 #: default of 700 the looking takes a tenth of a search.
 _OBJECTS = 50_000
+#: Commands that say themselves which variables are no settings.
+_TELL_THEMSELVES = ("status", "config")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -43,16 +48,20 @@ _OBJECTS = 50_000
 def cli(context: click.Context) -> None:
     """Infrastructure knowledge in one place, each fact traced to the bytes it came from."""
     from taboot_pipelines import logs
-    from taboot_pipelines.settings import load_settings
+    from taboot_pipelines.settings import load_leniently, unknown_variables
 
     # A wrong setting is reported by the command that needs the settings; `schema` needs none.
-    with contextlib.suppress(TabootError):
-        context.with_resource(logs.writing(load_settings(), quiet=True))
+    settings, _ = load_leniently()
+    context.with_resource(logs.writing(settings, quiet=True))
+    if context.invoked_subcommand not in _TELL_THEMSELVES:
+        for unknown in unknown_variables(settings.sources_file):
+            warn(unknown.message)
 
 
 for command in (
     ingest.ingest,
     plan.plan,
+    held.held,
     crawls.crawls,
     query.search,
     query.ask,
@@ -64,6 +73,10 @@ for command in (
     query.cache,
     browse.browse,
     status.status,
+    config.config,
+    sources.init,
+    sources.sources,
+    documents.documents,
     audit.audit,
     capture.capture,
     domains.domains,

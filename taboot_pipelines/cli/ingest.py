@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from taboot_pipelines.cli import held
 from taboot_pipelines.cli.output import console, emit_json, json_option, table, text
 from taboot_pipelines.errors import TabootError
 
@@ -108,22 +109,38 @@ class Outcome:
     is_flag=True,
     help="Carry out deletions that were held as E_MASS_DELETE. Name the sources.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only say what would be added, changed and deleted, by path. Of what is not on this machine, say"
+    " what would be asked for, as `taboot plan` does.",
+)
 @json_option
-def ingest(sources: tuple[str, ...], confirm_deletes: bool, as_json: bool) -> None:
+def ingest(sources: tuple[str, ...], confirm_deletes: bool, dry_run: bool, as_json: bool) -> None:
     """Bring the knowledge base up to date with the sources file: all sources, or those named.
 
     Exit code 1 if a source, an item or a check failed, or if deletions wait for --confirm-deletes.
     """
     if confirm_deletes and not sources:
         raise click.UsageError("--confirm-deletes wants the sources it is meant for.")
+    if confirm_deletes and dry_run:
+        raise click.UsageError("--dry-run carries nothing out: leave --confirm-deletes away.")
     from taboot_pipelines.settings import load_settings
 
     settings = load_settings()
+    if dry_run:
+        sys.exit(0 if held.dry_run(settings, sources, as_json) else 1)
     # The sources file is read before Dagster is loaded: a mistake in it is reported at once.
     from taboot_pipelines.stages.workspace import Workspace
 
     workspace = Workspace(settings)
     workspace.sync_sources()
+    if workspace.former_sources is not None:
+        click.echo(
+            f"This home has belonged to {workspace.former_sources} so far; now {settings.sources_file} is"
+            " read. What only the former declares is kept until it is confirmed (`taboot held`).",
+            err=True,
+        )
     chosen = _choose(workspace, sources)
     outcomes = _run(settings, workspace, chosen, confirm_deletes, quiet=as_json)
     ok = all(o.ok for o in outcomes)
@@ -140,9 +157,9 @@ def _choose(workspace: Workspace, named: Sequence[str]) -> list[str]:
     known = list(dict.fromkeys(r["source_id"] for r in sorted(rows, key=lambda r: r["state"] != "retiring")))
     unknown = [s for s in named if s not in known]
     if unknown:
-        raise TabootError(
-            "E_SOURCE_UNKNOWN", f"There is no source {', '.join(map(repr, unknown))}.", sources=unknown
-        )
+        from taboot_pipelines.stages.foreseeing import unknown_sources
+
+        raise unknown_sources(unknown)
     return list(dict.fromkeys(named)) or known
 
 
@@ -458,9 +475,9 @@ def _summary(outcomes: Sequence[Outcome]) -> None:
             out.print(
                 text(f"{outcome.source}: the check {check} failed; the UI shows which rows."), style="red"
             )
-        for held in outcome.held:
-            out.print(text(f"{outcome.source}: {held['code']}: {held['message']}"), style="yellow")
-            out.print(text(f"  {held['remedy']}"))
+        for waiting in outcome.held:
+            out.print(text(f"{outcome.source}: {waiting['code']}: {waiting['message']}"), style="yellow")
+            out.print(text(f"  {waiting['remedy']}"))
         known = {(d["stage"], d["item"]) for d in outcome.dead}
         notes = [
             {"stage": r.stage, **p}

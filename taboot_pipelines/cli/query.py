@@ -5,21 +5,25 @@ They load no Dagster and open no catalog.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from taboot_pipelines.cli.output import console, emit_json, json_option, namespace_option, plain, text
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.cli.output import (
+    console,
+    emit_json,
+    json_option,
+    namespace_option,
+    open_kb,
+    plain,
+    text,
+)
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.results.hits import SearchResult
     from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
-    from taboot_pipelines.settings import Settings
 
 _SNIPPET = 240
 
@@ -76,33 +80,6 @@ def _weights(_context: Any, _parameter: Any, given: tuple[str, ...]) -> dict[str
     return weights or None
 
 
-def _open(namespace: str | None, *, embedding: bool = False) -> Any:
-    """The knowledge base. ``embedding``: the query will be embedded, so the bundled model is loaded while
-    this thread still imports what reads the shards.
-    """
-    from taboot_pipelines.settings import load_settings
-
-    settings = load_settings()
-    # One query multiplies no matrices, and numpy's threads spin for a while when they are made.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if embedding:
-        _load_model(settings)
-    from taboot_pipelines.retrieval import KnowledgeBase
-
-    return KnowledgeBase.open(namespace=namespace, settings=settings)
-
-
-def _load_model(settings: Settings) -> None:
-    # What is wrong with the model is said by the search that needs it.
-    with contextlib.suppress(TabootError):
-        from taboot_pipelines.embedding import open_embedder
-        from taboot_pipelines.embedding.minilm import MiniLmEmbedder
-
-        embedder = open_embedder(settings)
-        if isinstance(embedder, MiniLmEmbedder):
-            embedder.load_meanwhile()
-
-
 def _place(url: str, line: int | None, section: str = "") -> str:
     if line:
         return f"{url}:{line}"
@@ -152,7 +129,7 @@ def search(
     """Find the passages that fit QUERY best."""
     if compare and why_not is not None:
         raise click.UsageError("--compare and --why-not show different things: give one of them.")
-    kb = _open(namespace, embedding=compare or mode != "keyword")
+    kb = open_kb(namespace, embedding=compare or mode != "keyword")
     chosen = _chosen(options)
     if compare:
         _show_comparison(kb.compare(query, limit, **chosen), as_json)
@@ -242,7 +219,7 @@ def cache(kind: str | None, domain: str | None, namespace: str | None, as_json: 
     """
     if domain is not None and kind is None:
         raise click.UsageError("--domain limits --clear results.")
-    kb = _open(namespace)
+    kb = open_kb(namespace)
     if kind is not None:
         dropped = kb.clear_cache(None if kind == "all" else kind, domain)
         if as_json:
@@ -282,7 +259,7 @@ def ask(
     **options: Any,
 ) -> None:
     """Answer QUESTION out of the knowledge base, with citations, or say that nothing does."""
-    answer = _open(namespace, embedding=mode != "keyword").answer(
+    answer = open_kb(namespace, embedding=mode != "keyword").answer(
         question, limit, mode=mode, synthesis=synthesis, **_chosen(options)
     )
     if as_json:
@@ -304,7 +281,7 @@ def ask(
 @json_option
 def explain(edge_or_chunk_id: str, namespace: str | None, as_json: bool) -> None:
     """Show the bytes behind an edge or a hit, read again and verified."""
-    found = _open(namespace).explain(edge_or_chunk_id)
+    found = open_kb(namespace).explain(edge_or_chunk_id)
     if as_json:
         emit_json(found.model_dump(mode="json"))
         return
@@ -338,7 +315,7 @@ def explain(edge_or_chunk_id: str, namespace: str | None, as_json: bool) -> None
 @json_option
 def links(document: str, limit: int, namespace: str | None, as_json: bool) -> None:
     """Show what DOCUMENT (its id, URL or path) links to, and what links to it."""
-    found = _open(namespace).links(document, limit)
+    found = open_kb(namespace).links(document, limit)
     if as_json:
         emit_json(found.model_dump(mode="json"))
         return
@@ -376,7 +353,7 @@ def neighbors(
     name: str, hops: int, types: tuple[str, ...], limit: int, namespace: str | None, as_json: bool
 ) -> None:
     """Show what surrounds the node called NAME (or whose key it is)."""
-    graph = _open(namespace).neighbors(name, hops=hops, types=list(types) or None, limit=limit)
+    graph = open_kb(namespace).neighbors(name, hops=hops, types=list(types) or None, limit=limit)
     if as_json:
         emit_json(graph.model_dump(mode="json"))
         return
@@ -427,7 +404,7 @@ def neighbors(
 @json_option
 def drift(kinds: tuple[str, ...], limit: int, namespace: str | None, as_json: bool) -> None:
     """Show statements that cannot both be so: text and configuration, or two configurations."""
-    found = _open(namespace).drift(list(kinds) or None, limit)
+    found = open_kb(namespace).drift(list(kinds) or None, limit)
     if as_json:
         emit_json(found.model_dump(mode="json"))
         return
@@ -458,7 +435,7 @@ def path(start: str, end: str, max_hops: int, namespace: str | None, as_json: bo
 
     Exit code 1 if there is none.
     """
-    found = _open(namespace).path(start, end, max_hops=max_hops)
+    found = open_kb(namespace).path(start, end, max_hops=max_hops)
     if as_json:
         emit_json(found.model_dump(mode="json"))
     else:

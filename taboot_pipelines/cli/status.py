@@ -1,295 +1,167 @@
-"""``status``: the configured parts and their health, what the knowledge base holds, sources, settings."""
+"""``status``: one screen of how things are, what needs attention, and the command that mends it."""
 
 from __future__ import annotations
 
-import re
 import sys
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import Any
 
 import click
 
-from taboot_pipelines.cli.output import console, emit_json, json_option, moment, table, text
-from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.health import Health
+from taboot_pipelines.cli.output import console, emit_json, fitted, json_option, listing, table, text
 
-if TYPE_CHECKING:
-    from taboot_pipelines.settings import Settings
-
-_MAX_LETTERS = 50
+#: What is shown of each; `--json` has all.
+_MAX_SOURCES = 12
+_MAX_ATTENTION = 8
+_MAX_LINES = 3
 
 
 @click.command()
+@click.option(
+    "--failed",
+    metavar="[SOURCE]",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    help="List all items that failed or were passed over, of all sources or of one.",
+)
+@click.option("--parts", is_flag=True, help="List the configured parts, each with its version and latency.")
 @json_option
-def status(as_json: bool) -> None:
-    """Show the configured parts and their health, counts, sources, dead letters and the settings in force.
+def status(failed: str | None, parts: bool, as_json: bool) -> None:
+    """Show how the parts and sources are, what needs attention, and the command that mends it.
 
-    Exit code 1 if a configured part is unwell; what the others know is shown all the same.
+    Exit code 1 if a configured part is unwell, or a setting or the sources file is wrong; what the others
+    know is shown all the same. `taboot config` shows the settings.
     """
-    from taboot_pipelines.settings import load_settings
+    from taboot_pipelines.cli.state import gather
+    from taboot_pipelines.settings import load_leniently, unknown_variables
 
-    settings = load_settings()
-    state = _state(settings)
+    settings, problems = load_leniently()
+    state = gather(settings, problems, unknown_variables(settings.sources_file))
     if as_json:
         emit_json(state)
+    elif failed is not None:
+        _show_failed(state, failed)
+    elif parts:
+        _show_parts(state)
     else:
-        _show(settings, state)
+        _show(state)
     sys.exit(0 if state["ok"] else 1)
 
 
-def _show(settings: Settings, state: dict[str, Any]) -> None:
+def _show(state: dict[str, Any]) -> None:
     out = console()
     for name in ("home", "sources"):
-        out.print(text(f"{name:<9} {state['parts'][name]}"))
+        out.print(text(f"{name:<8} {fitted(state['parts'][name], out.width - 9)}"))
+    well = [f"{h['part']} {h['backend']}" for h in state["health"] if h["ok"]]
+    listing(out, f"{'well':<8} ", [", ".join(well)])
+    unwell = [h["part"] for h in state["health"] if not h["ok"]]
+    if unwell:
+        listing(out, f"{'unwell':<8} ", [", ".join(unwell)], style="red")
+    for namespace, counts in state["namespaces"].items():
+        told = ", ".join(f"{v:,} {k.replace('_', ' ')}" for k, v in counts.items())
+        listing(out, f"{namespace:<8} ", [told])
+    if state["sources"]:
+        out.print()
+        _show_sources(state)
+    elif "error" in state:
+        listing(
+            out,
+            "",
+            ["The sources, their jobs and dead letters are not known while the catalog does not answer."],
+        )
+    else:
+        out.print("\nNo source has been read yet.")
+    _show_attention(state)
+
+
+def _show_sources(state: dict[str, Any]) -> None:
+    out = console()
+    troubled = {a["subject"] for a in state["attention"]}
+    # Those that need attention are never among the ones that are left out.
+    ordered = sorted(state["sources"], key=lambda s: (s["id"] not in troubled, s["state"] == "retired"))
+    several = len({s["namespace"] for s in ordered}) > 1
+    columns = ["source", *(["namespace"] if several else []), "type", "documents", "last run", "state"]
+    shown = table(*columns, right=("documents",), short=True)
+    live = [s for s in ordered if s["state"] != "retired"]
+    for s in live[:_MAX_SOURCES]:
+        job = s["last_job"]
+        where = [s["namespace"]] if several else []
+        cells = [s["id"], *where, s["type"], f"{s['documents']:,}", ago(job and job["started_at"]), word(s)]
+        shown.add_row(*map(text, cells), style=None if word(s) == "well" else "yellow")
+    out.print(shown)
+    if len(live) > _MAX_SOURCES:
+        out.print(text(f"… and {len(live) - _MAX_SOURCES:,} more: `taboot sources list`"))
+
+
+def word(source: dict[str, Any]) -> str:
+    """The state of a source in a word or two."""
+    job = source["last_job"]
+    if source["state"] == "retiring":
+        return "has left the file"
+    if job is None:
+        return "not read yet"
+    if job["state"] != "succeeded":
+        return str(job["state"])
+    if job["held"]:
+        return "deletions held"
+    if source["dead_letters"]["failed"]:
+        return f"{source['dead_letters']['failed']:,} failed items"
+    return "well"
+
+
+def ago(when: str | None) -> str:
+    """How long ago a moment (ISO 8601) was, in one unit."""
+    if not when:
+        return "never"
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(when)).total_seconds()
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return "just now"
+
+
+def _show_attention(state: dict[str, Any]) -> None:
+    out = console()
+    found = state["attention"]
+    if not found:
+        out.print("\nNothing needs attention.", style="green")
+        return
+    out.print("\nneeds attention", style="bold")
+    for item in found[:_MAX_ATTENTION]:
+        listing(out, "  ", [f"{item['subject']}: {item['what']}"], style="yellow", most=_MAX_LINES)
+        listing(out, "    ", [f"→ {item['command']}"], style="dim")
+    if len(found) > _MAX_ATTENTION:
+        out.print(text(f"  … and {len(found) - _MAX_ATTENTION:,} more: `taboot status --json`"))
+
+
+def _show_parts(state: dict[str, Any]) -> None:
+    out = console()
     shown = table("part", "backend", "state", "version", "ms", "where", right=("ms",))
     for h in state["health"]:
-        latency = "" if h["latency_ms"] is None else f"{h['latency_ms']:.1f}"
         shown.add_row(
             text(h["part"]),
             text(h["backend"]),
             text("well" if h["ok"] else "unwell"),
             text(h["version"] or ""),
-            latency,
+            "" if h["latency_ms"] is None else f"{h['latency_ms']:.1f}",
             text(state["parts"].get(h["part"], "")),
             style=None if h["ok"] else "red",
         )
     out.print(shown)
     for h in state["health"]:
         if not h["ok"]:
-            out.print(text(f"{h['part']}: {h['message']}"), style="red")
-    for namespace, counts in state["namespaces"].items():
-        out.print(
-            text(
-                f"\nnamespace {namespace}: "
-                + ", ".join(f"{v:,} {k.replace('_', ' ')}" for k, v in counts.items())
-            ),
-            style="bold",
+            listing(out, "", [f"{h['part']}: {h['message']}"], style="red")
+
+
+def _show_failed(state: dict[str, Any], source: str) -> None:
+    out = console()
+    found = [d for d in state["dead_letters"] if source in ("", d["source"])]
+    for d in found:
+        listing(
+            out,
+            "",
+            [f"{d['source']}: {d['stage']}: {d['code']}: {d['message']} ({d['attempts']}×, {d['kind']})"],
         )
-    if state["sources"]:
-        shown = table(
-            "source",
-            "namespace",
-            "type",
-            "state",
-            "last job",
-            "started",
-            "documents",
-            "dead",
-            right=("documents", "dead"),
-        )
-        for s in state["sources"]:
-            job = s["last_job"] or {}
-            shown.add_row(
-                *(
-                    text(c)
-                    for c in (
-                        s["id"],
-                        s["namespace"],
-                        s["type"],
-                        s["state"],
-                        job.get("state", "never"),
-                        job.get("started_at") or "",
-                        s["documents"],
-                        s["dead_letters"]["failed"],
-                    )
-                )
-            )
-        out.print(shown)
-    elif "error" in state:
-        out.print(
-            text(
-                "\nThe sources, their jobs and dead letters are not known while the catalog does not answer."
-            ),
-            style="red",
-        )
-    else:
-        todo = "run" if settings.sources_file.exists() else f"write {settings.sources_file} and run"
-        out.print(text(f"\nNo source yet: {todo} `taboot ingest`."))
-    for letter in state["dead_letters"][:_MAX_LETTERS]:
-        out.print(
-            text(
-                f"{letter['source']}: {letter['stage']}: {letter['code']}: {letter['message']}"
-                f" ({letter['attempts']}×, {letter['kind']})"
-            ),
-            style="yellow",
-        )
-    if len(state["dead_letters"]) > _MAX_LETTERS:
-        out.print(text(f"… and {len(state['dead_letters']) - _MAX_LETTERS} more; --json lists them all."))
-    out.print(text("\nsettings in force"), style="bold")
-    for name, value in state["settings"].items():
-        out.print(text(f"  {name} = {value}"))
-
-
-def _state(settings: Settings) -> dict[str, Any]:
-    from taboot_pipelines import logs
-    from taboot_pipelines.stages import health
-
-    found = health.check(settings)
-    state: dict[str, Any] = {
-        "ok": all(h.ok for h in found),
-        "parts": _parts(settings),
-        "health": [asdict(h) for h in found],
-        "namespaces": {},
-        "sources": [],
-        "dead_letters": [],
-        "settings": _settings(settings),
-    }
-    if not health.catalog_exists(settings):
-        return state  # Asking for the state must not create it.
-    try:
-        if _dead(found, "catalog"):
-            raise TabootError("E_CATALOG", "The catalog does not answer.")
-        _read_catalog(settings, state, shards=not _dead(found, "shards"))
-    except TabootError as error:
-        state["ok"] = False
-        state["error"] = logs.redacted(error, settings).to_response()["error"]
-    return state
-
-
-def _dead(found: list[Health], part: str) -> bool:
-    """Whether a part did not answer at all; one that only warned did."""
-    return any(h.part == part and not h.ok and h.latency_ms is None for h in found)
-
-
-def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) -> None:
-    from taboot_pipelines.stages.workspace import Workspace
-
-    workspace = Workspace(settings)
-    try:
-        catalog = workspace.catalog
-        rows = catalog.sources.find(states=("active", "retiring", "retired"))
-        for namespace in sorted({r["namespace"] for r in rows}):
-            usage = catalog.blobs.usage(namespace)
-            served = _served(settings, namespace) if shards else {}
-            state["namespaces"][namespace] = {
-                **served,
-                "blobs": usage["total_sources"],
-                "blob_bytes": usage["total_bytes"],
-            }
-            state["dead_letters"] += [
-                {
-                    "namespace": namespace,
-                    "source": d["source_id"],
-                    **{k: d[k] for k in ("stage", "item", "code", "message", "kind", "attempts")},
-                    "last_at": moment(d["last_at"]),
-                }
-                for d in catalog.dead_letters.find(namespace)
-            ]
-        for row in rows:
-            namespace, source = row["namespace"], row["source_id"]
-            job = next(iter(catalog.jobs.find(namespace, source, limit=1)), None)
-            letters = [
-                d for d in state["dead_letters"] if (d["namespace"], d["source"]) == (namespace, source)
-            ]
-            state["sources"].append(
-                {
-                    "id": source,
-                    "namespace": namespace,
-                    "type": row["type"],
-                    "state": row["state"],
-                    "documents": sum(
-                        x.role == "document" for x in catalog.locators.of_source(namespace, source).values()
-                    ),
-                    "last_job": (
-                        None
-                        if job is None
-                        else {
-                            "state": job["state"],
-                            "started_at": moment(job["started_at"]),
-                            "ended_at": moment(job["ended_at"]),
-                            "complete": job["complete"],
-                            **{
-                                k: job[k]
-                                for k in (
-                                    "discovered",
-                                    "fetched",
-                                    "not_modified",
-                                    "skipped",
-                                    "failed",
-                                    "removed",
-                                    "held",
-                                )
-                            },
-                        }
-                    ),
-                    "dead_letters": {
-                        kind: sum(d["kind"] == kind for d in letters) for kind in ("failed", "skipped")
-                    },
-                }
-            )
-    finally:
-        workspace.close()
-
-
-def _served(settings: Settings, namespace: str) -> dict[str, int]:
-    """How much of everything readers see."""
-    from taboot_pipelines.shards import load_manifest, open_shards
-
-    manifest = load_manifest(open_shards(settings), namespace)
-    shards = manifest.shards if manifest is not None else ()
-    return {
-        "documents": sum(s.documents for s in shards),
-        "chunks": sum(s.chunks for s in shards),
-        "entities": sum(s.entities for s in shards),
-        "shards": len(shards),
-    }
-
-
-def _parts(settings: Settings) -> dict[str, str]:
-    """Where each part is: its default, or where its setting leads."""
-    from taboot_pipelines.embedding.minilm import runtime_of
-
-    model = settings.embedding.model_path or "all-MiniLM-L6-v2, int8"
-    bundled = f"bundled ({model}, by {runtime_of(settings.embedding)})"
-    embedder = (
-        f"TEI at {_no_credentials(settings.tei.url)}"
-        if settings.tei.url
-        else settings.embedding.torch.model or bundled
-    )
-    catalog = (
-        "the database that TABOOT_CATALOG_URL names"
-        if settings.catalog_url
-        else str(settings.home_dir / "catalog.db")
-    )
-    parts = {
-        "home": str(settings.home_dir),
-        "sources": str(settings.sources_file),
-        "catalog": catalog,
-        "state": "the server that TABOOT_REDIS__URL names" if settings.redis.url else catalog,
-        "blobs": (
-            _no_credentials(settings.blob_url) if settings.blob_url else str(settings.home_dir / "blobs")
-        ),
-        "tables": (
-            _no_credentials(settings.table_url) if settings.table_url else str(settings.home_dir / "tables")
-        ),
-        "shards": (
-            _no_credentials(settings.shard_url) if settings.shard_url else str(settings.home_dir / "kb")
-        ),
-        "embedder": embedder,
-        "dagster": str(settings.dagster_home),
-        "reranker": settings.reranker.url or settings.reranker.torch.model or "",
-        "llm": settings.llm.url or settings.llm.vllm_model or "",
-        "vectors": settings.qdrant.url or "",
-        "graph": settings.neo4j.url or "",
-        "broker": "the broker that TABOOT_CELERY__BROKER names" if settings.executor == "celery" else "",
-    }
-    return {name: _no_credentials(where) for name, where in parts.items() if where}
-
-
-def _no_credentials(url: str) -> str:
-    return re.sub(r"(?<=//)[^/@]*@", "***@", url).split("?", 1)[0] if "://" in url else url
-
-
-def _settings(settings: Settings) -> dict[str, Any]:
-    """The settings in force by the names of their environment variables; secrets are asterisks."""
-    flat: dict[str, Any] = {}
-
-    def walk(prefix: str, values: dict[str, Any]) -> None:
-        for name, value in values.items():
-            if isinstance(value, dict):
-                walk(f"{prefix}{name.upper()}__", value)
-            else:
-                flat[prefix + name.upper()] = _no_credentials(value) if isinstance(value, str) else value
-
-    walk("TABOOT_", settings.model_dump(mode="json"))
-    return flat
+    if not found:
+        out.print("No item failed.")

@@ -32,7 +32,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Event, Known, Role
 
 _YAML = re.compile(r"(?i).*\.ya?ml", re.DOTALL)
-_COMPOSE_NAME = re.compile(r"(?i)(?:.*[._-])?compose(?:[._-].*)?\.ya?ml", re.DOTALL)
+COMPOSE_NAME = re.compile(r"(?i)(?:.*[._-])?compose(?:[._-].*)?\.ya?ml", re.DOTALL)
 _DOCKERFILE = re.compile(r"(?:Dockerfile|Containerfile).*|.*\.(?:[Dd]ockerfile|[Cc]ontainerfile)", re.DOTALL)
 #: What makes a project of several files.
 _JOINS = re.compile(r"\bextends\b|^\s*(?:export\s+)?COMPOSE_FILE\b", re.MULTILINE)
@@ -124,7 +124,7 @@ class ComposeConnector:
         return roles
 
     def _is_project(self, name: str, item: Item) -> bool:
-        if _COMPOSE_NAME.fullmatch(name):
+        if COMPOSE_NAME.fullmatch(name):
             return True
         if _OTHER_NAME.fullmatch(name):
             return False

@@ -5,6 +5,7 @@ The entry model of a source type stands beside its reader, in the module of that
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated
@@ -19,12 +20,22 @@ from taboot_pipelines.model.ids import NAME_PATTERN, canonical_json
 _CRON_NAMES = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
 
 
+#: How many values each field of a cron expression has: a step of that size or more takes one value alone.
+_CRON_SIZES = {"minutes": 60, "hours": 24, "days": 31, "months": 12, "weekdays": 7}
+_CRON_STEP = re.compile(r"/(\d+)(?:,|$)")
+
+
 def _cron(value: str) -> str:
-    """Refuse what is neither five fields nor a name such as ``@daily``, and a time that never comes, such as
-    ``0 0 31 2 *``.
+    """Refuse what is neither five fields nor a name such as ``@daily``, a time that never comes, such as
+    ``0 0 31 2 *``, and a step that is never taken, such as ``*/61``.
     """
-    if value not in _CRON_NAMES and len(value.split()) != 5:
+    fields = value.split()
+    if value not in _CRON_NAMES and len(fields) != 5:
         raise ValueError("is not a cron expression of five fields")
+    for field, (name, size) in zip(fields, _CRON_SIZES.items(), strict=False):
+        for step in _CRON_STEP.findall(field):
+            if int(step) >= size:
+                raise ValueError(f"has a step of {step} {name}, of which there are {size}: it is never taken")
     try:
         croniter(value, datetime(2024, 1, 1, tzinfo=UTC)).get_next()
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):

@@ -86,12 +86,14 @@ class _Pattern:
     def __init__(self, text: str, index: int) -> None:
         stripped = text.strip("/")
         if not stripped or len(text) > MAX_LENGTH or "\0" in text:
-            raise ValueError(f"pattern {index} is empty, longer than {MAX_LENGTH} characters or holds a null")
+            raise ValueError(
+                f"pattern {index + 1} is empty, longer than {MAX_LENGTH} characters or holds a null"
+            )
         if text.startswith("!"):
-            raise ValueError(f"pattern {index} begins with '!': there is no negation, use exclude")
+            raise ValueError(f"pattern {index + 1} begins with '!': there is no negation, use exclude")
         names = stripped.split("/")
         if any(n in ("", ".", "..") for n in names):
-            raise ValueError(f"pattern {index} holds an empty segment, '.' or '..'")
+            raise ValueError(f"pattern {index + 1} holds an empty segment, '.' or '..'")
         anchored = "/" in text.rstrip("/")
         self.beneath = text.endswith("/") or (names[-1] == "**" and len(names) > 1)
         if names[-1] == "**" and len(names) > 1:

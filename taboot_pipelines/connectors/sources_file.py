@@ -2,7 +2,7 @@
 per entry, and what all web sources go by: ``domains`` and ``proxies``.
 
 Everything wrong with it is ``E_SOURCES`` and nothing is changed (rule ``complete-enumeration``): all problems
-are listed, each by the entry's position and id, and no content is quoted.
+are listed, each with its line and column and the entry's number and id, counted from 1; no content is quoted.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
 
 from taboot_pipelines.connectors.entries import SourceEntry
 from taboot_pipelines.connectors.registry import SOURCE_KINDS
+from taboot_pipelines.connectors.sources_yaml import Document, Place, parse
 from taboot_pipelines.crawl.domains import DomainSettings, domain_name
 from taboot_pipelines.crawl.proxies import ProxySettings
 from taboot_pipelines.errors import TabootError
@@ -27,6 +27,8 @@ from taboot_pipelines.model.graph import SourceType
 from taboot_pipelines.model.ids import NAME_PATTERN
 
 MAX_BYTES = 8 * 1024 * 1024
+#: So many unknown fields at the top are listed: a file that is another kind of file may have very many.
+_MOST_UNKNOWN = 5
 Named = TypeVar("Named", bound=BaseModel)
 _PRINTABLE = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 
@@ -105,114 +107,94 @@ def load_sources(path: Path) -> SourcesFile:
         raise TabootError(
             "E_SOURCES", f"The sources file {path} is larger than {MAX_BYTES} bytes.", path=str(path)
         )
-    document = _parse(data, path)
-    entries, problems = _entries(document["sources"])
-    domains, wrong = _named(document.get("domains"), "domain", DomainSettings, domain_name)
-    problems += wrong
-    proxies, wrong = _named(document.get("proxies"), "list of proxies", ProxySettings, _proxies_name)
-    problems += wrong
-    for entry in entries.values():
+    document = parse(data, path)
+    problems = _Problems(document)
+    content = document.content
+    if not isinstance(content, dict):
+        raise TabootError(
+            "E_SOURCES", f"The sources file {path} is not a mapping with a list `sources`.", path=str(path)
+        )
+    for surplus in [k for k in content if k not in ("sources", "domains", "proxies")][:_MOST_UNKNOWN]:
+        problems.add(f"the file has the unknown field {_show(surplus)} at the top", surplus)
+    raw = content.get("sources")
+    if not isinstance(raw, list) or not raw:
+        problems.add("the file needs a list `sources` with at least one entry", "sources")
+        raw = []
+    entries = _entries(raw, problems)
+    domains = _named(content, "domains", "domain", DomainSettings, domain_name, problems)
+    proxies = _named(content, "proxies", "list of proxies", ProxySettings, _proxies_name, problems)
+    for index, item in enumerate(raw):
+        entry = entries.get(str(item.get("id"))) if isinstance(item, dict) else None
         wanted = getattr(entry, "proxies", None)
         if isinstance(wanted, str) and wanted not in proxies:
-            problems.append(f"entry {entry.id} names proxies {wanted}, which the file does not list")
-    if problems:
-        raise TabootError(
-            "E_SOURCES",
-            f"The sources file {path}: " + "; ".join(problems) + ".",
-            path=str(path),
-            problems=problems,
-        )
+            problems.add(
+                f"{_entry_name(index, item)} names proxies {wanted}, which the file does not list",
+                "sources",
+                index,
+                "proxies",
+            )
+    if problems.found:
+        raise problems.error(path)
     return SourcesFile(entries, path.absolute().parent, hashlib.sha256(data).hexdigest(), domains, proxies)
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML without surprises. A key given twice is an error, since the first list of sources would vanish
-    unseen; a merge key (``<<``) takes one mapping, since lists of aliases can grow without bound."""
+class _Problems:
+    """What is wrong with a file, each with its place, in the order of the places."""
 
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)
-        self._flat: set[int] = set()
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self.found: list[tuple[Place, str]] = []
 
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        # A mapping that several merge keys name comes here again, its merged keys already in it.
-        if id(node) in self._flat:
-            return
-        self._flat.add(id(node))
-        seen: set[str] = set()
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, "a key is given twice", key.start_mark
-                    )
-                seen.add(key.value)
-                if key.tag == "tag:yaml.org,2002:merge" and not isinstance(value, yaml.MappingNode):
-                    raise yaml.constructor.ConstructorError(None, None, "a merge of several", key.start_mark)
-        super().flatten_mapping(node)
+    def add(self, what: str, *keys: str | int) -> None:
+        """``keys`` lead from the top of the file to what is wrong."""
+        self.found.append((self._document.place(*keys), what))
 
+    def add_invalid(self, error: ValidationError, where: str, *keys: str | int) -> None:
+        """All that pydantic found wrong with the mapping under ``keys``, which is called ``where``."""
+        for e in error.errors(include_input=False, include_url=False):
+            self.add(f"{where} {_problem(e['loc'], e['type'], e['msg'])}", *keys, *e["loc"])
 
-def _parse(data: bytes, path: Path) -> dict[str, Any]:
-    def bad(what: str) -> TabootError:
-        return TabootError("E_SOURCES", f"The sources file {path} {what}.", path=str(path))
-
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise bad(f"is not UTF-8 (byte {error.start})") from None
-    if not text.strip():
-        raise bad("is empty")
-    try:
-        document = yaml.load(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise bad(
-            "is not valid YAML" + (f" (line {mark.line + 1}, column {mark.column + 1})" if mark else "")
-        ) from None
-    except yaml.reader.ReaderError as error:
-        raise bad(f"holds a character that YAML forbids (position {error.position})") from None
-    except RecursionError:
-        raise bad("is nested too deeply") from None
-    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
-        # PyYAML's constructors let these out for scalars that are not what their form or tag promises.
-        raise bad("holds a value that cannot be read") from None
-    if not isinstance(document, dict):
-        raise bad("is not a mapping with a list `sources`")
-    surplus = [k for k in document if k not in ("sources", "domains", "proxies")]
-    if surplus:
-        raise bad(f"has unknown fields at the top: {', '.join(_show(k) for k in surplus[:5])}")
-    sources = document.get("sources")
-    if not isinstance(sources, list) or not sources:
-        raise bad("needs a list `sources` with at least one entry")
-    return document
+    def error(self, path: Path) -> TabootError:
+        told = [f"{place}: {what}" for place, what in sorted(self.found)]
+        head = f"The sources file {path}"
+        message = (
+            f"{head}, {told[0]}."
+            if len(told) == 1
+            else f"{head} has {len(told)} mistakes:\n  " + "\n  ".join(told)
+        )
+        return TabootError("E_SOURCES", message, path=str(path), problems=told)
 
 
-def _entries(raw: list[Any]) -> tuple[dict[str, SourceEntry], list[str]]:
+def _entry_name(index: int, item: Any) -> str:
+    """What an entry is called: its number, from 1, and its id if that is one."""
+    source_id = item.get("id") if isinstance(item, dict) else None
+    if isinstance(source_id, str) and NAME_PATTERN.fullmatch(source_id):
+        return f"entry {index + 1} ({source_id})"
+    return f"entry {index + 1}"
+
+
+def _entries(raw: list[Any], problems: _Problems) -> dict[str, SourceEntry]:
     entries: dict[str, SourceEntry] = {}
     first: dict[str, int] = {}
-    problems: list[str] = []
     for index, item in enumerate(raw):
-        where = f"entry {index}"
+        where, at = _entry_name(index, item), ("sources", index)
         if not isinstance(item, dict):
-            problems.append(f"{where} is not a mapping")
+            problems.add(f"{where} is not a mapping", *at)
             continue
         source_id = item.get("id")
         if isinstance(source_id, str) and NAME_PATTERN.fullmatch(source_id):
-            where = f"entry {index} ({source_id})"
             if source_id in first:
-                problems.append(f"{where} has the id of entry {first[source_id]}")
+                problems.add(f"{where} has the id of entry {first[source_id] + 1}", *at, "id")
             first.setdefault(source_id, index)
         try:
             entry = _entry(item)
         except ValidationError as error:
-            problems += [
-                f"{where} {_problem(e['loc'], e['type'], e['msg'])}"
-                for e in error.errors(include_input=False, include_url=False)
-            ]
+            problems.add_invalid(error, where, *at)
         except ValueError as error:
-            problems.append(f"{where} {error}")
+            problems.add(f"{where} {error}", *at, "type")
         else:
-            entries[entry.id] = entry
-    return entries, problems
+            entries.setdefault(entry.id, entry)
+    return entries
 
 
 def _proxies_name(text: str) -> str:
@@ -222,15 +204,21 @@ def _proxies_name(text: str) -> str:
 
 
 def _named(
-    raw: Any, what: str, model: type[Named], name_of: Callable[[str], str]
-) -> tuple[dict[str, Named], list[str]]:
-    """The settings under ``domains`` or ``proxies``, by ``name_of`` their names, and what is wrong."""
+    content: dict[Any, Any],
+    key: str,
+    what: str,
+    model: type[Named],
+    name_of: Callable[[str], str],
+    problems: _Problems,
+) -> dict[str, Named]:
+    """The settings under ``domains`` or ``proxies``, by ``name_of`` their names."""
     found: dict[str, Named] = {}
-    problems: list[str] = []
+    raw = content.get(key)
     if raw is None:
-        return found, problems
+        return found
     if not isinstance(raw, dict):
-        return found, [f"the {what} settings are not a mapping of names to fields"]
+        problems.add(f"the {what} settings are not a mapping of names to fields", key)
+        return found
     for text, fields in raw.items():
         where = f"{what} {_show(text)}"
         try:
@@ -243,13 +231,10 @@ def _named(
                 raise ValueError("is there twice, in two spellings")
             found[name] = model.model_validate(fields)
         except ValidationError as error:
-            problems += [
-                f"{where} {_problem(e['loc'], e['type'], e['msg'])}"
-                for e in error.errors(include_input=False, include_url=False)
-            ]
+            problems.add_invalid(error, where, key, text)
         except ValueError as error:
-            problems.append(f"{where} {error}")
-    return found, problems
+            problems.add(f"{where} {error}", key, str(text))
+    return found
 
 
 def _entry(item: dict[Any, Any]) -> SourceEntry:
@@ -260,9 +245,7 @@ def _entry(item: dict[Any, Any]) -> SourceEntry:
     if kind is None:
         if isinstance(name, str) and name in set(SourceType):
             raise ValueError(f"has the type {name}, which is not available in this version")
-        raise ValueError(
-            f"has the unknown type {_show(name)} (known: {', '.join(t.value for t in SourceType)})"
-        )
+        raise ValueError(f"has the unknown type {_show(name)} (known: {', '.join(SOURCE_KINDS)})")
     if not all(isinstance(k, str) for k in item):
         raise ValueError("has a field whose name is not a text")
     entry: SourceEntry = kind.entry.model_validate(item)
@@ -270,7 +253,7 @@ def _entry(item: dict[Any, Any]) -> SourceEntry:
 
 
 def _problem(loc: tuple[int | str, ...], kind: str, message: str) -> str:
-    name = ".".join(_show(p) for p in loc)
+    name = ".".join(str(p + 1) if isinstance(p, int) else _show(p) for p in loc)
     if kind == "extra_forbidden":
         return f"has the unknown field {name}"
     text = message.removeprefix("Value error, ")

@@ -28,7 +28,7 @@ _NEXT = ""
     default_status=dg.DefaultSensorStatus.RUNNING,
     description=(
         "Keeps the partitions equal to the sources file. Runs a source that is new, was put back or reads"
-        " something else than it did, and one that left the file until it is retired."
+        " something else than it did, and one that left the file, which is held until a person confirms it."
     ),
 )
 def sources_sensor(
@@ -169,6 +169,9 @@ def _unread(workspace: Workspace) -> dict[str, str]:
         namespace, source_id = row["namespace"], row["source_id"]
         wanted = fingerprint(workspace.settings, stored_entry(row))
         last = workspace.catalog.jobs.last_succeeded(namespace, source_id)
+        if wanted is None and last is not None and last["configuration"] is None and last["held"]:
+            # A run has seen that it left, and what it would delete waits for a person.
+            continue
         if wanted is None or last is None or last["configuration"] != wanted:
             kind = "retire" if wanted is None else "new"
             hour = int(_now().timestamp() // 3600)

@@ -10,6 +10,7 @@ import dagster as dg
 from taboot_pipelines.defs.ingest import raw_blobs
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.model.health import Health
+from taboot_pipelines.settings import Unknown, unknown_variables
 from taboot_pipelines.stages import health
 
 NAME = "readiness"
@@ -19,11 +20,17 @@ _EVERY_SECONDS = 300
 @dg.asset_check(
     asset=raw_blobs,
     name=NAME,
-    description="Every configured part answers; names each with its version, its latency and what is wrong.",
+    description=(
+        "Every configured part answers, and every variable TABOOT_… is a setting; names each part with its"
+        " version, its latency and what is wrong."
+    ),
 )
 def readiness(workspace: WorkspaceResource) -> dg.AssetCheckResult:
-    found = health.check(workspace.runtime.settings)
-    return dg.AssetCheckResult(passed=_well(found), severity=_severity(found), metadata=_metadata(found))
+    settings = workspace.runtime.settings
+    found, unknown = health.check(settings), unknown_variables(settings.sources_file)
+    return dg.AssetCheckResult(
+        passed=_well(found) and not unknown, severity=_severity(found), metadata=_metadata(found, unknown)
+    )
 
 
 @dg.sensor(
@@ -36,10 +43,13 @@ def readiness(workspace: WorkspaceResource) -> dg.AssetCheckResult:
 )
 def parts_sensor(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SensorResult:
     # The bundled model is not loaded, since it would stay in the memory of the code server.
-    found = health.check(workspace.runtime.settings, load=False)
-    wrong = ", ".join(h.part for h in found if not h.ok)
+    settings = workspace.runtime.settings
+    found, unknown = health.check(settings, load=False), unknown_variables(settings.sources_file)
+    wrong = ", ".join([*(h.part for h in found if not h.ok), *(u.variable for u in unknown)])
     # The parts and whether they are well; not their latencies, which always differ.
-    seen = ";".join(f"{h.part}={h.backend}:{h.version}:{h.ok}" for h in found)
+    seen = ";".join(
+        [*(f"{h.part}={h.backend}:{h.version}:{h.ok}" for h in found), *(u.variable for u in unknown)]
+    )
     events = (
         []
         if context.cursor == seen
@@ -47,9 +57,9 @@ def parts_sensor(context: dg.SensorEvaluationContext, workspace: WorkspaceResour
             dg.AssetCheckEvaluation(
                 asset_key=raw_blobs.key,
                 check_name=NAME,
-                passed=_well(found),
+                passed=_well(found) and not unknown,
                 severity=_severity(found),
-                metadata=_metadata(found),
+                metadata=_metadata(found, unknown),
             )
         ]
     )
@@ -70,7 +80,7 @@ def _severity(found: list[Health]) -> dg.AssetCheckSeverity:
     return dg.AssetCheckSeverity.ERROR if needed else dg.AssetCheckSeverity.WARN
 
 
-def _metadata(found: list[Health]) -> dict[str, dg.MetadataValue]:
+def _metadata(found: list[Health], unknown: list[Unknown]) -> dict[str, dg.MetadataValue]:
     rows = [
         dg.TableRecord(
             {
@@ -87,6 +97,7 @@ def _metadata(found: list[Health]) -> dict[str, dg.MetadataValue]:
     return {
         "parts": dg.MetadataValue.table(rows),
         **{h.part: dg.MetadataValue.text(h.message) for h in found if not h.ok},
+        **{u.variable: dg.MetadataValue.text(u.message) for u in unknown},
     }
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import takewhile
 from typing import Any
 
 from taboot_pipelines.crawl.frontier import Frontier
@@ -30,6 +29,7 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.stages import uploads
 from taboot_pipelines.stages.configuration import fingerprint
+from taboot_pipelines.stages.held import Judged, fresh_paths, hold, judge, release
 from taboot_pipelines.stages.opening import open_source, tombstoned_paths
 from taboot_pipelines.stages.present_locators import KnownLocators, PresentLocators
 from taboot_pipelines.stages.report import StageReport
@@ -38,9 +38,6 @@ from taboot_pipelines.stages.workspace import Entry, Progress, Workspace
 from taboot_pipelines.stores.catalog import Locator, now_micros
 
 STAGE = "raw_blobs"
-#: Deletions that exceed both limits wait for a confirmation (rule ``complete-enumeration``).
-MASS_DELETE_SHARE = 0.5
-MASS_DELETE_COUNT = 10
 #: discovered = fetched + not_modified + skipped + failed (rule ``nothing-lost-silently``).
 LEDGER = ("discovered", "fetched", "not_modified", "skipped", "failed", "removed")
 _FLUSH = 256
@@ -84,7 +81,7 @@ class Batch:
         self.catalog = self.workspace.catalog
         self.namespace, self.source_id = self.entry.namespace, self.entry.source_id
         self.known = PresentLocators(self.catalog.locators, self.namespace, self.source_id)
-        self.fresh = self._fresh()
+        self.fresh = fresh_paths(self.catalog, self.namespace, self.source_id, self.known)
         self.job_id = self.catalog.jobs.start(
             self.namespace, self.source_id, fingerprint(self.workspace.settings, self.entry)
         )
@@ -94,26 +91,6 @@ class Batch:
             d["code"] in {"E_BLOB_CORRUPT", "E_BLOB_MISSING"}
             for d in self.catalog.dead_letters.find(self.namespace, self.source_id)
         )
-
-    def _fresh(self) -> set[str]:
-        """Return the paths that first appeared in batches that were killed, failed or held deletions.
-
-        Deletions are judged by what the last whole batch left: a file that moved while deletions were held
-        has still moved when the next batch looks.
-        """
-        # As a rule the last job was whole, and the history behind it need not be read.
-        for limit in (2, 1000):
-            jobs = self.catalog.jobs.find(self.namespace, self.source_id, limit=limit)
-            unfinished = {
-                j["job_id"]
-                for j in takewhile(lambda j: j["state"] != JobState.SUCCEEDED.value or j["held"], jobs)
-            }
-            if len(unfinished) < len(jobs) or len(jobs) < limit:
-                break
-        if not unfinished:
-            return set()
-        whole = jobs[len(unfinished)]["ended_at"] if len(unfinished) < len(jobs) else 0
-        return {x.path for x in self.known.read_all() if x.job_id in unfinished and x.created_at > whole}
 
     def fetch(self, confirm_deletes: bool) -> None:
         done, left = uploads.drain(self.workspace, self.namespace)
@@ -143,12 +120,16 @@ class Batch:
                         self._take(event)
             cancelled.pop_all()
         self._flush(commit=False)
-        self._remove(enumerated, confirm_deletes)
-        if self.report.held:
+        absent = self._absent(enumerated)
+        judged = judge(self.known, absent, self.fresh, self.appeared)
+        if judged.held and not confirm_deletes:
             # What a cursor has gone past would not be told again once the deletions are confirmed.
             self.state.forget()
+            hold(self.workspace, self.entry, judged, self.report)
         else:
+            self._record_absent(absent, judged)
             self.state.commit()
+            release(self.workspace, self.entry)
         counts = self.report.counts
         self.catalog.dead_letters.record(
             self.namespace,
@@ -164,7 +145,7 @@ class Batch:
             {
                 **{k: counts[k] for k in LEDGER},
                 "complete": enumerated.complete,
-                "held": sum(h["deletions"] for h in self.report.held),
+                "held": self._held(),
             },
             namespace=self.namespace,
         )
@@ -180,16 +161,25 @@ class Batch:
         crawls = self.catalog.crawls
         return crawls.frontier(self.namespace, crawls.begin(self.namespace, self.source_id, plan))
 
-    def retire(self) -> None:
-        gone = self.known.read_all()
-        self.catalog.locators.record_absent(self.namespace, self.source_id, self.job_id, gone)
-        # An entry that comes back is enumerated as for the first time.
-        self.catalog.source_states.forget(self.namespace, [self.source_id])
-        self.report.counts["removed"] = len(gone)
+    def retire(self, confirm_deletes: bool) -> None:
+        """Delete all that the source has, if that is confirmed or it has no document."""
+        present = self.known.read_all()
+        judged = judge(self.known, present, set(), Counter())
+        if judged.held and not confirm_deletes:
+            hold(self.workspace, self.entry, judged, self.report)
+        else:
+            self._record_absent(present, judged)
+            # An entry that comes back is enumerated as for the first time.
+            self.catalog.source_states.forget(self.namespace, [self.source_id])
         self.catalog.jobs.end(
             self.job_id,
             JobState.SUCCEEDED,
-            {**dict.fromkeys(LEDGER, 0), "complete": True, "removed": len(gone)},
+            {
+                **dict.fromkeys(LEDGER, 0),
+                "complete": True,
+                "removed": self.report.counts["removed"],
+                "held": self._held(),
+            },
             namespace=self.namespace,
         )
 
@@ -380,55 +370,26 @@ class Batch:
             # What is gone is recorded at the end, and no cursor may be past it before.
             self.state.commit()
 
-    def _remove(self, enumerated: Enumerated, confirmed: bool) -> None:
-        """Mark as absent what a complete enumeration did not see, and what the origin called gone."""
+    def _absent(self, enumerated: Enumerated) -> list[Locator]:
+        """Return what a complete enumeration did not see, and what the origin called gone."""
         paths = self.known.etags.keys() & self.gone.keys()
         if enumerated.complete:
             paths |= self.known.etags.keys() - self.seen
         if not paths:
-            return
+            return []
         located = self.catalog.locators.at(self.namespace, self.source_id, paths)
-        absent = [located[path] for path in sorted(paths) if path in located]
-        documents = sum(
-            role == "document" and path not in self.fresh for path, role in self.known.roles.items()
-        )
-        vanished = [x for x in absent if x.role == "document" and x.path not in self.fresh]
-        appeared = self.appeared.copy()
-        deletions = []
-        for x in vanished:
-            # Bytes that reappear under another path were not deleted; each reappearance saves one path.
-            if appeared[x.sha256] > 0:
-                appeared[x.sha256] -= 1
-            else:
-                deletions.append(x)
-        everything = len(deletions) > 0 and len(deletions) == documents
-        many = len(deletions) > MASS_DELETE_COUNT and len(deletions) > MASS_DELETE_SHARE * documents
-        if (many or everything) and not confirmed:
-            error = TabootError(
-                "E_MASS_DELETE",
-                f"{len(deletions)} of {documents} documents of source {self.source_id} would be deleted;"
-                " they are kept.",
-                remedy=(
-                    f"Look at what would go, then run `taboot ingest {self.source_id} --confirm-deletes` if"
-                    " it is right."
-                ),
-                source=self.source_id,
-            )
-            self.report.held.append(
-                {
-                    "code": error.code,
-                    "message": error.message,
-                    "remedy": error.remedy,
-                    "deletions": len(deletions),
-                }
-            )
-            self.report.counts["held"] = len(deletions)
-            return
+        return [located[path] for path in sorted(paths) if path in located]
+
+    def _record_absent(self, absent: Sequence[Locator], judged: Judged) -> None:
+        """Log that these are gone; a person has confirmed it, if it would have been held."""
         self.catalog.locators.record_absent(
             self.namespace,
             self.source_id,
             self.job_id,
             absent,
-            confirmed=len(deletions) if many or everything else None,
+            confirmed=len(judged.deletions) if judged.held else None,
         )
         self.report.counts["removed"] = len(absent)
+
+    def _held(self) -> int:
+        return sum(h["deletions"] for h in self.report.held)

@@ -188,7 +188,7 @@ def run(work: SourceWork) -> None:
     if not isinstance(work.entry.config, WebSource):
         _nothing(work, f"sources of type {work.entry.config.type} do not crawl")
         return
-    if work.entry.retiring:
+    if work.entry.retiring and not workspace.catalog.locators.count(work.namespace, source_id):
         # Here already, so that Neo4j, which comes later in the run, does not keep them.
         workspace.catalog.crawls.forget_source(work.namespace, source_id)
     graph_of = CrawlGraph(workspace.catalog, work.namespace)

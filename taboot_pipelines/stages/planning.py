@@ -9,7 +9,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages.opening import open_source
 from taboot_pipelines.stages.present_locators import PresentLocators
 from taboot_pipelines.stages.source_state import BatchState
-from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines.stages.workspace import Entry, Workspace
 
 
 def plan_of(workspace: Workspace, source_id: str) -> Iterator[Planned]:
@@ -21,8 +21,12 @@ def plan_of(workspace: Workspace, source_id: str) -> Iterator[Planned]:
     entries = [e for e in workspace.entries(source_id) if not e.retiring]
     if not entries:
         raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source_id!r}.", sources=[source_id])
-    entry = entries[0]
-    present = PresentLocators(workspace.catalog.locators, entry.namespace, source_id)
+    yield from plan_entry(workspace, entries[0])
+
+
+def plan_entry(workspace: Workspace, entry: Entry) -> Iterator[Planned]:
+    """The same of an entry that the catalog need not have. Raises as :func:`plan_of`."""
+    present = PresentLocators(workspace.catalog.locators, entry.namespace, entry.source_id)
     state = BatchState(workspace.catalog, entry, damaged=False)
     connector = open_source(workspace, entry, present, None, state)
     if not isinstance(connector, Planner):
@@ -30,6 +34,6 @@ def plan_of(workspace: Workspace, source_id: str) -> Iterator[Planned]:
             "E_QUERY",
             f"A source of the type {entry.config.type} cannot tell what a run would ask for.",
             remedy="`taboot discover URL` shows what the lists of a site name.",
-            source=source_id,
+            source=entry.source_id,
         )
     yield from connector.plan()

@@ -29,7 +29,7 @@ def run(work: SourceWork) -> None:
     ) as batch.progress:
         try:
             if entry.retiring:
-                batch.retire()
+                batch.retire(work.confirm_deletes)
             else:
                 batch.fetch(work.confirm_deletes)
         except TabootError as error:

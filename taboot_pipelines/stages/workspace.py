@@ -21,6 +21,7 @@ from taboot_pipelines.model.ids import digest
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.shards import open_shards
 from taboot_pipelines.stages.domains import publish_settings
+from taboot_pipelines.stages.sources_memory import remember_file
 from taboot_pipelines.stores.blobs import open_blobs
 from taboot_pipelines.stores.catalog import Pointer, open_catalog
 from taboot_pipelines.stores.disk import on_disk
@@ -69,6 +70,8 @@ class Workspace:
         self.blobs = open_blobs(self.settings)
         self.tables = Tables(self.home, self.settings.table_url, self.settings.storage, self.leases.confirm)
         self.shards = open_shards(self.settings)
+        #: The sources file that the home belonged to when another one was last read (``sync_sources``).
+        self.former_sources: Path | None = None
         self._embedder = embedder
 
     @cached_property
@@ -123,7 +126,7 @@ class Workspace:
     def sync_sources(self) -> SourcesFile:
         """Read the sources file and make the catalog's entries equal to it.
 
-        An invalid file changes nothing.
+        An invalid file changes nothing. ``former_sources`` is set if the home belonged to another file.
         """
         sources = load_sources(self.settings.sources_file)
         known = {(r["namespace"], r["source_id"]) for r in self.catalog.sources.find()}
@@ -144,6 +147,9 @@ class Workspace:
             )
         for namespace in {e.namespace for e in sources.entries.values()}:
             publish_settings(self.catalog, namespace, sources)
+        self.former_sources = remember_file(
+            self.catalog, {e.namespace for e in sources.entries.values()}, self.settings.sources_file
+        )
         return sources
 
     def adding_sources(self, namespace: str) -> AbstractContextManager[None]:

@@ -461,22 +461,22 @@ ENTRY = "- {id: notes, type: files, path: notes}\n"
 BAD_SOURCES = {
     "two sources with one id": (
         "sources:\n" + ENTRY + "- {id: notes, type: compose, path: other}\n",
-        ["entry 1 (notes)", "entry 0"],
+        ["line 3, column 4: entry 2 (notes)", "entry 1"],
     ),
     "an unknown type": (
         "sources:\n" + ENTRY + "- {id: x, type: gopher, path: other}\n",
-        ["entry 1 (x)", "gopher"],
+        ["entry 2 (x)", "gopher"],
     ),
-    "no type": ("sources:\n- {id: x, path: other}\n", ["entry 0 (x)", "type"]),
+    "no type": ("sources:\n- {id: x, path: other}\n", ["entry 1 (x)", "type"]),
     "a bad cron": (
         "sources:\n" + ENTRY + "- {id: x, type: files, path: other, schedule: '61 * * * *'}\n",
-        ["entry 1 (x)", "schedule"],
+        ["entry 2 (x)", "schedule"],
     ),
     "a cron that never fires": (
         "sources:\n- {id: notes, type: files, path: notes, schedule: '0 0 31 2 *'}\n",
         ["schedule"],
     ),
-    "a bad id": ("sources:\n" + ENTRY + "- {id: ../x, type: files, path: other}\n", ["entry 1", "id"]),
+    "a bad id": ("sources:\n" + ENTRY + "- {id: ../x, type: files, path: other}\n", ["entry 2", "id"]),
     "an unknown field": ("sources:\n- {id: notes, type: files, path: notes, pathh: y}\n", ["pathh"]),
     "no list": ("sources: notes\n", ["sources"]),
     "nothing": ("", ["empty"]),

@@ -241,6 +241,8 @@ def test_status_shows_parts_sources_and_settings_without_secrets(shell: Shell) -
     shell.environment["TABOOT_TEI__API_KEY"] = "hidden-key-value"
     try:
         state, shown = shell.json("status"), shell("status")
+        config = shell.json("config", "tei")
+        shown += shell("config")
     finally:
         del shell.environment["TABOOT_TEI__API_KEY"]
     assert {s["id"]: s["last_job"]["state"] for s in state["sources"]} == {
@@ -259,7 +261,11 @@ def test_status_shows_parts_sources_and_settings_without_secrets(shell: Shell) -
         and state["settings"]["TABOOT_TEI__API_KEY"] == "**********"
     )
     assert state["parts"]["embedder"].startswith("TEI at http") and "TABOOT_TEI__API_KEY" in shown
-    assert "hidden-key-value" not in json.dumps(state) + shown
+    assert "hidden-key-value" not in json.dumps(state) + json.dumps(config) + shown
+    assert {r["name"]: (r["value"], r["from"]) for r in config["settings"]}["TABOOT_TEI__API_KEY"] == (
+        "**********",
+        "environment",
+    )
     assert state["ok"] and {h["part"]: (h["backend"], h["ok"]) for h in state["health"]} == {
         "catalog": ("sqlite", True),
         "state": ("catalog", True),
@@ -296,11 +302,9 @@ def test_status_says_what_is_wrong_and_shows_the_rest(shell: Shell) -> None:
         "documents"
     ] == 2
     shown = changed("status", code=1)
-    assert (
-        "vectors: E_QDRANT" in shown
-        and re.search(r"graph\s+neo4j\s+unwell", shown)
-        and "planted" not in shown
-    )
+    assert "vectors: E_QDRANT" in shown and re.search(r"unwell +state, reranker, llm, vectors, graph", shown)
+    listed = changed("status", "--parts", code=1)
+    assert re.search(r"graph\s+neo4j\s+unwell", listed) and "planted" not in shown + listed
 
 
 def test_status_goes_without_the_catalog(shell: Shell) -> None:
@@ -322,7 +326,8 @@ def test_status_before_anything_creates_nothing(tmp_path: Path) -> None:
         check=False,
         env={k: v for k, v in os.environ.items() if not k.startswith("TABOOT_")},
     )
-    assert done.returncode == 0 and "No source yet" in done.stdout and list(tmp_path.iterdir()) == []
+    assert done.returncode == 0 and "No source has been read yet" in done.stdout
+    assert "→ taboot init" in done.stdout and list(tmp_path.iterdir()) == []
 
 
 def test_schema_accepts_what_ingest_accepts(shell: Shell) -> None:
@@ -403,7 +408,7 @@ def test_failures_deletions_and_retirement(world: World) -> None:
     shell("ingest", "stack", code=1)
     assert "E_PARSE" in shell("status")
 
-    # Everything a source had is only deleted when a person says so.
+    # Everything a source had is only deleted when a person says so; one that had nothing may go.
     world.remove_source("gone")
     (world.directory / "stack" / "compose.yaml").write_text(COMPOSE)
     for path in guides.iterdir():

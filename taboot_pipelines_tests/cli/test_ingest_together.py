@@ -48,10 +48,14 @@ def test_what_fails_is_told_of_the_sources_that_it_concerns(shell: Shell) -> Non
     assert done["s03"]["state"] == "failed" and done["s03"]["error"]["code"] == "E_PATH"
     assert world.kb().documents().num_rows == 8
 
-    # Several sources retire in one ingest, while another still fails.
+    # Several sources retire in one ingest, while another still fails: once that is confirmed.
     for name in ("s00", "s07"):
         world.remove_source(name)
     done = {s["source"]: s for s in shell.json("ingest", code=1)["sources"]}
+    assert {name for name, s in done.items() if s["state"] == "held"} == {"s00", "s07"}
+    assert world.kb().documents().num_rows == 8
+    confirmed = shell.json("ingest", "s00", "s03", "s07", "--confirm-deletes", code=1)
+    done = {s["source"]: s for s in confirmed["sources"]}
     assert {name for name, s in done.items() if s["state"] == "retired"} == {"s00", "s07"}
     assert world.kb().documents().num_rows == 6
 

@@ -42,7 +42,7 @@ def test_what_a_pattern_matches(pattern: str, yes: list[str], no: list[str]) -> 
 
 @pytest.mark.parametrize("pattern", ["", "/", "!a", "a//b", "../a", "a/./b", "x" * 2000, "a\0"])
 def test_what_is_no_pattern_is_refused(pattern: str) -> None:
-    with pytest.raises(ValueError, match="pattern 1"):
+    with pytest.raises(ValueError, match="pattern 2"):
         Globs(["ok", pattern])
 
 

@@ -108,10 +108,10 @@ def test_the_configuration_is_canonical(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "named"),
     [
-        ("{type: files, path: x}", "entry 1 id"),
-        ("{id: b, path: x}", "entry 1 (b) has no type"),
+        ("{type: files, path: x}", "entry 2 id"),
+        ("{id: b, path: x}", "entry 2 (b) has no type"),
         ("{id: b, type: files}", "(b) path"),
-        ("{id: 'B!', type: files, path: x}", "entry 1 id"),
+        ("{id: 'B!', type: files, path: x}", "entry 2 id"),
         ("{id: b, type: files, path: x, namespace: 'a b'}", "(b) namespace"),
         ("{id: b, type: files, path: x, colour: red}", "(b) has the unknown field colour"),
         ("{id: b, type: files, path: x, host: nas}", "unknown field host"),
@@ -124,12 +124,14 @@ def test_the_configuration_is_canonical(tmp_path: Path) -> None:
         ("{id: b, type: files, path: x, schedule: '* * * *'}", "(b) schedule"),
         ("{id: b, type: files, path: x, schedule: '0 0 31 2 *'}", "(b) schedule"),
         ("{id: b, type: files, path: x, schedule: 'every day'}", "(b) schedule"),
+        ("{id: b, type: files, path: x, schedule: '*/61 * * * *'}", "a step of 61 minutes"),
+        ("{id: b, type: files, path: x, schedule: '5 0,8-18/24 * * *'}", "a step of 24 hours"),
         ("{id: b, type: files, path: x, retention_days: 0}", "(b) retention_days"),
         ("{id: b, type: files, path: x, retention_days: '3'}", "(b) retention_days"),
         ("{id: b, type: files, path: x, tags: x}", "(b) tags"),
         ("{id: b, type: files, path: x, languages: []}", "(b) languages"),
-        ("{id: b, type: files, path: x, languages: [English]}", "(b) languages.0"),
-        ("{id: b, type: files, path: x, include: ['!x']}", "(b) include: pattern 0"),
+        ("{id: b, type: files, path: x, languages: [English]}", "(b) languages.1"),
+        ("{id: b, type: files, path: x, include: ['!x']}", "(b) include: pattern 1"),
         ("{id: b, type: files, path: 3}", "(b) path"),
         ("{id: b, type: compose, path: x, host: 'a b'}", "(b) host"),
         ("{id: b, type: web}", "(b) needs urls or sitemaps"),
@@ -138,10 +140,10 @@ def test_the_configuration_is_canonical(tmp_path: Path) -> None:
         ("{id: b, type: web, urls: [http://h/], score_threshold: 0.5}", "needs keywords"),
         ("{id: b, type: web, urls: [http://h/], keywords: ['?!']}", "keywords"),
         ("{id: b, type: web, urls: [http://h/], max_pages: 0}", "(b) max_pages"),
-        ("{id: b, type: web, urls: [http://h/], allow_cidrs: [192.168.1.7/24]}", "(b) allow_cidrs.0"),
-        ("{id: a, type: files, path: x}", "entry 1 (a) has the id of entry 0"),
-        ("{id: a, type: files, path: x, namespace: other}", "entry 1 (a) has the id of entry 0"),
-        ("just words", "entry 1 is not a mapping"),
+        ("{id: b, type: web, urls: [http://h/], allow_cidrs: [192.168.1.7/24]}", "(b) allow_cidrs.1"),
+        ("{id: a, type: files, path: x}", "entry 2 (a) has the id of entry 1"),
+        ("{id: a, type: files, path: x, namespace: other}", "entry 2 (a) has the id of entry 1"),
+        ("just words", "entry 2 is not a mapping"),
         ("{1: x, id: b, type: files, path: x}", "name is not a text"),
         *(
             (f"{{id: b, type: {t}}}", f"the type {t}, which is not available")
@@ -163,7 +165,46 @@ def test_all_problems_are_listed_at_once_and_no_content_is_quoted(tmp_path: Path
     with pytest.raises(TabootError) as caught:
         load(tmp_path, content)
     assert len(caught.value.details["problems"]) == 6
+    assert "has 6 mistakes" in caught.value.message
     assert "hunter2" not in str(caught.value) + repr(caught.value.details)
+
+
+def test_each_mistake_has_its_place_counted_from_one(tmp_path: Path) -> None:
+    content = """\
+extra: 1
+sources:
+  - id: a
+    type: files
+    path: x
+    schedule: "*/61 * * * *"
+  - &b {id: b, type: files}
+  - <<: *b
+    id: c
+    colour: red
+    languages: [en, English]
+  - {id: d, type: gopher}
+  - {id: e, type: web, urls: [http://h/], proxies: none}
+domains:
+  example.org: {rate_limit: fast}
+"""
+    with pytest.raises(TabootError) as caught:
+        load(tmp_path, content)
+    told = caught.value.details["problems"]
+    assert [p.split(": ")[0] for p in told] == [
+        "line 1, column 1",
+        "line 6, column 5",
+        "line 7, column 5",
+        "line 8, column 5",
+        "line 10, column 5",
+        "line 11, column 21",
+        "line 12, column 13",
+        "line 13, column 43",
+        "line 15, column 17",
+    ]
+    assert "known: files, compose" in told[6] and all(t in told[6] for t in SOURCE_KINDS)
+    assert all(t in SOURCE_KINDS for t in told[6].partition("known: ")[2].rstrip(")").split(", "))
+    assert caught.value.message.count("\n  line ") == 9
+    assert "sources.yaml, line 2, column 1: " in problems(tmp_path, "\nsources: []")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +219,10 @@ def test_all_problems_are_listed_at_once_and_no_content_is_quoted(tmp_path: Path
         ("sources:\n", "at least one"),
         ("sources: {a: 1}\n", "needs a list"),
         ("{}\n", "needs a list"),
-        ("sources: [{id: a, type: files, path: x}]\nextra: 1\n", "unknown fields at the top: extra"),
+        (
+            "sources: [{id: a, type: files, path: x}]\nextra: 1\n",
+            "line 2, column 1: the file has the unknown field extra",
+        ),
         ("sources: [{id: a, type: files, path: x}]\nsources: []\n", "line 2"),
         ("sources: [{id: a, id: b}]\n", "line 1"),
         ("sources: [hunter2\n", "line 2"),
@@ -332,13 +376,13 @@ proxies:
         ("proxies: {home: {servers: []}}", "list of proxies home servers: "),
         (
             "proxies: {home: {servers: [{url: 'http://u:pw@p:1'}]}}",
-            "servers.0.url: is not the URL of a proxy",
+            "servers.1.url: is not the URL of a proxy",
         ),
         ("proxies: {home: {servers: [{url: 'ftp://p:1'}]}}", "is not the URL of a proxy"),
         ("proxies: {home: {servers: [{url: 'http://p:0'}]}}", "is not the URL of a proxy"),
         (
             "proxies: {home: {servers: [{url: 'http://p:1', password: pw}]}}",
-            "servers.0.password: is not ${NAME}",
+            "servers.1.password: is not ${NAME}",
         ),
         (
             "proxies: {home: {servers: [{url: 'http://p:1'}], rotation: fair}}",

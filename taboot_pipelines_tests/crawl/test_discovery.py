@@ -525,4 +525,4 @@ def test_the_command_prints_what_it_found_and_fetches_no_page(
     assert not (tmp_path / "home").exists(), "what only looks leaves nothing behind"
     assert "E_URL_BAD" in run(capsys, "not a url", code=1)
     assert "not a network" in run(capsys, SITE, "--allow-cidr", "10.0.0.1/8", code=2)
-    assert "pattern 0" in run(capsys, SITE, "--pattern", "!x", code=2)
+    assert "pattern 1" in run(capsys, SITE, "--pattern", "!x", code=2)

@@ -43,12 +43,15 @@ class Project:
         self.sync()
         return self.run_only(source)
 
-    def run_only(self, source: str) -> dg.ExecuteInProcessResult:
+    def run_only(self, source: str, *, confirm_deletes: bool = False) -> dg.ExecuteInProcessResult:
         return self.defs.resolve_job_def("ingest_source").execute_in_process(
             instance=self.instance,
             partition_key=source,
             raise_on_error=False,
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+            run_config={
+                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+                "ops": {"raw_blobs": {"config": {"confirm_deletes": confirm_deletes}}},
+            },
         )
 
     def partitions(self) -> set[str]:

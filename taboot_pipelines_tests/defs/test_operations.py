@@ -54,7 +54,16 @@ def test_partitions_follow_the_sources_file(project: Project) -> None:
     leaving = tick(project, operations.sources_sensor)
     (key,) = requested(leaving).values()
     assert key.startswith("retire:default:guides:") and project.partitions() == {"stack", "guides"}
-    assert project.run_only("guides").success
+    # The run holds what it would delete and asks for nobody's attention again but the check's.
+    done = project.run_only("guides")
+    assert done.success
+    (check,) = [e for e in done.get_asset_check_evaluations() if e.check_name == "no_deletes_held"]
+    assert not check.passed and "--confirm-deletes" in str(check.metadata["remedy"].value)
+    assert isinstance(tick(project, operations.sources_sensor), dg.SkipReason)
+    assert project.partitions() == {"stack", "guides"}
+    assert set(project.world.kb().documents().column("source").to_pylist()) == {"stack", "guides"}
+
+    assert project.run_only("guides", confirm_deletes=True).success
     tick(project, operations.sources_sensor)
     assert project.partitions() == {"stack"}
     assert set(project.world.kb().documents().column("source").to_pylist()) == {"stack"}
@@ -127,9 +136,11 @@ def served(project: Project) -> set[str]:
     return {url.rsplit("/", 1)[-1] for url in project.world.kb().documents().column("url").to_pylist()}
 
 
-def run_all(project: Project, answer: dg.SensorResult | dg.SkipReason) -> None:
+def run_all(
+    project: Project, answer: dg.SensorResult | dg.SkipReason, *, confirm_deletes: bool = False
+) -> None:
     for source in requested(answer):
-        assert project.run_only(source).success
+        assert project.run_only(source, confirm_deletes=confirm_deletes).success
 
 
 @pytest.fixture
@@ -151,7 +162,7 @@ def test_a_source_that_is_put_back_is_run_again(settled: Project) -> None:
     assert requested(retiring) and requested(tick(settled, operations.sources_sensor)) == {}
 
     world.remove_source("guides")
-    run_all(settled, tick(settled, operations.sources_sensor))
+    run_all(settled, tick(settled, operations.sources_sensor), confirm_deletes=True)
     tick(settled, operations.sources_sensor)
     assert settled.partitions() == {"stack"} and served(settled) == {"compose.yaml"}
     world.entries.append(guides)
@@ -164,7 +175,7 @@ def test_a_source_that_is_put_back_is_run_again(settled: Project) -> None:
 
     # Each time it is put back asks for a run of its own, which the daemon has not launched before.
     world.remove_source("guides")
-    run_all(settled, tick(settled, operations.sources_sensor))
+    run_all(settled, tick(settled, operations.sources_sensor), confirm_deletes=True)
     tick(settled, operations.sources_sensor)
     world.entries.append(guides)
     world.declare()
@@ -191,7 +202,7 @@ def test_a_source_that_is_put_back_half_retired_is_run_again(
     with monkeypatch.context() as patch:
         patch.setattr(running, "run_stage", failing(running.run_stage))
         patch.setattr(running, "run_together", failing(running.run_together))
-        assert not settled.run_only("guides").success
+        assert not settled.run_only("guides", confirm_deletes=True).success
     settled.world.entries.append(guides)
     settled.world.declare()
     answer = tick(settled, operations.sources_sensor)

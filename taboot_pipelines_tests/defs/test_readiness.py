@@ -50,6 +50,13 @@ def test_all_parts_are_named_and_well(world: World, monkeypatch: pytest.MonkeyPa
     assert {r["state"] for r in found.values()} == {"well"} and all(r["latency (ms)"] for r in found.values())
 
 
+def test_a_variable_that_is_no_setting_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABOOT_QDRANT_URL", "http://127.0.0.1:1")
+    evaluation = evaluate(world)
+    assert not evaluation.passed and evaluation.severity == dg.AssetCheckSeverity.WARN
+    assert "TABOOT_QDRANT__URL" in str(evaluation.metadata["TABOOT_QDRANT_URL"].value)
+
+
 @pytest.mark.parametrize(
     ("down", "severity"),
     [

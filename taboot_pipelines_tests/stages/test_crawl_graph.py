@@ -229,6 +229,8 @@ def test_a_source_that_leaves_takes_its_crawls_along(fast: World, site: SmallSit
     fast.ingest()
     fast.remove_source("site")
     fast.ingest("site")
+    assert graph(fast).crawls(), "held with its documents"
+    fast.ingest("site", confirm_deletes=True)
     assert graph(fast).crawls() == [] and graph(fast).held() == {}
 
 

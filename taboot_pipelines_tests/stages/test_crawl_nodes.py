@@ -291,7 +291,7 @@ def test_crawls_of_others_are_left_alone_and_go_with_their_namespace(
             crawl_source(one.world, site, namespace=one.namespace)
             one.ingest()
         place.world.remove_source("site")
-        place.ingest("site")
+        place.world.ingest("site", confirm_deletes=True)
         mine = "MATCH (n) WHERE n.namespace = $n AND (n:ROOT OR n:URL) RETURN count(n) AS c"
         assert session.run(mine, n=place.namespace).single(strict=True)["c"] == 0
         assert other.audit() == []

@@ -17,6 +17,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Event, Fetched, Skipped
 from taboot_pipelines.stages import opening
 from taboot_pipelines.stages.deletion import delete, finish_pending, restore
+from taboot_pipelines.stages.held import held
 from taboot_pipelines_tests.world import World, graph, holding
 
 WORD = "zyxwvutquux"
@@ -235,6 +236,8 @@ def test_a_source_that_leaves_the_file_is_retired(world: World, notes: Path) -> 
     world.ingest()
     world.remove_source("notes")
     world.ingest()
+    assert world.kb().documents().num_rows == 7, "held until a person confirms it"
+    world.ingest("notes", confirm_deletes=True)
     assert world.kb().documents().num_rows == 1
     assert [r["source_id"] for r in world.workspace.catalog.sources.find()] == ["other"]
     assert not world.workspace.tables.names("default", "notes")
@@ -249,6 +252,13 @@ def test_a_source_may_move_to_another_namespace(world: World, notes: Path) -> No
     world.ingest()
     world.source("notes", namespace="elsewhere")
     world.ingest()
+    # What it had in the other namespace is held.
+    assert (world.kb().documents().num_rows, world.kb("elsewhere").documents().num_rows) == (7, 6)
+    (waiting,) = held(world.workspace)
+    assert (waiting.namespace, waiting.source_id, waiting.deletions) == ("default", "notes", 6)
+    assert "has moved from namespace default to elsewhere" in waiting.reason
+    world.ingest("notes", confirm_deletes=True)
+    assert list(held(world.workspace)) == []
     assert world.kb().documents().num_rows == 1
     assert world.kb("elsewhere").documents().num_rows == 6
 

@@ -255,7 +255,7 @@ def test_a_source_that_is_put_back_is_read_anew(world: World, count: int) -> Non
     write(z, 20)
     world.ingest()
     world.remove_source("z")
-    world.ingest()
+    world.ingest("z", confirm_deletes=True)
     assert len(served(world)) == 3
     world.source("z")
     write(z, count)

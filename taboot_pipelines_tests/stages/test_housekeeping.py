@@ -182,7 +182,7 @@ def test_letters_of_a_source_that_retires_go_with_it(world: World) -> None:
     letters = world.workspace.catalog.dead_letters
     assert letters.find("default", "stack")
     world.remove_source("stack")
-    world.ingest()
+    world.ingest("stack", confirm_deletes=True)
     assert letters.find("default", "stack") == []
     world.source("stack", "compose")
     world.ingest()

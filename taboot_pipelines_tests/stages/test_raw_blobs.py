@@ -327,9 +327,18 @@ def test_a_source_that_is_retiring_gives_up_its_locators_and_keeps_its_blobs(wor
     fetch(world)
     stored, published = blobs(world), pointer(world)
     world.remove_source(SOURCE)
-    # Its directory need not be there any more, and nobody has to confirm that all of it goes.
+    # Its directory need not be there any more; that all of it goes is for a person to confirm.
     shutil.rmtree(path)
-    report = fetch(world)
+    for _ in range(2):
+        report = fetch(world)
+        assert report.counts["held"] == report.counts["present"] == 12 and report.counts["removed"] == 0
+        (why,) = report.held
+        assert why["code"] == "E_MASS_DELETE" and "has left the sources file" in why["message"]
+        assert present(world) and pointer(world) == published
+    job = world.workspace.catalog.jobs.find(NS, SOURCE)[0]
+    assert (job["state"], job["removed"], job["held"]) == ("succeeded", 0, 12)
+
+    report = fetch(world, confirm_deletes=True)
     assert report.held == [] and report.counts["removed"] == 12 and report.counts["present"] == 0
     assert present(world) == set() and blobs(world) == stored
     assert Counter(event for _, event, _ in fetch_log(world)) == {"fetched": 12, "absent": 12}

@@ -188,7 +188,7 @@ def test_a_source_that_comes_back_begins_anew(world: World, service: Service) ->
     world.ingest("api")
     entries = list(world.entries)
     world.remove_source("api")
-    world.ingest("api")
+    world.ingest("api", confirm_deletes=True)
     assert present(world) == set()
     world.entries = entries
     world.declare()

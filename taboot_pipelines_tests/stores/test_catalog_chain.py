@@ -50,7 +50,7 @@ def live(world: World) -> None:
     (notes / "two.md").unlink()
     (stack / "compose.yaml").write_text(COMPOSE.replace("8080", "8081"))
     world.remove_source("old")
-    world.ingest()
+    world.ingest(confirm_deletes=True)
     ids = {
         path: x.doc_id for path, x in world.workspace.catalog.locators.of_source("default", "notes").items()
     }

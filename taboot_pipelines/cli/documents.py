@@ -1,0 +1,95 @@
+"""``documents``: lists the documents that are served."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import click
+
+from taboot_pipelines.cli.output import (
+    console,
+    cut,
+    emit_json,
+    fitted,
+    json_option,
+    namespace_option,
+    open_kb,
+    table,
+    text,
+)
+from taboot_pipelines.errors import TabootError
+
+#: The spaces between the columns of a table of five.
+_GAPS = 13
+
+
+@click.command()
+@click.argument("pattern", required=False)
+@click.option("--source", "sources", metavar="ID", multiple=True, help="Only of this source.")
+@click.option("--type", "types", metavar="TYPE", multiple=True, help="Only of sources of this type.")
+@click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only of sources with this tag.")
+@click.option("--language", "languages", metavar="CODE", multiple=True, help="Only in this language.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Most documents.")
+@namespace_option
+@json_option
+def documents(
+    pattern: str | None,
+    sources: tuple[str, ...],
+    types: tuple[str, ...],
+    tags: tuple[str, ...],
+    languages: tuple[str, ...],
+    limit: int,
+    namespace: str | None,
+    as_json: bool,
+) -> None:
+    """List the documents, by source and path: all, or those whose path or title has PATTERN.
+
+    With `*` or `?` PATTERN is a glob of the whole path; case does not matter.
+    """
+    kb = open_kb(namespace)
+    rows = sorted(kb.documents().to_pylist(), key=lambda r: (r["source"], r["path"]))
+    known = {r["source"] for r in rows}
+    unknown = [s for s in sources if s not in known and s not in kb.manifest.sources]
+    if unknown:
+        raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {', '.join(map(repr, unknown))}.")
+    found = [
+        row
+        for row in rows
+        if (not sources or row["source"] in sources)
+        and (not types or row["type"] in types)
+        and (not tags or set(tags) & set(row["tags"]))
+        and (not languages or row["language"] in languages)
+        and (pattern is None or _matches(row, pattern.casefold()))
+    ]
+    if as_json:
+        emit_json({"total": len(found), "documents": found[:limit]})
+        return
+    out = console()
+    listed = found[:limit]
+    shown = table("id", "source", "path", "title", "chunks", right=("chunks",), short=True)
+    # What the other columns leave is for paths first, since they are what a person looks for.
+    sources_width = max((len(r["source"]) for r in listed), default=6)
+    room = max(30, out.width - 8 - sources_width - 6 - _GAPS)
+    path_width = min(max((len(r["path"]) for r in listed), default=4), room * 3 // 5)
+    for row in listed:
+        title = "" if row["title"] == row["path"].rpartition("/")[2] else (row["title"] or "")
+        cells = (
+            row["doc_id"][:8],
+            row["source"],
+            fitted(row["path"], path_width),
+            cut(title, room - path_width),
+        )
+        shown.add_row(*map(text, cells), str(row["chunks"]))
+    if found:
+        out.print(shown)
+    more = "" if len(found) <= limit else f", {limit:,} of them shown (--limit)"
+    out.print(text(f"{len(found):,} of {len(rows):,} documents{more}"), style="dim")
+
+
+def _matches(row: Mapping[str, Any], pattern: str) -> bool:
+    path, title = row["path"].casefold(), (row["title"] or "").casefold()
+    if any(c in pattern for c in "*?["):
+        return fnmatchcase(path, pattern)
+    return pattern in path or pattern in title

@@ -1,0 +1,230 @@
+"""``init`` and ``sources``: beginning a sources file, checking it, and listing what it names."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taboot_pipelines.cli.output import console, emit_json, json_option, table, text
+from taboot_pipelines.errors import TabootError
+
+if TYPE_CHECKING:
+    from taboot_pipelines.connectors.survey import Found
+
+_HEAD = """\
+# What the knowledge base is made of: one entry for each source. Paths are relative to this file.
+# `taboot sources check` checks it; `taboot ingest --dry-run` says what would be read, `taboot ingest` reads.
+# All fields of all types: docs/sources.md, or `taboot schema` for an editor.
+sources:
+"""
+_TAIL = """
+  # What is not beneath this folder, to be filled in:
+  # - id: docs
+  #   type: web
+  #   sitemaps: [https://docs.example.org/sitemap.xml]
+  #   max_pages: 500
+  #   schedule: "0 4 * * *"
+  # - id: code
+  #   type: github
+  #   repo: owner/name
+"""
+_MORE = {
+    "compose": (
+        "Docker Compose projects.",
+        ("# host: nas.lan        # the machine that they run on", '# schedule: "*/30 * * * *"'),
+    ),
+    "swag": (
+        "nginx confs of the reverse proxy; a *.conf.sample is not in force and is not read.",
+        ("# proxy: swag          # what the proxy is called", '# schedule: "*/30 * * * *"'),
+    ),
+    "files": (
+        "Documents.",
+        (
+            "languages: [en]        # others are passed over; ISO 639 codes",
+            "# tags: [operations]   # free labels to filter by",
+        ),
+    ),
+}
+
+
+@click.command()
+@click.argument("folder", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--force", is_flag=True, help="Write over a sources file that is there.")
+@json_option
+def init(folder: Path | None, force: bool, as_json: bool) -> None:
+    """Begin a sources file after looking around beneath FOLDER (default: the folder that it is to lie in).
+
+    Compose projects, confs of nginx and Markdown are found. The file is TABOOT_SOURCES, by default
+    sources.yaml here.
+    """
+    from taboot_pipelines.connectors.sources_file import load_sources
+    from taboot_pipelines.connectors.survey import survey
+    from taboot_pipelines.settings import load_settings
+
+    file = load_settings().sources_file
+    if file.exists() and not force:
+        raise TabootError(
+            "E_CONFLICT",
+            f"There is a sources file already: {file}.",
+            remedy="Look at it by `taboot sources check`; --force writes over it.",
+            path=str(file),
+        )
+    around = (folder or file.parent).absolute()
+    looked = survey(around)
+    if not looked.found:
+        raise TabootError(
+            "E_SOURCES",
+            f"Beneath {around} there is no Compose file, no conf of nginx and no Markdown.",
+            remedy="Name another folder, or write the file by hand: docs/sources.md shows entries.",
+            path=str(around),
+        )
+    written = _HEAD + "\n".join(_entries(looked.found, around, file.parent)) + _TAIL
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(written, encoding="utf-8")
+    entries = load_sources(file).entries
+    if as_json:
+        emit_json({"path": str(file), "sources": list(entries), "whole": looked.whole})
+        return
+    out = console()
+    out.print(text(f"Wrote {file}:"))
+    for entry, found in zip(entries.values(), looked.found, strict=True):
+        out.print(text(f"  {entry.id} ({entry.type}): {found.files:,} files beneath {found.path}"))
+    if not looked.whole:
+        out.print("  The tree is large and was not looked through to its end.")
+    out.print("Next: look at it, then `taboot ingest --dry-run` and `taboot ingest`.")
+
+
+def _entries(found: Collection[Found], around: Path, root: Path) -> Iterator[str]:
+    taken: set[str] = set()
+    for f in found:
+        comment, more = _MORE[f.type]
+        source_id = _id(f, around, taken)
+        path = os.path.relpath(around / f.path, root).replace(os.sep, "/")
+        lines = [f"# {comment}", f"- id: {source_id}", f"  type: {f.type}", f"  path: {_quoted(path)}"]
+        if f.type == "files":
+            lines.append(f'  include: ["**/*{f.ending}"]')
+        lines += [f"  {line}" for line in more]
+        yield "\n".join(f"  {line}" for line in lines) + "\n"
+
+
+def _id(found: Found, around: Path, taken: set[str]) -> str:
+    """An id after the folder; the type is added where another source has it."""
+    name = around.name if found.path == "." else Path(found.path).name
+    slug = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:40] or found.type
+    kind = {"files": "docs", "swag": "proxy"}.get(found.type, found.type)
+    wanted = [slug, f"{slug}-{kind}", *(f"{slug}-{kind}-{n}" for n in range(2, 1000))]
+    source_id = next(w for w in wanted if w not in taken)
+    taken.add(source_id)
+    return source_id
+
+
+def _quoted(path: str) -> str:
+    """The path as YAML: as it is where that is safe, else in double quotes, as JSON is."""
+    import json
+
+    return path if re.fullmatch(r"[A-Za-z0-9_./-]+", path) else json.dumps(path, ensure_ascii=False)
+
+
+@click.group()
+def sources() -> None:
+    """Check the sources file, and list the sources."""
+
+
+@sources.command()
+@json_option
+def check(as_json: bool) -> None:
+    """Check the sources file: every mistake with its line and column, and paths that are not there.
+
+    Nothing is changed. Exit code 1 if something is wrong.
+    """
+    from taboot_pipelines.connectors.files import source_directory
+    from taboot_pipelines.connectors.sources_file import load_sources
+    from taboot_pipelines.settings import load_settings
+
+    file = load_settings().sources_file
+    declared = load_sources(file)
+    missing = {}
+    for entry in declared.entries.values():
+        path = getattr(entry, "path", None)
+        if path is not None and not source_directory(path, declared.root).is_dir():
+            missing[entry.id] = path
+    if missing:
+        listed = "; ".join(f"{source}: {path}" for source, path in missing.items())
+        raise TabootError(
+            "E_PATH", f"The sources file {file} is right, but these folders are not there: {listed}."
+        )
+    if as_json:
+        emit_json({"ok": True, "path": str(file), "sources": list(declared.entries)})
+    else:
+        console().print(text(f"{file} is right: {len(declared.entries)} sources."))
+
+
+@sources.command(name="list")
+@json_option
+def list_(as_json: bool) -> None:
+    """List the sources: those of the file, and those that have left it and still hold documents."""
+    from taboot_pipelines.cli.state import gather
+    from taboot_pipelines.cli.status import ago, word
+    from taboot_pipelines.connectors.sources_file import load_sources
+    from taboot_pipelines.settings import load_settings
+
+    settings = load_settings()
+    known = {
+        (s["namespace"], s["id"]): s
+        for s in gather(settings, [], [], ask_parts=False)["sources"]
+        if s["state"] != "retired"
+    }
+    rows: list[dict[str, Any]] = []
+    if settings.sources_file.exists() or not known:
+        for entry in load_sources(settings.sources_file).entries.values():
+            found = known.pop((entry.namespace, entry.id), None)
+            where = getattr(entry, "path", None) or ""
+            rows.append(
+                {
+                    "id": entry.id,
+                    "namespace": entry.namespace,
+                    "type": entry.type,
+                    "path": where,
+                    "schedule": entry.schedule,
+                    "tags": entry.tags,
+                    "documents": found["documents"] if found else 0,
+                    "last_run": (found["last_job"] or {}).get("started_at") if found else None,
+                    "state": word(found) if found else "not read yet",
+                }
+            )
+    rows += [
+        {
+            "id": source,
+            "namespace": namespace,
+            "type": s["type"],
+            "path": "",
+            "schedule": None,
+            "tags": [],
+            "documents": s["documents"],
+            "last_run": (s["last_job"] or {}).get("started_at"),
+            "state": "has left the file",
+        }
+        for (namespace, source), s in known.items()
+    ]
+    if as_json:
+        emit_json({"sources": rows})
+        return
+    shown = table(
+        "source", "type", "documents", "last run", "schedule", "state", right=("documents",), short=True
+    )
+    for row in rows:
+        cells = (
+            row["id"],
+            row["type"],
+            f"{row['documents']:,}",
+            ago(row["last_run"]),
+            row["schedule"] or "",
+            row["state"],
+        )
+        shown.add_row(*map(text, cells))
+    console().print(shown)

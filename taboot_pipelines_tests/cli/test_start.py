@@ -1,0 +1,190 @@
+"""Beginning: ``init``, ``sources``, ``documents``, ``config``, and a ``status`` of one screen."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from taboot_pipelines_tests.cli.terminal import bare, seen, too_long
+from taboot_pipelines_tests.cli.test_cli import Shell
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.world import World
+
+HOMELAB = Path(__file__).parents[2] / "examples" / "homelab"
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """The example homelab, taken in with the bundled model."""
+    world = World(tmp_path_factory.mktemp("homelab"), "http://127.0.0.1:9")
+    shutil.copytree(HOMELAB, world.directory, dirs_exist_ok=True)
+    made = Shell(world)
+    del made.environment["TABOOT_TEI__URL"]
+    assert made.json("ingest")["ok"]
+    return made
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, tei: FakeTei) -> Shell:
+    """A homelab that nobody has written a sources file for."""
+    world = World(tmp_path, tei.url)
+    shutil.copytree(HOMELAB, world.directory, dirs_exist_ok=True)
+    (world.directory / "sources.yaml").unlink()
+    return Shell(world)
+
+
+def test_init_writes_what_it_finds_and_overwrites_nothing(fresh: Shell) -> None:
+    file = fresh.world.directory / "sources.yaml"
+    shown = fresh("init")
+    assert "stacks (compose): 7 files" in shown and "taboot ingest --dry-run" in shown
+    written = file.read_text()
+    entries = {e["id"]: e for e in yaml.safe_load(written)["sources"]}
+    assert {(e["type"], e["path"]) for e in entries.values()} == {
+        ("compose", "stacks"),
+        ("swag", "proxy"),
+        ("files", "runbooks"),
+        ("files", "stacks/media"),
+    }
+    assert "# host:" in written and "type: web" in written, "commented"
+    assert fresh.json("sources", "check")["sources"] == list(entries)
+    told = {s["source"]: s for s in fresh.json("ingest", "--dry-run")["sources"]}
+    assert len(told["proxy"]["added"]) == 13 and "redis.md" in told["runbooks"]["added"]
+
+    file.write_text(f"{written}# mine\n")
+    assert fresh.json("init", code=1)["error"]["code"] == "E_CONFLICT" and file.read_text().endswith(
+        "# mine\n"
+    )
+    fresh("init", "--force")
+    assert file.read_text() == written
+
+
+def test_init_of_odd_folders(fresh: Shell, tmp_path: Path) -> None:
+    odd = tmp_path / "odd"
+    for name in ("a", "b", "c", "d", "My Notes: all"):
+        (odd / name).mkdir(parents=True)
+        (odd / name / "docker-compose.yml").write_text("services: {}\n")
+    (odd / "My Notes: all" / "docs").mkdir()
+    (odd / "My Notes: all" / "docs" / "x.rst").write_text("X\n=\n")
+    (odd / "node_modules" / "p").mkdir(parents=True)
+    (odd / "node_modules" / "p" / "compose.yaml").write_text("services: {}\n")
+    (odd / "my.conf").write_text("[mysqld]\nbind = 1\n")
+    (odd / "loop").symlink_to(odd)
+    told = fresh.json("init", str(odd))
+    entries = yaml.safe_load((fresh.world.directory / "sources.yaml").read_text())["sources"]
+    # Many folders with one project each are one source; a conf that is no conf of nginx is none.
+    assert [(e["type"], e["path"]) for e in entries] == [
+        ("compose", "../odd"),
+        ("files", "../odd/My Notes: all/docs"),
+    ]
+    assert told["sources"] == ["odd", "docs"] and entries[1]["include"] == ["**/*.rst"]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    refused = fresh.json("init", "--force", str(empty), code=1)["error"]
+    assert refused["code"] == "E_SOURCES" and str(empty) in refused["message"]
+
+
+def test_sources_are_checked_and_listed(shell: Shell, tmp_path: Path) -> None:
+    rows = {r["id"]: r for r in shell.json("sources", "list")["sources"]}
+    assert rows["proxy"]["documents"] == 13 and rows["proxy"]["schedule"] == "*/30 * * * *"
+    assert {r["state"] for r in rows.values()} == {"well"}
+    changed = Shell(shell.world)
+    changed.environment = {**shell.environment, "TABOOT_SOURCES": str(tmp_path / "sources.yaml")}
+    (tmp_path / "sources.yaml").write_text(
+        "sources:\n- {id: new, type: files, path: nowhere}\n- {id: mail, type: gmail, path: nowhere}\n"
+    )
+    rows = {r["id"]: r for r in changed.json("sources", "list")["sources"]}
+    assert rows["new"]["state"] == "not read yet" and rows["stacks"]["state"] == "has left the file"
+    told = changed.json("sources", "check", code=1)["error"]
+    assert told["code"] == "E_PATH" and "new: nowhere" in told["message"]
+    (tmp_path / "sources.yaml").write_text("sources:\n- {id: new, type: fils, path: x}\n- 3\n")
+    assert changed.json("sources", "check", code=1)["error"]["details"]["problems"][0].startswith("line 2, ")
+    # The state is told all the same, and what mends it.
+    state = changed.json("status", code=1)
+    assert {"subject", "what", "command"} == set(state["attention"][0])
+    assert "line 3, column 3" in str(state["attention"]) and "taboot sources check" in str(state["attention"])
+
+
+def test_documents_are_listed_and_filtered(shell: Shell) -> None:
+    everything = shell.json("documents", "--limit", "1000")
+    assert everything["total"] == len(everything["documents"]) == shell.world.kb().documents().num_rows
+    for arguments, wanted in (
+        (["redis"], {"redis.md"}),
+        (["*.conf", "--source", "proxy"], {p.name for p in (HOMELAB / "proxy").glob("*.conf")}),
+        (["--type", "unifi"], {p.name for p in (HOMELAB / "unifi").iterdir()}),
+        (["--tag", "vpn"], {p.name for p in (HOMELAB / "tailnet").iterdir()}),
+        (["--source", "runbooks", "BACKUPS"], {"backups.md"}),
+        (["--language", "de"], set()),
+    ):
+        assert {d["path"] for d in shell.json("documents", *arguments)["documents"]} == wanted, arguments
+    assert shell.json("documents", "--source", "nobody", code=1)["error"]["code"] == "E_SOURCE_UNKNOWN"
+    assert "51 documents, 2 of them shown" in shell("documents", "--limit", "2")
+
+
+def test_config_says_where_settings_come_from_and_what_is_wrong(shell: Shell) -> None:
+    changed = Shell(shell.world)
+    changed.environment = {
+        **shell.environment,
+        "TABOOT_QDRANT": '{"collection": "mine", "api_key": "planted-key"}',
+        "TABOOT_REDIS__URL": "planted-url",
+        "TABOOT_HOEM": "x",
+    }
+    told = changed.json("config", code=1)
+    rows = {r["name"]: r for r in told["settings"]}
+    assert rows["TABOOT_QDRANT__COLLECTION"] == {
+        "name": "TABOOT_QDRANT__COLLECTION",
+        "value": "mine",
+        "from": "environment, TABOOT_QDRANT",
+    }
+    assert rows["TABOOT_HOME"]["from"] == "environment" and rows["TABOOT_EXECUTOR"]["from"] == "default"
+    assert [w["setting"] for w in told["wrong"]] == ["TABOOT_REDIS__URL"]
+    assert told["unknown"] == [{"variable": "TABOOT_HOEM", "nearest": "TABOOT_HOME"}]
+    assert "TABOOT_HOEM" not in changed.err, "told once"
+    shown = changed("config", "--set", code=1)
+    assert "TABOOT_EXECUTOR" not in shown and "TABOOT_REDIS__URL is wrong" in shown
+    assert shown.count("TABOOT_HOEM") == 1
+    assert "planted" not in json.dumps(told) + shown + changed.err
+    # The state is shown too, with what is wrong; what would use the setting refuses.
+    state = changed.json("status", code=1)
+    assert state["wrong_settings"][0]["setting"] == "TABOOT_REDIS__URL" and len(state["sources"]) == 9
+    assert "TABOOT_REDIS__URL" in changed("status", code=1)
+    assert changed.json("search", "redis", code=1)["error"]["code"] == "E_CONFIG"
+    assert changed.err.count("TABOOT_HOEM is no setting") == 1 and "TABOOT_HOME?" in changed.err
+
+
+def test_status_is_one_screen(shell: Shell) -> None:
+    told = seen(shell.environment, "status")
+    assert too_long(told) == [] and len(bare(told).splitlines()) <= 24
+    assert "Nothing needs attention." in told and "proxy" in told
+    for arguments in (["sources", "list"], ["documents"], ["held"]):
+        assert too_long(seen(shell.environment, *arguments)) == [], arguments
+
+
+def test_status_of_a_home_in_trouble_names_the_command_that_mends_it(fresh: Shell) -> None:
+    fresh("init")
+    assert "→ taboot ingest" in fresh("status")
+    (fresh.world.directory / "stacks" / "core" / "compose.yaml").write_text("services: {web: [unclosed\n")
+    fresh("ingest", code=1)
+    for path in (fresh.world.directory / "proxy").iterdir():
+        path.unlink()
+    fresh("ingest", "proxy", code=1)
+    environment = {**fresh.environment, "TABOOT_QDRANT_URL": "http://127.0.0.1:9"}
+    told = seen(environment, "status")
+    assert too_long(told) == []
+    shown = " ".join(bare(told).split())
+    for words in (
+        "proxy: 13 deletions wait for a confirmation",
+        "taboot held; taboot ingest proxy --confirm-deletes",
+        "stacks: E_PARSE",
+        "taboot status --failed stacks",
+        "unset TABOOT_QDRANT_URL",
+    ):
+        assert words in shown, words
+    listed = fresh("status", "--failed", "stacks")
+    assert "E_PARSE" in listed and "core/compose.yaml" in listed
+    assert "proxy" not in fresh("status", "--failed", "nobody")
+    assert os.path.exists(fresh.environment["TABOOT_HOME"])
