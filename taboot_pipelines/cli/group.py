@@ -15,7 +15,19 @@ from collections.abc import Sequence
 
 import click
 
-from taboot_pipelines.cli import admin, audit, capture, crawls, discover, domains, ingest, plan, query, status
+from taboot_pipelines.cli import (
+    admin,
+    audit,
+    capture,
+    crawls,
+    decide,
+    discover,
+    domains,
+    ingest,
+    plan,
+    query,
+    status,
+)
 from taboot_pipelines.cli.output import show_error, wants_json
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.health import PROBE_THREAD
@@ -50,6 +62,13 @@ for command in (
     query.links,
     query.drift,
     query.cache,
+    decide.correct,
+    decide.retract,
+    decide.add,
+    decide.merge,
+    decide.undo,
+    decide.assertions,
+    decide.supports,
     status.status,
     audit.audit,
     capture.capture,

@@ -43,7 +43,12 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.explanations import Explanations
     from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
     from taboot_pipelines.retrieval.results.answers import Answer, Replay
-    from taboot_pipelines.retrieval.results.decisions import AssertionList, Decided, Stated
+    from taboot_pipelines.retrieval.results.decisions import (
+        AssertionList,
+        Decided,
+        EntitySupports,
+        Stated,
+    )
     from taboot_pipelines.retrieval.results.drift import DriftReport
     from taboot_pipelines.retrieval.results.explanations import Explanation
     from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, GraphPath, Node, Subgraph
@@ -483,6 +488,17 @@ class KnowledgeBase:
         that it was decided in.
         """
         return self._deciding().assertions(all_states=all_states, limit=limit)
+
+    def supports(
+        self, entity: str | NodeRef | Node, *, label: str | None = None, limit: int = 1000
+    ) -> EntitySupports:
+        """Everything behind an entity: what each document says of it, the strongest first, and what people
+        decided of it, with who and why. It stays with the home: the shards alone do not know it.
+
+        ``entity``: as in :meth:`correct`. At most ``limit`` documents. Raises ``E_NOT_FOUND``, ``E_QUERY``.
+        """
+        writing = self._writing()
+        return self._session.ask(lambda view: writing.supports(view, entity, label, limit))
 
     def _deciding(self) -> Deciding:
         from taboot_pipelines.retrieval.deciding import Deciding

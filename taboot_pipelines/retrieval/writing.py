@@ -14,6 +14,9 @@ from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
     from taboot_pipelines.knowledge.assertions import Assertion
+    from taboot_pipelines.retrieval.deciding import Named
+    from taboot_pipelines.retrieval.results.decisions import EntitySupports
+    from taboot_pipelines.retrieval.session import View
     from taboot_pipelines.stages.deciding import Recorded, Wanted
     from taboot_pipelines.stages.deletion import Receipt, Restored
     from taboot_pipelines.stages.workspace import Workspace
@@ -61,6 +64,13 @@ class Writing:
 
         with self._workspace() as workspace:
             return deciding.erase(workspace, self._namespace, assertion_id)
+
+    def supports(self, view: View, named: Named, label: str | None, limit: int) -> EntitySupports:
+        """See ``KnowledgeBase.supports``; it changes nothing, but reads the tables."""
+        from taboot_pipelines.retrieval.supports import supports
+
+        with self._workspace() as workspace:
+            return supports(view, workspace, self._namespace, named, label, limit)
 
     def asserted(self) -> list[Assertion]:
         """Everything that was decided in the namespace, in its order."""

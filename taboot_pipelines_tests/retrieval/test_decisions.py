@@ -22,7 +22,7 @@ ALPHA = (
     "    depends_on: [vault]\n  vault:\n    image: vault:1\n"
 )
 BETA = "services:\n  vault:\n    image: hashicorp/vault:2\n    ports: ['8200:8200']\n"
-NOTE = "# Runbook\n\nRestart jellyfin, then ask `vault`. The `nas-one` box is behind it.\n"
+NOTE = "# Runbook\n\nRestart jellyfin. `vault` is sealed. The `nas-one` box is behind it.\n"
 
 
 @pytest.fixture
