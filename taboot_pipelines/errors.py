@@ -145,6 +145,7 @@ CODES: dict[str, tuple[int, str]] = {
         422,
         "The model's answer does not match the schema; the window goes to the dead letters.",
     ),
+    "E_ENTITY_VALIDATION": (422, "Correct the field named in the message; nothing was recorded."),
     "E_LLM_TIMEOUT": (504, "The model did not answer in time; it is tried again."),
     "E_LLM_MALFORMED": (500, "The model's answer is not JSON; it is tried again."),
     "E_RERANKER": (503, "Check that the reranker answers at TABOOT_RERANKER__URL."),

@@ -1,7 +1,9 @@
 """``taboot``: the command for people without a browser at hand.
 
-One module per subject, one function per command: ``ingest``, ``crawls``, ``query`` (search, ask, explain,
-links, neighbors, cache), ``browse``, ``capture``, ``status``, ``audit``, ``domains``, ``discover``, ``admin``
+One module per subject, one function per command: ``ingest``, ``held``, ``letters``, ``plan``, ``crawls``,
+``query`` (search, ask, explain, links, neighbors, cache), ``runs`` (list, diff, promote, reinterpret),
+``decide`` (correct, retract, add, merge, undo, assertions, supports), ``browse``, ``capture``, ``documents``,
+``sources`` (init, check, list), ``status``, ``config``, ``audit``, ``domains``, ``discover``, ``admin``
 (schema, delete, restore, ui). ``group`` joins them and decides about exit codes and errors, ``output``
 writes. What a person types and reads belongs here, what a command does to the package that it calls. A module
 imports at its head what all its commands need, and the rest where it is used: a search must not wait for what

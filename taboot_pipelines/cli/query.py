@@ -296,6 +296,8 @@ def explain(edge_or_chunk_id: str, namespace: str | None, as_json: bool) -> None
             style="dim",
         )
         out.print(text("\n".join(f"  │ {line}" for line in quote.text.splitlines())))
+    for note in found.decisions:
+        out.print(text(f"corrected by {note.who}: {note.says} ({note.reason})"))
     for end in found.ends:
         out.print(text(f"{end.role}: {end.label} {end.name} ({end.basis}: {end.rule})"))
     if found.confidence is not None:

@@ -10,8 +10,9 @@ from taboot_pipelines.defs.pools import KNOWLEDGE
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.extraction import tier_b
+from taboot_pipelines.knowledge.merges import merges_of
 from taboot_pipelines.knowledge.reducer import REDUCER_VERSION, resolve_key
-from taboot_pipelines.model.tables import rows_of
+from taboot_pipelines.model.tables import DECISIONS, rows_of
 from taboot_pipelines.stages import entity_snapshots as snapshot_stage
 from taboot_pipelines.stages import tier_a_triples as tier_a_stage
 from taboot_pipelines.stages import tier_b_triples as tier_b_stage
@@ -82,7 +83,12 @@ def _ends(workspace: Workspace, namespace: str, keys: set[str]) -> set[tuple[str
         workspace, namespace, "", "entity_snapshots", "names", columns=["observed_key", "resolved_key"]
     )
     resolved = {observed: key for observed, key in rows_of(names) if key is not None}
-    observed = sorted(keys | {bare for bare, key in resolved.items() if key in keys})
+    decisions = read_published(
+        workspace, namespace, "", "entity_snapshots", "decisions", columns=list(DECISIONS.names)
+    )
+    merges = merges_of(decisions)
+    observed = keys | {key for (_, key), into in merges.items() if into.key in keys}
+    observed |= {bare for bare, key in resolved.items() if key in observed}
     found: set[tuple[str, str]] = set()
     for side in ("start", "end"):
         columns = [f"{side}_label", f"{side}_key"]
@@ -93,10 +99,10 @@ def _ends(workspace: Workspace, namespace: str, keys: set[str]) -> set[tuple[str
             "entity_snapshots",
             "relations",
             columns=columns,
-            members=(f"{side}_key", observed),
+            members=(f"{side}_key", sorted(observed)),
         )
         found |= {
-            (label, resolve_key(label, key, resolved))
+            (label, resolve_key(label, key, resolved, merges))
             for label, key in rows_of(_distinct(relations, columns))
         }
     return found

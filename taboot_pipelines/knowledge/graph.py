@@ -8,15 +8,21 @@ once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taboot_pipelines.knowledge.edge_decisions import EdgeDecisions
+from taboot_pipelines.knowledge.merges import merges_of
+from taboot_pipelines.knowledge.reducer import resolve_key
 from taboot_pipelines.knowledge.resolve import resolve_edges, resolve_ends
 from taboot_pipelines.model import tables
-from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
+from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA, rows_of
 
 Numbers = npt.NDArray[np.int64]
 
@@ -25,9 +31,18 @@ DOCUMENT_COLUMNS = ("doc_id", "url", "title", "source_type", "text_sha256", "met
 ENTITY_COLUMNS = ("label", "key", "name", "scope", "properties")
 RELATION_COLUMNS = tuple(f.name for f in tables.RELATIONS if f.name != "bucket")
 #: What :meth:`Assembly.note` needs of a relation.
-END_COLUMNS = ("type", "start_label", "start_key", "start_name", "end_label", "end_key", "end_name", "doc_id")
-#: The result of :meth:`Assembly.edges`: the edges, and the names of their ends as written.
-OBSERVED_EDGES = pa.schema([*EDGES_SCHEMA, ("start_observed", pa.string()), ("end_observed", pa.string())])
+_END_COLUMNS = ("start_label", "start_key", "start_name", "end_label", "end_key", "end_name", "doc_id")
+END_COLUMNS = ("type", "source", *_END_COLUMNS)
+#: The result of :meth:`Assembly.edges`: the edges, the names of their ends as written, and what makes each
+#: another fact.
+OBSERVED_EDGES = pa.schema(
+    [
+        *EDGES_SCHEMA,
+        ("start_observed", pa.string()),
+        ("end_observed", pa.string()),
+        ("discriminator", pa.string()),
+    ]
+)
 
 _NODES = pa.schema([tables.ENTITIES.field(c).with_nullable(True) for c in ENTITY_COLUMNS])
 
@@ -36,12 +51,26 @@ class Assembly:
     """The graph of one snapshot of a namespace.
 
     ``documents``, ``entities`` (rows of ``tables.DOCUMENTS`` and ``ENTITIES``, see the columns above) and
-    ``names`` (``tables.NAMES``) are whole. First :meth:`note` all relations, in any parts; then :meth:`nodes`
-    is complete.
+    ``names`` (``tables.NAMES``) and ``decisions`` (``tables.DECISIONS``; None: nobody decided anything) are
+    whole. First :meth:`note` all relations, in any parts; then :meth:`nodes` is complete.
     """
 
-    def __init__(self, namespace: str, documents: pa.Table, entities: pa.Table, names: pa.Table) -> None:
+    def __init__(
+        self,
+        namespace: str,
+        documents: pa.Table,
+        entities: pa.Table,
+        names: pa.Table,
+        decisions: pa.Table | None = None,
+    ) -> None:
         self._namespace, self._names = namespace, names
+        decided = tables.empty("decisions") if decisions is None else decisions
+        self._merges = merges_of(decided)
+        #: What people decided of edges.
+        resolved: dict[str, str] = dict(_resolved(names))
+        self.decided = EdgeDecisions(
+            decided, lambda label, key: resolve_key(label, key, resolved, self._merges)
+        )
         self._documents = documents.select(DOCUMENT_COLUMNS).sort_by("doc_id").combine_chunks()
         self._doc_ids = self._documents.column("doc_id").combine_chunks()
         entities = entities.select(ENTITY_COLUMNS).cast(_NODES)
@@ -62,7 +91,10 @@ class Assembly:
         """The edges (:data:`OBSERVED_EDGES`, ascending by edge_id) of some documents' relations, all of each
         document.
         """
-        edges = resolve_edges(relations.select(RELATION_COLUMNS), self._names, namespace=self._namespace)
+        edges = resolve_edges(
+            relations.select(RELATION_COLUMNS), self._names, self._merges, namespace=self._namespace
+        )
+        edges = self.decided.apply(edges)
         at = pc.index_in(edges.column("doc_id"), value_set=self._doc_ids).combine_chunks()
         for name in ("url", "since"):
             edges = edges.append_column(name, self._documents.column(name).combine_chunks().take(at))
@@ -70,7 +102,7 @@ class Assembly:
 
     def note(self, relations: pa.Table) -> None:
         """Count the documents of these relations (:data:`END_COLUMNS`) as support of their ends."""
-        ends = resolve_ends(relations.select(END_COLUMNS), self._names)
+        ends = resolve_ends(relations.select(END_COLUMNS), self._names, self._merges)
         owners = self._document_numbers(ends.column("doc_id"))
         for end in ("start", "end"):
             self._pairs.append(
@@ -104,6 +136,11 @@ class Assembly:
         """Distinct pairs (node, document) as one number each; -1 on either side is no pair."""
         known = (owners >= 0) & (docs >= 0)
         return np.unique(owners[known] * max(len(self._documents), 1) + docs[known])
+
+
+def _resolved(names: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """(key of a bare service, key of the one it means) of ``tables.NAMES``."""
+    return rows_of(names.filter(pc.is_valid(names.column("resolved_key"))), "observed_key", "resolved_key")
 
 
 def identity(labels: pa.ChunkedArray, keys: pa.ChunkedArray) -> pa.Array:

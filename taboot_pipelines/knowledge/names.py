@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from taboot_pipelines.knowledge.merges import NO_MERGES, Merges, merged_key
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.model.tables import DECLARATIONS, NAMES, rows_of
@@ -50,11 +51,19 @@ class Meaning:
         return tuple(found)
 
 
-def meanings(declared: pa.Table) -> dict[str, Meaning]:
-    """{name: meaning} of ``tables.DECLARATIONS`` rows."""
+def meanings(declared: pa.Table, merges: Merges = NO_MERGES) -> dict[str, Meaning]:
+    """{name: meaning} of ``tables.DECLARATIONS`` rows; nodes that were merged are one.
+
+    Who declares a service by its name alone declares none beside those of that name.
+    """
     found: dict[str, dict[str, set[str]]] = {}
     for name, label, key in rows_of(declared, "name", "label", "key"):
-        found.setdefault(name, {}).setdefault(label, set()).add(key)
+        found.setdefault(name, {}).setdefault(label, set()).add(merged_key(merges, label, key))
+    for by in found.values():
+        services = by.get("Service", set())
+        scoped = {key for key in services if not _is_bare(key)}
+        if scoped:
+            by["Service"] = scoped
     return {
         name: Meaning(*(tuple(sorted(by.get(label, ()))) for label in ("Service", "Container", "Host")))
         for name, by in sorted(found.items())
@@ -91,7 +100,11 @@ def bare_key(name: str) -> str:
     return ids.node_key(("", name))
 
 
-def names_table(known: Mapping[str, Meaning]) -> pa.Table:
+def _is_bare(key: str) -> bool:
+    return key.startswith('["",')
+
+
+def names_table(known: Mapping[str, Meaning], merges: Merges = NO_MERGES) -> pa.Table:
     """``tables.NAMES``: for each declared service name what the bare name stands for, and why."""
     rows = []
     for name, meaning in known.items():
@@ -103,11 +116,14 @@ def names_table(known: Mapping[str, Meaning]) -> pa.Table:
             if count == 1
             else f"ambiguous: {count} services have this name or container_name"
         )
+        decided = merges.get(("Service", bare_key(name)))
+        if decided is not None:
+            reason = "merged by a decision"
         rows.append(
             {
                 "name": name,
                 "observed_key": bare_key(name),
-                "resolved_key": meaning.service,
+                "resolved_key": meaning.service if decided is None else decided.key,
                 "reason": reason,
                 "candidates": list(meaning.services),
             }
@@ -115,6 +131,9 @@ def names_table(known: Mapping[str, Meaning]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=NAMES)
 
 
-def resolutions(known: Mapping[str, Meaning]) -> dict[str, str]:
-    """{key of a bare service: key of the service it means}."""
-    return {bare_key(name): meaning.service for name, meaning in known.items() if meaning.service is not None}
+def resolutions(known: Mapping[str, Meaning], merges: Merges = NO_MERGES) -> dict[str, str]:
+    """{key of a bare service: key of the service it means}; a merge of the bare name itself comes first."""
+    found = {
+        bare_key(name): meaning.service for name, meaning in known.items() if meaning.service is not None
+    }
+    return found | {key: merges["Service", key].key for key in found if ("Service", key) in merges}

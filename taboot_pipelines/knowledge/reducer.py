@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from taboot_pipelines.knowledge.merges import NO_MERGES, Merges, merged_key
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import NODES, PRIORITY, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
 
-REDUCER_VERSION = "2"
+REDUCER_VERSION = "3"
 
 
 #: Before the source of a claim that a document of a type in ``model.graph.PROPOSING`` makes.
@@ -110,8 +111,24 @@ def supports_after(
     return after
 
 
-def reduce_entity(label: str, key: str, claims: Supported) -> dict[str, Any]:
-    """A row of ``tables.ENTITIES`` (without ``bucket``) from at least one claim."""
+class Correction(NamedTuple):
+    """A field of an entity as a person said it is. ``key``: as it was when that was said; ``value``:
+    canonical JSON, ``null`` for a field that has no value. Of two of one field the one with the higher number
+    counts."""
+
+    number: int
+    label: str
+    key: str
+    field: str
+    value: str
+
+
+def reduce_entity(
+    label: str, key: str, claims: Supported, corrections: Iterable[Correction] = ()
+) -> dict[str, Any]:
+    """A row of ``tables.ENTITIES`` (without ``bucket``) from at least one claim. A correction is no claim: it
+    wins over all of them, and says nothing of whether the entity exists.
+    """
     properties: dict[str, tuple[tuple[Any, ...], Any]] = {}
     for claim, support in claims.items():
         if claim.properties == "{}":
@@ -120,13 +137,24 @@ def reduce_entity(label: str, key: str, claims: Supported) -> dict[str, Any]:
             rank = (*_rank(claim, support), canonical_json(value))
             if field not in properties or rank > properties[field][0]:
                 properties[field] = (rank, value)
+    for correction in sorted(corrections):
+        properties[correction.field] = ((), json.loads(correction.value))
+        if correction.value == "null":
+            del properties[correction.field]
     parts = json.loads(key) if len(NODES[label].key) > 1 else [key]
     if label == "Service":
         name = parts[1]
     else:
-        # A claim with properties knows the node better than one that only refers to it.
+        # What speaks of the entity itself knows it better than what speaks of one that was merged into it,
+        # and a claim with properties better than one that only refers to it.
         name = max(
-            (not c.source.startswith(PROPOSED), c.properties != "{}", *_rank(c, s), c.name)
+            (
+                c.observed_key == key,
+                not c.source.startswith(PROPOSED),
+                c.properties != "{}",
+                *_rank(c, s),
+                c.name,
+            )
             for c, s in claims.items()
         )[-1]
     scope = parts[0] if label == "Service" else None
@@ -164,9 +192,9 @@ def load_claims(label: str, text: str) -> dict[Claim, Support]:
     }
 
 
-def resolve_key(label: str, key: str, resolved: Mapping[str, str]) -> str:
-    """The key that a node observed under ``key`` has after resolution."""
-    return resolved.get(key, key) if label == "Service" else key
+def resolve_key(label: str, key: str, resolved: Mapping[str, str], merges: Merges = NO_MERGES) -> str:
+    """The key that a node observed under ``key`` has after resolution and merging."""
+    return merged_key(merges, label, resolved.get(key, key) if label == "Service" else key)
 
 
 #: A node: its label, and its key as one string.
@@ -174,13 +202,17 @@ Node = tuple[str, str]
 
 
 def touched_entities(
-    nodes: Iterable[Node], before: Mapping[str, str], resolved: Mapping[str, str]
+    nodes: Iterable[Node],
+    before: Mapping[str, str],
+    resolved: Mapping[str, str],
+    merges_before: Merges = NO_MERGES,
+    merges: Merges = NO_MERGES,
 ) -> set[Node]:
     """The entities to reduce again when the claims about ``nodes``, as observed, have changed.
 
-    ``before`` and ``resolved``: {key of a bare service: key of the one it means}, as it was and as it is. A
-    node touches what it was resolved to, what it is resolved to now, and itself; so does every bare service
-    of which that differs.
+    ``before`` and ``resolved``: {key of a bare service: key of the one it means}, as it was and as it is; the
+    merges likewise. A node touches what it was resolved to, what it is resolved to now, and itself; so does
+    every bare service and every merged node of which that differs.
     """
     touched = {node for node in nodes if node[0] != "Document"}
     touched |= {
@@ -188,18 +220,38 @@ def touched_entities(
         for bare in before.keys() | resolved.keys()
         if before.get(bare) != resolved.get(bare)
     }
+    touched |= {
+        node
+        for node in merges_before.keys() | merges.keys()
+        if merged_key(merges_before, *node) != merged_key(merges, *node)
+    }
     for label, key in list(touched):
-        touched |= {(label, resolve_key(label, key, before)), (label, resolve_key(label, key, resolved))}
+        touched |= {
+            (label, resolve_key(label, key, before, merges_before)),
+            (label, resolve_key(label, key, resolved, merges)),
+        }
     return touched
 
 
-def reduce_entities(claims: Supported, resolved: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Rows of ``tables.ENTITIES``, ordered by label and key, from claims in any order."""
+def reduce_entities(
+    claims: Supported,
+    resolved: Mapping[str, str],
+    merges: Merges = NO_MERGES,
+    corrections: Iterable[Correction] = (),
+) -> list[dict[str, Any]]:
+    """Rows of ``tables.ENTITIES``, ordered by label and key, from claims and corrections in any order."""
     by_node: dict[Node, dict[Claim, Support]] = {}
     for claim, support in claims.items():
-        node = (claim.label, resolve_key(claim.label, claim.observed_key, resolved))
+        node = (claim.label, resolve_key(claim.label, claim.observed_key, resolved, merges))
         by_node.setdefault(node, {})[claim] = support
+    corrected: dict[Node, list[Correction]] = {}
+    for c in corrections:
+        node = (c.label, resolve_key(c.label, c.key, resolved, merges))
+        corrected.setdefault(node, []).append(c)
     return [
-        {"bucket": ids.bucket(key), **reduce_entity(label, key, by_node[label, key])}
+        {
+            "bucket": ids.bucket(key),
+            **reduce_entity(label, key, by_node[label, key], corrected.get((label, key), ())),
+        }
         for label, key in sorted(by_node)
     ]

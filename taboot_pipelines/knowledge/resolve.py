@@ -17,8 +17,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taboot_pipelines.knowledge.merges import NO_MERGES, Merges
 from taboot_pipelines.model import tables
-from taboot_pipelines.model.graph import PRIORITY
+from taboot_pipelines.model.graph import PRIORITY, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
 
 _ORDER = {source.value: priority for source, priority in PRIORITY.items()}
@@ -35,15 +36,18 @@ RESOLVED = pa.schema(
 )
 
 
-def resolve_edges(relations: pa.Table, names: pa.Table, *, namespace: str) -> pa.Table:
-    """The edges (:data:`RESOLVED`, ascending by edge_id) of ``tables.RELATIONS`` rows under ``tables.NAMES``.
+def resolve_edges(
+    relations: pa.Table, names: pa.Table, merges: Merges = NO_MERGES, *, namespace: str
+) -> pa.Table:
+    """The edges (:data:`RESOLVED`, ascending by edge_id) of ``tables.RELATIONS`` rows under ``tables.NAMES``
+    and the merges of entities.
 
     A MENTIONS of a name with several candidates is dropped: an ambiguous name mentions nothing. Of equal
     edges the one with the higher confidence stays, then the one of the source with the higher priority, then
     the first by method; its ``supports`` lists those of all.
     """
     table = resolve_ends(
-        relations.select([f.name for f in RESOLVED if f.name in relations.column_names]), names
+        relations.select([f.name for f in RESOLVED if f.name in relations.column_names]), names, merges
     )
     identity = ("type", "start_label", "start_key", "end_label", "end_key", "discriminator", "doc_id")
     # The same text as ids.edge_id hashes, by a faster writer of JSON.
@@ -59,10 +63,10 @@ def resolve_edges(relations: pa.Table, names: pa.Table, *, namespace: str) -> pa
     return _join_equal(table).select(RESOLVED.names).cast(RESOLVED)
 
 
-def resolve_ends(relations: pa.Table, names: pa.Table) -> pa.Table:
+def resolve_ends(relations: pa.Table, names: pa.Table, merges: Merges = NO_MERGES) -> pa.Table:
     """The rows of ``relations`` that stand, with the keys and names of their ends after resolution and
-    ``start_observed`` and ``end_observed`` as written. Needs type, start_* and end_* only; rows that thereby
-    become equal are not joined.
+    ``start_observed`` and ``end_observed`` as written. Needs type, source, start_* and end_* only; rows that
+    thereby become equal are not joined.
     """
     table = relations.combine_chunks()
     known = names.combine_chunks()
@@ -76,6 +80,8 @@ def resolve_ends(relations: pa.Table, names: pa.Table) -> pa.Table:
         pc.and_(pc.equal(table.column("type"), "MENTIONS"), pc.equal(table.column("end_label"), "Service")),
         pc.is_in(table.column("end_key"), value_set=ambiguous.column("observed_key").combine_chunks()),
     )
+    # What a person states of a bare name is about that name, whatever else is called so.
+    vague = pc.and_(vague, pc.not_equal(table.column("source"), EdgeSource.STRUCTURED.value))
     table = table.filter(pc.invert(vague))
     resolved = known.filter(pc.is_valid(known.column("resolved_key")))
     meant = pa.array(
@@ -89,6 +95,19 @@ def resolve_ends(relations: pa.Table, names: pa.Table) -> pa.Table:
         at = pc.if_else(pc.equal(table.column(f"{end}_label"), "Service"), at, pa.scalar(None, pa.int32()))
         table = _replace(table, f"{end}_key", resolved.column("resolved_key").combine_chunks(), at)
         table = _replace(table, f"{end}_name", meant, at)
+        table = _merge(table, end, merges)
+    return table
+
+
+def _merge(table: pa.Table, end: str, merges: Merges) -> pa.Table:
+    """Lead one end of the rows to what it was merged into."""
+    for label in sorted({label for label, _ in merges}):
+        keys = sorted(key for its, key in merges if its == label)
+        found = pc.index_in(table.column(f"{end}_key"), value_set=pa.array(keys, pa.string()))
+        at = pc.if_else(pc.equal(table.column(f"{end}_label"), label), found, pa.scalar(None, pa.int32()))
+        into = [merges[label, key] for key in keys]
+        table = _replace(table, f"{end}_key", pa.array([m.key for m in into], pa.string()), at)
+        table = _replace(table, f"{end}_name", pa.array([m.name for m in into], pa.string()), at)
     return table
 
 

@@ -72,7 +72,9 @@ def document_facts(
     statements = observed_statements(given, chunks)
     text, mime = document["text"], document["mime"]
     failure = None
-    hits = matcher.find(text, regions(text, code=is_code(mime)))
+    # A record of what a person stated says what it says; the names in it are no mentions.
+    told = document["source_type"] == EdgeSource.STRUCTURED
+    hits = [] if told else matcher.find(text, regions(text, code=is_code(mime)))
     if hits:
         offsets, sha256 = document["offsets"], document["blob_sha256"]
         try:

@@ -180,6 +180,30 @@ NAMES = pa.schema(
     ]
 )
 
+#: What people decided and is in force, ascending by ``number``: corrections of a field of an entity (kind
+#: ``field``), of an edge (``edge``: of its ``property``, or where that is null that it is not so) and merges
+#: (``merge``: of ``key`` into ``end_key``, which is called ``end_name``). An edge is named by its fact: type,
+#: ends as they were when it was decided, ``discriminator``. ``value`` is canonical JSON.
+DECISIONS = pa.schema(
+    [
+        pa.field("number", pa.int64(), False),
+        pa.field("id", pa.string(), False),
+        pa.field("kind", pa.string(), False),
+        pa.field("label", pa.string(), False),
+        pa.field("key", pa.string(), False),
+        pa.field("type", pa.string()),
+        pa.field("end_label", pa.string()),
+        pa.field("end_key", pa.string()),
+        pa.field("end_name", pa.string()),
+        pa.field("discriminator", pa.string()),
+        pa.field("property", pa.string()),
+        pa.field("value", pa.string()),
+        pa.field("who", pa.string(), False),
+        pa.field("reason", pa.string(), False),
+        pa.field("at", TIME, False),
+    ]
+)
+
 #: Names that a structured source declares, by document: the dictionary of mentions and of resolution.
 DECLARATIONS = pa.schema(
     [
@@ -315,6 +339,7 @@ TABLES: dict[str, tuple[pa.Schema, str | None]] = {
     "relations": (RELATIONS, "doc_id"),
     "entities": (ENTITIES, "key"),
     "names": (NAMES, None),
+    "decisions": (DECISIONS, None),
     "declarations": (DECLARATIONS, "doc_id"),
     "title_links": (TITLE_LINKS, "doc_id"),
     "doc_state": (DOC_STATE, "doc_id"),

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.retrieval.evidence import Evidence, Quoted, Source
 from taboot_pipelines.retrieval.results.base import where
+from taboot_pipelines.retrieval.results.decisions import DecisionNote
 from taboot_pipelines.retrieval.results.explanations import End, Explanation
 from taboot_pipelines.retrieval.results.graph import Edge
 from taboot_pipelines.retrieval.results.hits import Hit
@@ -100,6 +101,7 @@ class Explanations:
             confidence=row["confidence"],
             extraction_method=row["extraction_method"],
             since=row["since"],
+            decisions=notes(view, view.graph.decided.about(row)),
         )
 
     def _chunk(self, view: View, doc_id: str, chunk_index: int) -> Explanation:
@@ -130,6 +132,28 @@ class Explanations:
             quotes=(quoted.shown,),
             since=document["since"],
         )
+
+
+def notes(view: View, decision_ids: Collection[str]) -> tuple[DecisionNote, ...]:
+    """Decisions of a view as they are shown, in the order in which they were made."""
+    wanted = set(decision_ids)
+    return tuple(
+        DecisionNote(
+            observation_id=row["id"],
+            says=_said(row),
+            who=row["who"],
+            reason=row["reason"],
+            at=row["at"],
+        )
+        for row in (view.graph.decisions.to_pylist() if wanted else ())
+        if row["id"] in wanted
+    )
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    if row["kind"] == "merge":
+        return f"{row['key']} is {row['end_key']}"
+    return "it is not so" if row["property"] is None else f"{row['property']} = {row['value']}"
 
 
 def _target(what: Any) -> str:

@@ -21,6 +21,7 @@ from taboot_pipelines.knowledge.graph import (
     find,
     identity,
 )
+from taboot_pipelines.knowledge.merges import merges_of
 from taboot_pipelines.model import tables
 from taboot_pipelines.model.graph import EDGES
 from taboot_pipelines.model.ids import node_key
@@ -49,19 +50,29 @@ class Graph:
 
     ``edges``: ``knowledge.graph.OBSERVED_EDGES``, ascending by edge_id; ``nodes``: ``NODES_SCHEMA``;
     ``documents``: ``model.tables.DOCUMENTS`` without what only the stages read; ``names``: what bare names
-    mean. Nodes and edges go by their row here, their *number*.
+    mean; ``decisions``: what people decided. Nodes and edges go by their row here, their *number*.
     """
 
     def __init__(self, shards: Shards) -> None:
         columns = ", ".join(_DOCUMENTS.names)
         documents, relations = shards.tables("documents", [f"SELECT {columns} FROM documents", "FROM edges"])
-        entities, names = shards.tables("entities", ["FROM entities", "FROM names"])
+        entities, names, decisions = shards.tables(
+            "entities", ["FROM entities", "FROM names", "FROM decisions"]
+        )
         self.documents = _conform(documents, _DOCUMENTS).sort_by("doc_id").combine_chunks()
         self.names = _conform(names, tables.NAMES)
+        self.decisions = _conform(decisions, tables.DECISIONS).sort_by("number")
         relations = _conform(relations, _RELATIONS)
         assembly = Assembly(
-            shards.manifest.namespace, self.documents, _conform(entities, _ENTITIES), self.names
+            shards.manifest.namespace,
+            self.documents,
+            _conform(entities, _ENTITIES),
+            self.names,
+            self.decisions,
         )
+        self._merges = merges_of(self.decisions)
+        #: What people decided of edges.
+        self.decided = assembly.decided
         assembly.note(relations)
         self.edges = assembly.edges(relations)
         self.nodes = assembly.nodes()
@@ -85,8 +96,10 @@ class Graph:
     def _by_key(self, key: str, label: str | None, name: str) -> Numbers:
         resolved = self.names.filter(pc.is_valid(self.names.column("resolved_key")))
         meant = [r for o, n, r in rows_of(resolved, "observed_key", "name", "resolved_key") if key in (o, n)]
+        merged = [m.key for (its, k), m in self._merges.items() if k == key and label in (None, its)]
         tries = [
             ("key", [key], label),
+            ("key", merged, label),
             ("name", [name], label),
             *([("key", meant, "Service")] if label in (None, "Service") else []),
         ]
@@ -162,6 +175,10 @@ class Graph:
             edges=tuple(made),
             truncated=found.truncated,
         )
+
+    def node(self, number: int) -> Node:
+        """The node of this number."""
+        return _node(self.nodes.slice(number, 1).to_pylist()[0])
 
     def edge(self, edge_id: str) -> dict[str, object] | None:
         """The row of an edge, if there is one."""

@@ -37,15 +37,22 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.answers import Answers
     from taboot_pipelines.retrieval.caching import CacheKind, CacheStats
     from taboot_pipelines.retrieval.crawls import CrawlList, Crawls, CrawlView
+    from taboot_pipelines.retrieval.deciding import Deciding
     from taboot_pipelines.retrieval.drift import Drifts
     from taboot_pipelines.retrieval.evidence import Blobs, Evidence
     from taboot_pipelines.retrieval.explanations import Explanations
     from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
     from taboot_pipelines.retrieval.originals import Originals
     from taboot_pipelines.retrieval.results.answers import Answer, Replay
+    from taboot_pipelines.retrieval.results.decisions import (
+        AssertionList,
+        Decided,
+        EntitySupports,
+        Stated,
+    )
     from taboot_pipelines.retrieval.results.drift import DriftReport
     from taboot_pipelines.retrieval.results.explanations import Explanation
-    from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, GraphPath, Subgraph
+    from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, GraphPath, Node, Subgraph
     from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
     from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
     from taboot_pipelines.retrieval.results.originals import Original
@@ -399,6 +406,130 @@ class KnowledgeBase:
         ``E_NOT_FOUND``, ``E_BUSY``.
         """
         return self._writing().restore(doc_ids)
+
+    def correct(
+        self,
+        entity: str | NodeRef | Node,
+        field: str,
+        value: Any,
+        reason: str = "",
+        *,
+        who: str | None = None,
+        label: str | None = None,
+    ) -> Decided:
+        """Say what a field of an entity really is; None: it has no value. A correction wins over every
+        document, now and later, until it is undone or corrected in turn; it follows the entity wherever its
+        key leads.
+
+        ``entity``: as in :meth:`neighbors`, of this ``label``. ``who``: by default whoever runs the process.
+        Everything that serves readers is brought up to date before it returns. Raises ``E_NOT_FOUND``,
+        ``E_QUERY`` with the candidates where several are called so, ``E_ENTITY_VALIDATION`` naming the field,
+        ``E_BUSY``; then nothing is recorded.
+        """
+        return self._deciding().correct(entity, field, value, reason=reason, who=who, label=label)
+
+    def correct_edge(
+        self,
+        edge: str | Edge | Mapping[str, Any],
+        property: str | None = None,
+        value: Any = None,
+        reason: str = "",
+        *,
+        who: str | None = None,
+    ) -> Decided:
+        """Say that what an edge states is not so, or, with a ``property``, what that really is.
+
+        It holds for every document that states the same fact (type, ends, and what makes it another fact),
+        and for those that come to. ``edge``: an edge_id, an :class:`Edge`, or a row of ``edges()``. Raises
+        ``E_EDGE_UNKNOWN``, and as :meth:`correct`.
+        """
+        return self._deciding().correct_edge(edge, property, value, reason=reason, who=who)
+
+    def ingest_structured(
+        self,
+        entity_type: str,
+        properties: Mapping[str, Any],
+        *,
+        aliases: Sequence[str] = (),
+        raw_content: str | bytes | None = None,
+        raw_file_path: str | Path | None = None,
+        reason: str = "",
+        who: str | None = None,
+    ) -> Stated:
+        """State an entity: ``properties`` holds the fields of its key (``graph-mapping``) and any others.
+
+        Its name counts as declared, so that documents that hold it mention it. It ranks above what documents
+        say and beneath corrections; of what was stated twice the later counts. ``raw_content`` or
+        ``raw_file_path``: bytes that show it, at most 1 MB, which are kept. Raises
+        ``E_ENTITY_VALIDATION``, ``E_BUSY``, ``E_STORAGE``.
+        """
+        item = {
+            "entity_type": entity_type,
+            "properties": properties,
+            "aliases": aliases,
+            "raw_content": raw_content,
+            "raw_file_path": raw_file_path,
+        }
+        return self._deciding().state([item], reason=reason, who=who)[0]
+
+    def ingest_structured_batch(
+        self, items: Sequence[Mapping[str, Any]], reason: str = "", *, who: str | None = None
+    ) -> tuple[Stated, ...]:
+        """State many facts, all or none: entities, as the arguments of :meth:`ingest_structured`, and
+        relations, as ``{"type": …, "start": …, "end": …, "properties": {…}}``.
+
+        An end is the name or key of an entity, or ``{"label": …}`` with the fields of its key, which need not
+        be an entity yet. At most 10,000 at a time. Raises as :meth:`ingest_structured`, and ``E_NOT_FOUND``
+        or ``E_QUERY`` for an end.
+        """
+        return self._deciding().state(items, reason=reason, who=who)
+
+    def merge(
+        self,
+        entity: str | NodeRef | Node,
+        into: str | NodeRef | Node,
+        reason: str = "",
+        *,
+        who: str | None = None,
+        label: str | None = None,
+    ) -> Decided:
+        """Declare that ``entity`` is the entity ``into``, of the same label: what was said of either is said
+        of ``into``. Undone, both are as they were. Raises as :meth:`correct`, and ``E_TRANSITION`` where they
+        are one already.
+        """
+        return self._deciding().merge(entity, into, reason=reason, who=who, label=label)
+
+    def undo(
+        self, assertion_id: str, erase: bool = False, reason: str = "", *, who: str | None = None
+    ) -> Decided:
+        """Undo a correction, a stated fact, a merge, or an undoing (``observation_id``, or the beginning of
+        it). With ``erase`` every byte of what was typed or handed in goes too, for good. Raises
+        ``E_NOT_FOUND``, ``E_QUERY``, ``E_TRANSITION`` for what is undone already, ``E_BUSY``.
+        """
+        return self._deciding().undo(assertion_id, erase=erase, reason=reason, who=who)
+
+    def assertions(self, all_states: bool = False, limit: int = 10_000) -> AssertionList:
+        """What people decided and is in force, in the order in which they did; with ``all_states`` also what
+        is superseded, undone or erased, and the undoings. At most the last ``limit``. It stays with the home
+        that it was decided in.
+        """
+        return self._deciding().assertions(all_states=all_states, limit=limit)
+
+    def supports(
+        self, entity: str | NodeRef | Node, *, label: str | None = None, limit: int = 1000
+    ) -> EntitySupports:
+        """Everything behind an entity: what each document says of it, the strongest first, and what people
+        decided of it, with who and why. It stays with the home: the shards alone do not know it.
+
+        ``entity``: as in :meth:`correct`. At most ``limit`` documents. Raises ``E_NOT_FOUND``, ``E_QUERY``.
+        """
+        writing = self._writing()
+        return self._session.ask(lambda view: writing.supports(view, entity, label, limit))
+
+    def _deciding(self) -> Deciding:
+        from taboot_pipelines.retrieval.deciding import Deciding
+
+        return Deciding(self._session, self._writing())
 
     def _writing(self) -> Writing:
         from taboot_pipelines.retrieval.writing import Writing

@@ -6,13 +6,18 @@ The writing half of the project is loaded only when something is written.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
+    from taboot_pipelines.knowledge.assertions import Assertion
+    from taboot_pipelines.retrieval.deciding import Named
+    from taboot_pipelines.retrieval.results.decisions import EntitySupports
+    from taboot_pipelines.retrieval.session import View
+    from taboot_pipelines.stages.deciding import Recorded, Wanted
     from taboot_pipelines.stages.deletion import Receipt, Restored
     from taboot_pipelines.stages.workspace import Workspace
 
@@ -38,6 +43,41 @@ class Writing:
 
         with self._workspace() as workspace:
             return deletion.restore(workspace, self._namespace, doc_ids)
+
+    def decide(self, wanted: Sequence[Wanted], who: str, reason: str) -> Recorded:
+        """Record and apply what people decided; see ``stages.deciding``."""
+        from taboot_pipelines.stages import deciding
+
+        with self._workspace() as workspace:
+            return deciding.decide(workspace, self._namespace, wanted, who=who, reason=reason)
+
+    def undo(self, assertion_id: str, who: str, reason: str) -> Recorded:
+        """See ``KnowledgeBase.undo``."""
+        from taboot_pipelines.stages import deciding
+
+        with self._workspace() as workspace:
+            return deciding.undo(workspace, self._namespace, assertion_id, who=who, reason=reason)
+
+    def erase_assertion(self, assertion_id: str) -> Recorded:
+        """See ``KnowledgeBase.undo``."""
+        from taboot_pipelines.stages import deciding
+
+        with self._workspace() as workspace:
+            return deciding.erase(workspace, self._namespace, assertion_id)
+
+    def supports(self, view: View, named: Named, label: str | None, limit: int) -> EntitySupports:
+        """See ``KnowledgeBase.supports``; it changes nothing, but reads the tables."""
+        from taboot_pipelines.retrieval.supports import supports
+
+        with self._workspace() as workspace:
+            return supports(view, workspace, self._namespace, named, label, limit)
+
+    def asserted(self) -> list[Assertion]:
+        """Everything that was decided in the namespace, in its order."""
+        from taboot_pipelines.stages.stated import asserted
+
+        with self._workspace() as workspace:
+            return asserted(workspace, self._namespace)
 
     @contextlib.contextmanager
     def _workspace(self) -> Iterator[Workspace]:

@@ -1,7 +1,7 @@
 """Writing one shard: a DuckDB file that stands alone, and beside it the same chunks as a search maps them.
 
 A document shard's DuckDB file holds ``documents``, ``docs`` (chunks with vectors), ``postings``, ``edges``,
-``doc_entities`` and ``links``; an entity shard's ``entities`` and ``names``. The Arrow
+``doc_entities`` and ``links``; an entity shard's ``entities``, ``names`` and ``decisions``. The Arrow
 and raw files beside it are read by memory mapping: a search over 100k chunks opens and scans them in
 milliseconds, where DuckDB needs tens (measured in ``benchmarks/search_100k.py``). All rows are written in the
 order of their ids.
@@ -124,11 +124,12 @@ def build_documents(
     return int(lengths.sum())
 
 
-def build_entities(folder: Path, entities: pa.Table, names: pa.Table) -> None:
-    """Write an entity shard into ``folder``: ``entities`` (label, key, name, scope, properties) and ``names``
-    (``tables.NAMES``), their rows in the order given.
+def build_entities(folder: Path, entities: pa.Table, names: pa.Table, decisions: pa.Table) -> None:
+    """Write an entity shard into ``folder``: ``entities`` (label, key, name, scope, properties), ``names``
+    (``tables.NAMES``) and ``decisions`` (``tables.DECISIONS``), their rows in the order given.
     """
-    _write_duckdb(folder / layout.DATABASE, {"entities": entities, "names": names})
+    contents = {"entities": entities, "names": names, "decisions": decisions}
+    _write_duckdb(folder / layout.DATABASE, contents)
 
 
 def _pick(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from taboot_pipelines.embedding.protocol import Space
+from taboot_pipelines.model import tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class ShardInput:
     ``tables.ENTITIES``). ``names``: ``tables.NAMES``. ``sources``: source id -> type, tags, root (absolute
     directory or None). ``snapshot`` names the snapshot. ``load(doc_ids)`` fetches the rows of some documents,
     ``load_entities(first, last)`` label, key, name, scope and properties of the entities between two
-    positions, both included; each is called for one shard at a time.
+    positions, both included; each is called for one shard at a time. ``decisions``: ``tables.DECISIONS``.
     """
 
     namespace: str
@@ -46,3 +47,4 @@ class ShardInput:
     snapshot: str
     load: Callable[[Sequence[str]], DocumentRows]
     load_entities: Callable[[int, int], pa.Table]
+    decisions: pa.Table = field(default_factory=lambda: tables.empty("decisions"))

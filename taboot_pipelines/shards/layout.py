@@ -9,6 +9,8 @@ from pathlib import Path
 
 #: Increased whenever the files of a shard change their form: every shard then gets another key.
 FORMAT = 3
+#: The same for the shards of entities alone.
+ENTITIES_FORMAT = 4
 
 DATABASE = "shard-00000.duckdb"
 CHUNKS = "chunks.arrow"

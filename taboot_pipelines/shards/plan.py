@@ -100,15 +100,20 @@ def _positions(doc_ids: pa.ChunkedArray) -> tuple[Sequence[int] | npt.NDArray[np
 
 
 def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[PlannedShard]:
-    """Entities and names in one trie over the position of their key as observed, so that a bare name and the
-    node that it means are in one shard. Planning reads two columns of the entities, and no row of them.
+    """Entities, names and decisions in one trie over the position of their key as observed, so that a bare
+    name and the node that it means are in one shard. Planning reads two columns of the entities, and no row
+    of them.
     """
     names = given.names.select(tables.NAMES.names)
+    decisions = given.decisions.select(tables.DECISIONS.names)
     of_names = [ids.position(key) for key in names.column("observed_key").to_pylist()]
+    of_decisions = [ids.position(key) for key in decisions.column("key").to_pylist()]
     of_entities = given.entities.column("position").to_numpy()
-    signed = np.concatenate((of_entities, np.array(of_names, np.int64)))
+    signed = np.concatenate((of_entities, np.array(of_names + of_decisions, np.int64)))
     of_fingerprints = _fixed(given.entities.column("fingerprint"))
-    prints = np.concatenate((of_fingerprints, np.zeros(len(of_names), of_fingerprints.dtype)))
+    others = np.zeros(len(of_names) + len(of_decisions), of_fingerprints.dtype)
+    prints = np.concatenate((of_fingerprints, others))
+    first_name, first_decision = len(of_entities), len(of_entities) + len(of_names)
     # Whatever stands first of one position: entities are told apart below, and names by their keys.
     order = np.argsort(signed)
     ordered = signed[order]
@@ -121,25 +126,39 @@ def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Plann
     for lo, hi in cut(positions, np.ones(len(positions), np.int64), 64, settings.max_entities):
         rows = order[lo:hi]
         entities = rows[rows < len(of_entities)]
-        own_names = (
-            names.take(pa.array(rows[rows >= len(of_entities)] - len(of_entities)))
-            .sort_by("observed_key")
-            .combine_chunks()
-        )
+        of_own_names = rows[(rows >= first_name) & (rows < first_decision)] - first_name
+        own_names = names.take(pa.array(of_own_names)).sort_by("observed_key").combine_chunks()
+        own_decisions = decisions.take(pa.array(rows[rows >= first_decision] - first_decision))
+        own_decisions = own_decisions.sort_by("number").combine_chunks()
         first, last = int(ordered[lo]), int(ordered[hi - 1])
 
-        def write(folder: Path, first: int = first, last: int = last, names: pa.Table = own_names) -> int:
+        def write(
+            folder: Path,
+            first: int = first,
+            last: int = last,
+            names: pa.Table = own_names,
+            decisions: pa.Table = own_decisions,
+        ) -> int:
             from taboot_pipelines.shards.build import build_entities
 
             loaded = given.load_entities(first, last).select(list(_ENTITY_COLUMNS))
             build_entities(
-                folder, loaded.sort_by([("key", "ascending"), ("label", "ascending")]).combine_chunks(), names
+                folder,
+                loaded.sort_by([("key", "ascending"), ("label", "ascending")]).combine_chunks(),
+                names,
+                decisions,
             )
             return 0
 
         held = hashlib.sha256(prints[entities].tobytes()).hexdigest()
         entry = ShardEntry(
-            key=ids.digest("entities", layout.FORMAT, held, _fingerprint(own_names)),
+            key=ids.digest(
+                "entities",
+                layout.ENTITIES_FORMAT,
+                held,
+                _fingerprint(own_names),
+                _fingerprint(own_decisions),
+            ),
             kind="entities",
             first=f"{int(positions[lo]):016x}",
             entities=len(entities),
@@ -161,7 +180,7 @@ def _fixed(texts: pa.ChunkedArray) -> npt.NDArray[np.bytes_]:
 
 def _fingerprint(table: pa.Table) -> str:
     """SHA-256 of the rows in their order: of each column the lengths of its texts (-1 for null), then the
-    texts; of a column of lists the lengths of the lists before that.
+    texts, numbers written out; of a column of lists the lengths of the lists before that.
     """
     import pyarrow.compute as pc
 
@@ -171,6 +190,8 @@ def _fingerprint(table: pa.Table) -> str:
         if pa.types.is_list(column.type):
             h.update(_lengths(pc.list_value_length(column)))
             column = column.flatten()
+        if pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type):
+            column = column.cast(pa.int64()).cast(pa.large_string())
         column = column.cast(pa.large_binary())
         h.update(_lengths(pc.binary_length(column)))
         # Without null values, which have no bytes, the texts stand one behind the other.

@@ -194,10 +194,7 @@ CHAIN = Chain(
         name=entity_snapshots.STAGE,
         holds="The namespace's current truth: entities, relations, and mentions of known names and titles.",
         needs=_last(_OF_DOCUMENTS),
-        tables=tuple(
-            StageTable(name=name, owner="namespace")
-            for name in ("entities", "relations", "names", "declarations", "title_links", "doc_state")
-        ),
+        tables=tuple(StageTable(name=name, owner="namespace") for name in entity_snapshots.TABLES),
         run=partial(
             entity_snapshots.run,
             stages=AGREEING,

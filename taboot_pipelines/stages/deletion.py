@@ -11,13 +11,13 @@ import uuid
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from taboot_pipelines.embedding.remembered import UNANSWERED
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.model import ids
 from taboot_pipelines.shards import prune
 from taboot_pipelines.stages import crawl_graph, documents
+from taboot_pipelines.stages.catching_up import run_chain_again
 from taboot_pipelines.stages.chain import CHAIN
-from taboot_pipelines.stages.deriving import derive
 from taboot_pipelines.stages.snapshot import needed_snapshot
 from taboot_pipelines.stages.snapshot_reader import SnapshotReader
 from taboot_pipelines.stages.vacuum import (
@@ -93,9 +93,9 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
         # The receipt comes first: if the process is killed after it, the next run carries the deletion out.
         stores = [
             *(STORES if erase else _DERIVED),
-            *(_caches(workspace) if erase else ()),
-            *_servers(workspace),
-            *_absent_servers(workspace, namespace),
+            *(caches(workspace) if erase else ()),
+            *servers(workspace),
+            *absent_servers(workspace, namespace),
         ]
         catalog.receipts.save(namespace, receipt_id, wanted, erase, dict.fromkeys(stores, "pending"), [])
         catalog.audit_log.record(namespace, "erase" if erase else "delete", receipt_id, doc_ids=list(wanted))
@@ -105,7 +105,7 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
 def finish_pending(workspace: Workspace, namespace: str) -> list[Receipt]:
     """Carry out the deletions that are still pending, because of a kill or a server that did not answer."""
     done = []
-    absent = set(_absent_servers(workspace, namespace))
+    absent = set(absent_servers(workspace, namespace))
     for receipt_id in [row["receipt_id"] for row in workspace.catalog.receipts.pending(namespace)]:
         with workspace.alone(namespace):
             # Read again under the leases: meanwhile the deletion may have been finished, or
@@ -147,7 +147,7 @@ def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> R
         catalog.source_states.forget(namespace, {source for source, _ in located})
         _take_out_of_receipts(catalog, namespace, set(wanted))
         catalog.audit_log.record(namespace, "restore", ids.digest(*wanted), doc_ids=wanted)
-        failure = _run_chain(workspace, namespace, {source for source, _ in located}).failure
+        failure = run_chain_again(workspace, namespace, {source for source, _ in located}).failure
         back = tuple(sorted(x.doc_id for x in stored))
         if failure is not None and not _served(workspace, namespace, back):
             # What was decided stands: the next run that reaches the embedder brings them back.
@@ -212,9 +212,9 @@ def _carry_out(
         for source in sorted(sources):
             keys = {x.path for s, x in located if s == source}
             crawl_graph.forget_urls(workspace, namespace, source, keys)
-    stores = dict.fromkeys([*(STORES if erase else _DERIVED), *_servers(workspace)], "done")
-    stores |= _run_chain(workspace, namespace, sources).pending
-    stores |= dict.fromkeys(_absent_servers(workspace, namespace), "pending")
+    stores = dict.fromkeys([*(STORES if erase else _DERIVED), *servers(workspace)], "done")
+    stores |= run_chain_again(workspace, namespace, sources).pending
+    stores |= dict.fromkeys(absent_servers(workspace, namespace), "pending")
     if _still_held(workspace, namespace, doc_ids):
         stores |= {"tables": "pending"} | ({"vectors": "pending"} if erase else {})
     if erase:
@@ -223,12 +223,7 @@ def _carry_out(
         live = texts_in_use(workspace, namespace)
         for name in vector_tables(workspace, namespace):
             drop_vectors(workspace, namespace, name, keep=live)
-        with workspace.leases.exclusive(f"{namespace}.vectors"):
-            for owner in [*sorted(r["source_id"] for r in catalog.sources.find(namespace)), NAMESPACE]:
-                for name in workspace.tables.names(namespace, owner):
-                    vacuum(workspace, namespace, owner, name)
-        workspace.tables.empty_trash(namespace)
-        prune(workspace.shards, namespace)
+        remove_old_files(workspace, namespace)
         workspace.blobs.delete(namespace, *blobs)
         # A fetch that was killed between a blob and its log entry left bytes that belong to
         # no known document.
@@ -237,10 +232,21 @@ def _carry_out(
         if not catalog.database.compact():
             stores["catalog"] = "pending"
         stores |= dict.fromkeys(
-            _caches(workspace), "done" if _forget_results(workspace, namespace) else "pending"
+            caches(workspace), "done" if forget_results(workspace, namespace) else "pending"
         )
     catalog.receipts.save(namespace, receipt_id, doc_ids, erase, stores, [])
     return Receipt(receipt_id, namespace, doc_ids, erase, stores)
+
+
+def remove_old_files(workspace: Workspace, namespace: str) -> None:
+    """Remove every file of tables and shards that no version in use has. Only while alone in a namespace."""
+    owners = sorted(r["source_id"] for r in workspace.catalog.sources.find(namespace))
+    with workspace.leases.exclusive(f"{namespace}.vectors"):
+        for owner in [*owners, STATED, NAMESPACE]:
+            for name in workspace.tables.names(namespace, owner):
+                vacuum(workspace, namespace, owner, name)
+    workspace.tables.empty_trash(namespace)
+    prune(workspace.shards, namespace)
 
 
 def _still_held(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> bool:
@@ -261,17 +267,17 @@ def _still_held(workspace: Workspace, namespace: str, doc_ids: Collection[str]) 
     return False
 
 
-def _servers(workspace: Workspace) -> list[str]:
+def servers(workspace: Workspace) -> list[str]:
     """Return the configured servers that hold what is derived from documents."""
     return [t.store for t in CHAIN.targets.values() if t.configured(workspace)]
 
 
-def _caches(workspace: Workspace) -> tuple[str, ...]:
+def caches(workspace: Workspace) -> tuple[str, ...]:
     """The store of cached results, where it is one that outlives a process."""
     return ("caches",) if workspace.settings.redis.url is not None else ()
 
 
-def _forget_results(workspace: Workspace, namespace: str) -> bool:
+def forget_results(workspace: Workspace, namespace: str) -> bool:
     """Drop the results of searches that Redis keeps, which quote documents; whether it could be done.
 
     It comes after the new manifest: a search that still writes a result of the old one looks once more and
@@ -291,7 +297,7 @@ def _forget_results(workspace: Workspace, namespace: str) -> bool:
     return True
 
 
-def _absent_servers(workspace: Workspace, namespace: str) -> list[str]:
+def absent_servers(workspace: Workspace, namespace: str) -> list[str]:
     """Return servers that the namespace was written to and that are not configured at present.
 
     They still hold what was written.
@@ -302,36 +308,3 @@ def _absent_servers(workspace: Workspace, namespace: str) -> list[str]:
         if not target.configured(workspace)
         and workspace.catalog.pointers.get(namespace, NAMESPACE, stage) is not None
     ]
-
-
-@dataclass(frozen=True)
-class _Ran:
-    """What the chain could not do: ``pending`` stores, and why a source could not be completed."""
-
-    pending: dict[str, str]
-    failure: TabootError | None
-
-
-def _run_chain(workspace: Workspace, namespace: str, sources: Collection[str]) -> _Ran:
-    """Run the stages that follow from a change of the catalog alone, without fetching anything.
-
-    A server that does not answer, an embedder included, does not keep anything else from being deleted. It is
-    returned as ``pending``, and the next run of the namespace carries the receipt out.
-    """
-    pending: dict[str, str] = {}
-    failure: TabootError | None = None
-    try:
-        derive(workspace, namespace, sources)
-    except TabootError as error:
-        if error.code not in UNANSWERED:
-            raise
-        failure = error
-    for stage in CHAIN.of_namespace:
-        try:
-            stage.run(workspace, namespace, "")
-        except TabootError as error:
-            server_failed = stage.target is not None and error.code in stage.target.failures
-            if stage.serving is None or not (server_failed or error.code in UNANSWERED):
-                raise
-            pending[stage.serving.store] = "pending"
-    return _Ran(pending, failure)

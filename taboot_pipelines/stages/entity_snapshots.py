@@ -3,8 +3,9 @@ titles of its documents.
 
 The run of any source brings in everything pending in the namespace: what changed in each source, and what
 that touches elsewhere (a shared entity, a name that has gained a meaning). The work is in proportion to the
-change. Holds rules ``unit-of-interpretation``, ``versioned-runs``, ``deterministic-reducer``, ``support``,
-``watermark`` and ``incremental-equals-scratch``.
+change. What people decided is taken like a source (``stages.stated``); their corrections and merges are
+applied here. Holds rules ``unit-of-interpretation``, ``versioned-runs``, ``deterministic-reducer``,
+``support``, ``watermark`` and ``incremental-equals-scratch``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.incremental import Difference, batches
+from taboot_pipelines.knowledge.assertions import decision_table, in_force
 from taboot_pipelines.knowledge.changes import (
     FINGERPRINT_COLUMNS,
     LISTING_COLUMNS,
@@ -32,6 +34,7 @@ from taboot_pipelines.knowledge.changes import (
     version_mark,
 )
 from taboot_pipelines.knowledge.mentions import MATCHER_VERSION, NameMatcher
+from taboot_pipelines.knowledge.merges import Merges, merges_of
 from taboot_pipelines.knowledge.names import (
     Meaning,
     declarations,
@@ -43,7 +46,9 @@ from taboot_pipelines.knowledge.names import (
 from taboot_pipelines.knowledge.reducer import (
     REDUCER_VERSION,
     Claim,
+    Correction,
     Latest,
+    Node,
     load_claims,
     reduce_entities,
     supports_after,
@@ -56,6 +61,7 @@ from taboot_pipelines.knowledge.statements import (
     DocumentInput,
     document_facts,
 )
+from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.knowledge.titles import TITLES_VERSION, TitleMatcher, title_keys
 from taboot_pipelines.knowledge.token_index import documents_holding, titles_within, tokens
 from taboot_pipelines.model import ids
@@ -71,13 +77,15 @@ from taboot_pipelines.model.tables import (
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot import WITHDRAWN
 from taboot_pipelines.stages.source_versions import SourceVersions, source_versions
+from taboot_pipelines.stages.stated import OBSERVATIONS as STATED_OBSERVATIONS
+from taboot_pipelines.stages.stated import asserted, bring_up_to_date
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE, Tables, TableVersion
 
 STAGE = "entity_snapshots"
-VERSION = "2"
-TABLES = ("relations", "entities", "names", "declarations", "title_links", "doc_state")
+VERSION = "3"
+TABLES = ("relations", "entities", "names", "decisions", "declarations", "title_links", "doc_state")
 #: Of so few texts those titles are looked for that their words allow.
 _FEW_TEXTS = 32
 #: Everything but the tables that decides what the snapshot holds.
@@ -277,6 +285,18 @@ class _Sources:
 
 
 @dataclass(frozen=True)
+class _Decided:
+    """What people decided, before and now."""
+
+    merges_before: Merges
+    merges: Merges
+    corrections: frozenset[Correction]
+    #: The entities of which a correction is new or gone, by the keys under which they were corrected.
+    corrected: frozenset[Node]
+    changed: int
+
+
+@dataclass(frozen=True)
 class _Names:
     """What names meant before and mean now."""
 
@@ -285,6 +305,7 @@ class _Names:
     #: {key of a bare service: key of the service that it means}
     resolved_before: Mapping[str, str]
     resolved: Mapping[str, str]
+    decided: _Decided
     #: The titles of the documents, in the normal form, and how many of them are new or gone.
     titles: pa.Array
     titles_changed: int
@@ -314,6 +335,8 @@ def _apply(
 ) -> None:
     """Carry out the steps of the stage: compare, name, relate, reduce, publish."""
     catalog, tables = workspace.catalog, workspace.tables
+    bring_up_to_date(workspace, namespace)
+    observation_tables = (*observation_tables, STATED_OBSERVATIONS)
     pointer = catalog.pointers.get(namespace, NAMESPACE, STAGE)
     applied: Mapping[str, Any] = pointer.applied if pointer else {}
     current = source_versions(workspace, namespace, applied, stages)
@@ -358,10 +381,12 @@ def _apply(
         "changed": len(changes.changed),
         "removed": len(changes.removed),
     }
-    names = _name(snapshot, sources, changes, listed)
+    decided = _decide(snapshot, decision_table(in_force(asserted(workspace, namespace))))
+    names = _name(snapshot, sources, changes, listed, decided)
     report.counts |= {
         "names": len(names.known),
         "names_changed": names.changed,
+        "decisions_changed": decided.changed,
         "titles": len(names.titles),
         "titles_changed": names.titles_changed,
         "rescanned": len(names.rescan),
@@ -412,7 +437,35 @@ def _compare(
     return compare(held, sources.versions, states, buckets=at, documents=listed.num_rows)
 
 
-def _name(snapshot: _Snapshot, sources: _Sources, changes: Changes, listed: pa.Table) -> _Names:
+def _decide(snapshot: _Snapshot, decisions: pa.Table) -> _Decided:
+    """Compare what people decided before and now, and keep what is in force."""
+    before = snapshot.read("decisions")
+    changed = _rows(before) ^ _rows(decisions)
+    if changed:
+        snapshot.replace("decisions", decisions, None)
+    return _Decided(
+        merges_before=merges_of(before),
+        merges=merges_of(decisions),
+        corrections=_corrections(decisions),
+        corrected=frozenset((c.label, c.key) for c in _corrections(before) ^ _corrections(decisions)),
+        changed=len(changed),
+    )
+
+
+def _corrections(decisions: pa.Table) -> frozenset[Correction]:
+    fields = decisions.filter(pc.equal(decisions.column("kind"), "field"))
+    return frozenset(
+        Correction(*row) for row in rows_of(fields, "number", "label", "key", "property", "value")
+    )
+
+
+def _rows(decisions: pa.Table) -> set[tuple[Any, ...]]:
+    return set(rows_of(decisions))
+
+
+def _name(
+    snapshot: _Snapshot, sources: _Sources, changes: Changes, listed: pa.Table, decided: _Decided
+) -> _Names:
     """Compare the declared names, and the titles of the documents, before and after.
 
     Also find the documents that hold a name whose meaning changed, or a title that is new or gone.
@@ -421,7 +474,7 @@ def _name(snapshot: _Snapshot, sources: _Sources, changes: Changes, listed: pa.T
     kept = before.filter(pc.invert(_among(before, "doc_id", changes.changed | changes.removed)))
     new = declarations(o for source in changes.sources for o in sources.declaring(source, changes.changed))
     after = pa.concat_tables([kept, new])
-    known_before, known = meanings(before), meanings(after)
+    known_before, known = meanings(before, decided.merges_before), meanings(after, decided.merges)
     moved = moved_names(known_before, known)
     titles, other_titles = _titles(listed, sources, changes)
     holding: set[str] = set()
@@ -436,14 +489,15 @@ def _name(snapshot: _Snapshot, sources: _Sources, changes: Changes, listed: pa.T
         snapshot.replace(
             "declarations", rows.sort_by([(column, "ascending") for column in DECLARATIONS.names]), touched
         )
-    table = names_table(known)
+    table = names_table(known, decided.merges)
     if not table.equals(snapshot.read("names").sort_by("name")):
         snapshot.replace("names", table, None)
     return _Names(
         known=known,
         changed=len(moved),
-        resolved_before=resolutions(known_before),
-        resolved=resolutions(known),
+        resolved_before=resolutions(known_before, decided.merges_before),
+        resolved=resolutions(known, decided.merges),
+        decided=decided,
         titles=titles,
         titles_changed=len(other_titles),
         rescan=owner,
@@ -550,7 +604,9 @@ def _by_owner(doc_ids: Iterable[str], owner: Mapping[str, str]) -> list[tuple[st
 
 
 def _title_links(given: DocumentInput, matcher: TitleMatcher) -> list[dict[str, Any]]:
-    """Return rows of ``tables.TITLE_LINKS``."""
+    """Return rows of ``tables.TITLE_LINKS``. The record of what a person stated leads nowhere."""
+    if given.document["source_id"] == STATED:
+        return []
     return [
         {
             "bucket": ids.doc_bucket(given.doc_id),
@@ -599,8 +655,11 @@ def _reduce(snapshot: _Snapshot, names: _Names, related: _Related) -> int:
     Returns the number of entities that were reduced.
     """
     claimed = (claim for _, claims in (*related.removed, *related.added) for claim in claims)
-    nodes = {(claim.label, claim.observed_key) for claim in claimed}
-    touched = touched_entities(nodes, names.resolved_before, names.resolved)
+    decided = names.decided
+    nodes = {(claim.label, claim.observed_key) for claim in claimed} | decided.corrected
+    touched = touched_entities(
+        nodes, names.resolved_before, names.resolved, decided.merges_before, decided.merges
+    )
     old = snapshot.read("entities", buckets=sorted({ids.bucket(key) for _, key in touched}))
     # Most rows have none of the keys; of some key there may be several labels.
     near = pc.indices_nonzero(_among(old, "key", {key for _, key in touched}))
@@ -613,7 +672,8 @@ def _reduce(snapshot: _Snapshot, names: _Names, related: _Related) -> int:
         for claim, support in load_claims(label, row["claims"]).items()
     }
     claims = supports_after(held, related.removed, related.added, lambda wanted: _latest(snapshot, wanted))
-    after = {(row["label"], row["key"]): row for row in reduce_entities(claims, names.resolved)}
+    reduced = reduce_entities(claims, names.resolved, decided.merges, decided.corrections)
+    after = {(row["label"], row["key"]): row for row in reduced}
     differing = {row["bucket"] for node, row in after.items() if before.get(node) != row}
     differing |= {row["bucket"] for node, row in before.items() if node not in after}
     if differing:

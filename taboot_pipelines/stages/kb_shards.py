@@ -241,6 +241,7 @@ def _input(
         snapshot=snapshot.inputs,
         load=load,
         load_entities=reader.entities,
+        decisions=reader.snapshot("decisions", None),
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.graph import (
@@ -91,7 +92,11 @@ class _GraphWriter:
             [pa.schema([DOCUMENTS.field(c) for c in DOCUMENT_COLUMNS]).empty_table(), *parts]
         )
         assembly = Assembly(
-            self.namespace, documents, self._read("entities", ENTITY_COLUMNS), self._read("names", None)
+            self.namespace,
+            documents,
+            self._read("entities", ENTITY_COLUMNS),
+            self._read("names", None),
+            self._read("decisions", None),
         )
         for first in range(0, ids.BUCKETS, _TOGETHER):
             assembly.note(self._read("relations", END_COLUMNS, range(first, first + _TOGETHER)))
@@ -124,6 +129,11 @@ class _GraphWriter:
         The digest is "" if a document of the bucket is examined again at every run.
         """
         names = ids.digest(self._read("names", None).sort_by("name").to_pylist())
+        decisions = self._read("decisions", None).drop_columns(["at"]).sort_by("number")
+        # A field is no part of an edge.
+        of_edges = decisions.filter(pc.not_equal(decisions.column("kind"), "field"))
+        if of_edges.num_rows:
+            names = ids.digest(names, of_edges.to_pylist())
         state = self._read(
             "doc_state", ["bucket", "doc_id", "document_fingerprint", "relations_fingerprint"]
         ).sort_by("doc_id")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from taboot_pipelines.model import ids
 from taboot_pipelines.stages import documents
 from taboot_pipelines.stages.snapshot import snapshot_pointer
+from taboot_pipelines.stages.stated import asserted, handed_in
 from taboot_pipelines.stages.vacuum import versions_in_use
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
@@ -38,6 +39,8 @@ def purge_vanished(workspace: Workspace, namespace: str, *, carry_out: bool = Fa
         sources = {r["source_id"] for r in catalog.sources.find(namespace)}
         sizes = {row["content_hash"]: int(row["byte_size"]) for row in catalog.blobs.all(namespace)}
         kept = catalog.locators.held_hashes(namespace) | _published(workspace, namespace, sources)
+        # What people handed in stays, undone or not: an undoing can be undone.
+        kept |= handed_in(namespace, asserted(workspace, namespace))
         gone = sorted(sizes.keys() - kept)
         if carry_out and gone:
             catalog.audit_log.record(namespace, "purge", ids.digest(*gone), blobs=len(gone))

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import TABLES, rows_of
 from taboot_pipelines.stages.snapshot import PROJECTS, WITHDRAWN
+from taboot_pipelines.stages.stated import stated_version
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.tables import table_id
@@ -25,7 +27,8 @@ class SourceVersions:
 
     ``versions`` is {source: {table: version}}; a source without some of its documents also has
     ``{WITHDRAWN: digest of their ids}``, and ``withdrawn`` holds these ids. ``in_place`` names sources whose
-    observations all lie in the buckets of the documents that they quote, as far as their stages say so.
+    observations all lie in the buckets of the documents that they quote, as far as their stages say so. What
+    people decided stands among them as the source :data:`STATED`.
     """
 
     versions: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -59,6 +62,10 @@ def source_versions(
             gone = _gone(workspace, namespace, source, before)
             found.versions[source] = before | ({WITHDRAWN: ids.digest(*sorted(gone))} if gone else {})
             found.withdrawn[source] = gone
+    stated = stated_version(workspace, namespace)
+    if stated is not None:
+        found.versions[STATED] = stated
+        found.in_place.add(STATED)
     return found
 
 

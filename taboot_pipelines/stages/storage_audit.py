@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.model.audit import Discrepancy, Kind
 from taboot_pipelines.stages import documents, embeddings, entity_snapshots
 from taboot_pipelines.stages.chain import AGREEING, CHAIN
@@ -283,6 +284,13 @@ class _Audit:
                 source,
                 "The snapshot has not applied the newest version of the source.",
             )
+        if STATED in snapshot.applied:
+            held_records = self._read(STATED, "documents", snapshot.applied[STATED]["documents"], ["doc_id"])
+            if held_records is None:
+                yield self._table(
+                    STATED, "unreadable", f"{STATED}/documents", "The table of records cannot be read."
+                )
+            self.documents[STATED] = set((held_records or {"doc_id": []})["doc_id"])
         for table in entity_snapshots.TABLES:
             version = snapshot.tables.get(table)
             columns = (
@@ -290,6 +298,8 @@ class _Audit:
                 if table in {"relations", "doc_state", "declarations", "title_links"}
                 else ["key"]
                 if table == "entities"
+                else ["id"]
+                if table == "decisions"
                 else ["name"]
             )
             rows = self._read(NAMESPACE, table, version, columns)

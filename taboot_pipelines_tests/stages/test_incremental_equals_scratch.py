@@ -30,6 +30,7 @@ from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete, restore
 from taboot_pipelines.stages.vacuum import vacuum
+from taboot_pipelines.stores.catalog.assertions import Assertions
 from taboot_pipelines.stores.catalog.locators import Locators
 from taboot_pipelines.stores.catalog.pointers import Pointers
 from taboot_pipelines.stores.catalog.runs import Runs
@@ -318,6 +319,7 @@ class Crashing:
             (Pointers, "publish", Pointers.publish),
             (Locators, "record_fetched", Locators.record_fetched),
             (Runs, "record", Runs.record),
+            (Assertions, "add", Assertions.add),
             (SourceStates, "save", SourceStates.save),
         ]
         for owner, name, original in self.saved:

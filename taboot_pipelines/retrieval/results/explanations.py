@@ -6,6 +6,7 @@ from datetime import datetime
 
 from taboot_pipelines.retrieval import rendering
 from taboot_pipelines.retrieval.results.base import Result, where
+from taboot_pipelines.retrieval.results.decisions import DecisionNote
 
 
 class End(Result):
@@ -50,6 +51,8 @@ class Explanation(Result):
     confidence: float | None = None
     extraction_method: str | None = None
     since: datetime | None = None
+    #: What people decided of it: of an edge, what was corrected.
+    decisions: tuple[DecisionNote, ...] = ()
 
     @property
     def quote(self) -> str:
@@ -61,5 +64,6 @@ class Explanation(Result):
 
     def _repr_html_(self) -> str:
         rows = [("quote", where(q.url, q.line, q.section), q.text) for q in self.quotes]
+        rows += [("decision", f"{d.who}: {d.reason}", d.says) for d in self.decisions]
         rows += [(f"{e.role}: {e.label} {e.name}", e.basis, e.rule) for e in self.ends]
         return rendering.table(self.statement, ("", "", ""), rows, preformatted=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from taboot_pipelines.model.health import Health
+from taboot_pipelines.stores.catalog.assertions import Assertions
 from taboot_pipelines.stores.catalog.audit_log import AuditLog
 from taboot_pipelines.stores.catalog.blobs import Blobs
 from taboot_pipelines.stores.catalog.crawl_reports import CrawlReports
@@ -46,6 +47,7 @@ class Catalog:
         self.tombstones = Tombstones(database)
         self.receipts = Receipts(database)
         self.audit_log = AuditLog(database)
+        self.assertions = Assertions(database, self.blobs)
 
     @retried
     def forget(self, namespace: str, doc_ids: Collection[str], blobs: Collection[str]) -> None:

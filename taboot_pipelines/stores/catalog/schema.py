@@ -20,6 +20,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    UniqueConstraint,
     text,
 )
 
@@ -73,6 +74,23 @@ confirmation = Table(
     Column("job_id", Text, nullable=False),
     Column("deletions", Integer, nullable=False),
     Column("confirmed_at", BigInteger, nullable=False),
+)
+
+#: What people decided, in their order. A row is never changed and never deleted: undoing is a row as well.
+#: Only an erasure takes out what somebody typed (``payload``, ``who``, ``reason``), and leaves the row's ids.
+assertion = Table(
+    "assertion",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),  # the namespace's first one has 1
+    Column("id", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # entity | relation | field | edge | merge | undo
+    Column("payload", Text),
+    Column("who", Text),
+    Column("reason", Text),
+    Column("at", BigInteger, nullable=False),
+    Column("erased_at", BigInteger),
+    UniqueConstraint("namespace", "id", name="uq_assertion_id"),
 )
 
 # --- what was fetched ---------------------------------------------------------------------------------------

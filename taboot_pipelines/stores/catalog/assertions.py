@@ -1,0 +1,121 @@
+"""What people decided, in the order in which they did: rows that are added and never changed.
+
+What a kind of row means, and which are in force, is for ``knowledge.assertions``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from taboot_pipelines.model import ids
+from taboot_pipelines.stores.catalog import schema as t
+from taboot_pipelines.stores.catalog.blobs import Blobs
+from taboot_pipelines.stores.catalog.database import Database, retried
+from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts, write
+
+
+class NewAssertion(NamedTuple):
+    """What is to be recorded; ``payload`` is canonical JSON."""
+
+    kind: str
+    payload: str
+    who: str
+    reason: str
+
+
+class HandedIn(NamedTuple):
+    """A blob that no connector fetched."""
+
+    sha256: str
+    byte_size: int
+    mime: str
+
+
+class Assertions:
+    """A row's ``number`` counts from 1 in its namespace; its ``id`` is the hash of namespace, kind, payload
+    and number. ``at`` ascends with the number (microseconds).
+    """
+
+    def __init__(self, database: Database, blobs: Blobs) -> None:
+        self.database = database
+        self._blobs = blobs
+
+    @retried
+    def add(self, namespace: str, new: Sequence[NewAssertion]) -> list[Row]:
+        """Record decisions, all or none, and return their rows. Only under the namespace's lease."""
+        a = t.assertion
+        with self.database.publishing(namespace) as c:
+            query = sa.select(sa.func.max(a.c.number), sa.func.max(a.c.at))
+            last = c.execute(query.where(a.c.namespace == namespace)).one()
+            number, at = (last[0] or 0) + 1, max(now_micros(), (last[1] or 0) + 1)
+            rows: list[Row] = [
+                {
+                    "namespace": namespace,
+                    "number": number + i,
+                    "id": ids.digest(namespace, row.kind, row.payload, number + i),
+                    **row._asdict(),
+                    "at": at + i,
+                    "erased_at": None,
+                }
+                for i, row in enumerate(new)
+            ]
+            write(c, a, rows)
+        return rows
+
+    @retried
+    def record_blobs(self, namespace: str, blobs: Sequence[HandedIn], storage_url: str) -> None:
+        """Record bytes that are in the store already: what people handed in, and the records of it."""
+        now = now_micros()
+        with self.database.publishing(namespace) as c:
+            self._blobs.add(
+                c,
+                namespace,
+                [
+                    {
+                        "namespace": namespace,
+                        "content_hash": x.sha256,
+                        "storage_url": f"{storage_url}/{x.sha256}",
+                        "storage_status": "uploaded",
+                        "mime_type": x.mime,
+                        "file_name": None,
+                        "byte_size": x.byte_size,
+                        "source_type": "structured",
+                        "source_agent_id": None,
+                        "source_metadata": "{}",
+                        "created_at": now,
+                    }
+                    for x in blobs
+                ],
+            )
+
+    @retried
+    def all(self, namespace: str) -> list[Row]:
+        """Every row of the namespace, in order, the erased ones included."""
+        a = t.assertion
+        with self.database.read(namespace) as c:
+            query = sa.select(a).where(a.c.namespace == namespace).order_by(a.c.number)
+            return [dict(row._mapping) for row in c.execute(query)]
+
+    @retried
+    def position(self, namespace: str) -> str:
+        """What changes with every row that is added or erased; empty where there is none."""
+        a = t.assertion
+        with self.database.read(namespace) as c:
+            query = sa.select(sa.func.max(a.c.number), sa.func.count(a.c.erased_at))
+            number, erased = c.execute(query.where(a.c.namespace == namespace)).one()
+        return "" if number is None else f"{number}.{erased}"
+
+    @retried
+    def erase(self, namespace: str, assertion_ids: Collection[str]) -> None:
+        """Take out what was typed; the ids, the kind and the time stay."""
+        a, now = t.assertion, now_micros()
+        with self.database.publishing(namespace) as c:
+            for part in parts(sorted(assertion_ids)):
+                c.execute(
+                    sa.update(a)
+                    .where(a.c.namespace == namespace, a.c.id.in_(part), a.c.erased_at.is_(None))
+                    .values(payload=None, who=None, reason=None, erased_at=now)
+                )

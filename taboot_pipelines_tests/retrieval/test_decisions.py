@@ -1,0 +1,329 @@
+"""What people decide: corrections, stated facts, merges and their undoing, seen from a knowledge base."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.graph import check_edge
+from taboot_pipelines.model.records import NodeRef
+from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.storage_audit import run as audit
+from taboot_pipelines.stores.catalog.assertions import NewAssertion
+from taboot_pipelines_tests.world import World, differences, graph, logical
+
+ALPHA = (
+    "services:\n  jellyfin:\n    image: jellyfin/jellyfin:10\n    ports: ['8096:8096']\n"
+    "    depends_on: [vault]\n  vault:\n    image: vault:1\n"
+)
+BETA = "services:\n  vault:\n    image: hashicorp/vault:2\n    ports: ['8200:8200']\n"
+NOTE = "# Runbook\n\nRestart jellyfin. `vault` is sealed. The `nas-one` box is behind it.\n"
+
+
+@pytest.fixture
+def house(world: World) -> World:
+    stacks = world.source("stacks", "compose", host="hearth.lan")
+    for folder, text in (("alpha", ALPHA), ("beta", BETA)):
+        (stacks / folder).mkdir()
+        (stacks / folder / "compose.yaml").write_text(text)
+    (world.source("notes") / "runbook.md").write_text(NOTE)
+    world.ingest()
+    return world
+
+
+def service(kb: KnowledgeBase, name: str, folder: str = "alpha") -> dict[str, Any]:
+    """The one row of ``nodes()`` of a scoped service."""
+    key = f'["hearth.lan/{folder}","{name}"]'
+    (row,) = (r for r in kb.nodes().to_pylist() if (r["label"], r["key"]) == ("Service", key))
+    return {**row, "properties": json.loads(row["properties"])}
+
+
+def edges(kb: KnowledgeBase, type_: str) -> list[dict[str, Any]]:
+    return [
+        {**r, "properties": json.loads(r["properties"])} for r in kb.edges().to_pylist() if r["type"] == type_
+    ]
+
+
+def refused(code: str, call: Any, *arguments: Any, **options: Any) -> TabootError:
+    with pytest.raises(TabootError) as caught:
+        call(*arguments, **options)
+    assert caught.value.code == code, caught.value
+    assert caught.value.remedy
+    return caught.value
+
+
+def check_replay(world: World) -> None:
+    """The stores equal a replay of the catalog's inputs, and the audit finds nothing."""
+    scratch = world.replay()
+    other = world.open(scratch)
+    try:
+        assert differences(logical(world.workspace), logical(other)) == {}
+        assert differences(graph(world.kb()), graph(world.kb(home=scratch))) == {}
+    finally:
+        other.close()
+    assert audit(world.workspace, "default").left == []
+
+
+def test_a_correction_wins_until_it_is_undone(house: World) -> None:
+    kb = house.kb()
+    before = service(kb, "jellyfin")
+    assert before["properties"]["port"] == 8096
+    done = kb.correct("jellyfin", "port", 8920, "moved behind TLS", who="ann")
+    assert (done.priority, done.final, done.kind) == (1000, True, "field")
+    assert service(kb, "jellyfin")["properties"]["port"] == 8920
+    # The same once more changes nothing; another one is the last word.
+    assert kb.correct("jellyfin", "port", 8920, "again").observation_id == done.observation_id
+    later = kb.correct("jellyfin", "port", 8921, "moved on", who="bob")
+    assert service(kb, "jellyfin")["properties"]["port"] == 8921
+    states = {i.observation_id: i.state for i in kb.assertions(all_states=True).items}
+    assert states == {done.observation_id: "superseded", later.observation_id: "in_force"}
+    check_replay(house)
+    # No edit of the document changes it, and undoing in any order gives what the documents say.
+    path = house.directory / "stacks/alpha/compose.yaml"
+    path.write_text(ALPHA.replace("8096", "8097"))
+    house.ingest()
+    assert service(kb, "jellyfin")["properties"]["port"] == 8921
+    path.write_text(ALPHA)
+    house.ingest()
+    assert service(kb, "jellyfin")["properties"]["port"] == 8921
+    back = kb.undo(later.observation_id, reason="wrong box")
+    assert service(kb, "jellyfin")["properties"]["port"] == 8920
+    kb.undo(done.observation_id[:12])
+    assert service(kb, "jellyfin")["properties"] == before["properties"]
+    # An undoing can be undone.
+    kb.undo(back.observation_id)
+    assert service(kb, "jellyfin")["properties"]["port"] == 8921
+    assert [i.who for i in kb.assertions().items] == ["bob"]
+    check_replay(house)
+
+
+def test_a_corrected_field_may_have_no_value_and_wait_for_its_entity(house: World) -> None:
+    kb = house.kb()
+    kb.correct(NodeRef("Service", ("hearth.lan/alpha", "jellyfin"), "jellyfin"), "port", None)
+    assert "port" not in service(kb, "jellyfin")["properties"]
+    kb.correct("jellyfin", "description", "the films", label="Service")
+    # The entity goes with its documents; what was said of it waits.
+    path = house.directory / "stacks/alpha/compose.yaml"
+    path.unlink()
+    house.ingest()
+    refused("E_NOT_FOUND", kb.correct, '["hearth.lan/alpha","jellyfin"]', "port", 1)
+    assert not [r for r in kb.nodes().to_pylist() if r["key"] == '["hearth.lan/alpha","jellyfin"]']
+    check_replay(house)
+    path.write_text(ALPHA)
+    house.ingest()
+    found = service(kb, "jellyfin")["properties"]
+    assert found["description"] == "the films" and "port" not in found
+
+
+def test_a_correction_follows_its_entity_through_resolution(world: World) -> None:
+    proxy = world.source("proxy", "swag")
+    (proxy / "q.conf").write_text(
+        "server { server_name q.x.org; location / { proxy_pass http://quasarhub:8200; } }\n"
+    )
+    world.ingest()
+    kb = world.kb()
+    bare = '["","quasarhub"]'
+    kb.correct(bare, "description", "the hub")
+    declared = world.source("stacks", "compose", host="hearth.lan")
+    (declared / "alpha").mkdir()
+    (declared / "alpha/compose.yaml").write_text("services:\n  quasarhub:\n    image: redis:7\n")
+    world.ingest()
+    assert service(kb, "quasarhub")["properties"]["description"] == "the hub"
+    assert bare not in kb.nodes().column("key").to_pylist()
+    check_replay(world)
+
+
+def test_an_edge_that_is_not_so_is_gone_for_every_document(house: World) -> None:
+    kb, before = house.kb(), graph(house.kb())
+    (edge,) = edges(kb, "DEPENDS_ON")
+    done = kb.correct_edge(edge["edge_id"], reason="only in the test stack", who="ann")
+    assert edges(kb, "DEPENDS_ON") == []
+    refused("E_EDGE_UNKNOWN", kb.explain, edge["edge_id"])
+    # Another document that states the same fact does not bring it back.
+    (house.directory / "stacks/alpha/compose.override.yaml").write_text(
+        "services:\n  jellyfin:\n    depends_on: [vault]\n"
+    )
+    house.ingest()
+    assert edges(kb, "DEPENDS_ON") == []
+    check_replay(house)
+    (house.directory / "stacks/alpha/compose.override.yaml").unlink()
+    house.ingest()
+    kb.undo(done.observation_id)
+    assert differences(before, graph(kb)) == {}
+
+
+def test_a_corrected_property_of_an_edge_says_who_and_why(house: World) -> None:
+    kb = house.kb()
+    (edge,) = (e for e in edges(kb, "BINDS") if e["start_name"] == "jellyfin")
+    kb.correct_edge(edge["edge_id"], "targetPort", 8920, "see ticket", who="ann")
+    (after,) = (e for e in edges(kb, "BINDS") if e["start_name"] == "jellyfin")
+    assert after["edge_id"] == edge["edge_id"]
+    assert (after["source"], after["confidence"]) == ("correction", 1.0)
+    assert after["properties"] == {**edge["properties"], "targetPort": 8920}
+    explained = kb.explain(edge["edge_id"])
+    assert "8096:8096" in explained.quote
+    (note,) = explained.decisions
+    assert (note.who, note.reason, note.says) == ("ann", "see ticket", "targetPort = 8920")
+    assert "see ticket" in explained._repr_html_()
+    check_replay(house)
+    error = refused("E_ENTITY_VALIDATION", kb.correct_edge, edge["edge_id"], "port", 1)
+    assert error.details["field"] == "port"
+    refused("E_ENTITY_VALIDATION", kb.correct_edge, edge["edge_id"], "targetPort", 99_999)
+    refused("E_ENTITY_VALIDATION", kb.correct_edge, edge["edge_id"], "nonsense", 1)
+    refused("E_EDGE_UNKNOWN", kb.correct_edge, "0" * 64)
+
+
+def test_a_stated_entity_has_a_record_and_is_a_declared_name(house: World) -> None:
+    kb, before = house.kb(), graph(house.kb())
+    done = kb.ingest_structured(
+        "Host",
+        {"hostname": "nas-one", "ip": "10.0.0.9"},
+        reason="bought in May",
+        who="ann",
+        raw_content="serial 4711",
+    )
+    assert (done.priority, done.entity_id) == (100, "nas-one")
+    (node,) = (r for r in kb.nodes().to_pylist() if r["label"] == "Host" and r["name"] == "nas-one")
+    assert json.loads(node["properties"]) == {"ip": "10.0.0.9"}
+    told = edges(kb, "MENTIONS")
+    sources = dict(
+        zip(
+            kb.documents().column("doc_id").to_pylist(),
+            kb.documents().column("path").to_pylist(),
+            strict=True,
+        )
+    )
+    mentions = [e for e in told if e["end_key"] == "nas-one"]
+    # The record declares it; the runbook holds its name.
+    assert sorted(sources[e["doc_id"]] for e in mentions) == sorted([done.observation_id, "runbook.md"])
+    (own,) = (e for e in mentions if e["source"] == "structured")
+    explained = kb.explain(own["edge_id"])
+    assert '"hostname": "nas-one"' in explained.quote and "bought in May" in explained.quote
+    # What was handed in is kept, and is found by its hash, which the record names.
+    assert done.source_id is not None and done.source_id in explained.quote
+    assert house.workspace.blobs.get("default", done.source_id) == b"serial 4711"
+    check_replay(house)
+    kb.undo(done.observation_id)
+    assert differences(before, graph(kb)) == {}
+    check_replay(house)
+
+
+def test_a_batch_of_entities_and_relations(house: World) -> None:
+    kb = house.kb()
+    done = kb.ingest_structured_batch(
+        [
+            {"entity_type": "Service", "properties": {"name": "backup", "scope": "hearth.lan/x", "port": 99}},
+            {"type": "DEPENDS_ON", "start": {"label": "Service", "name": "backup"}, "end": "jellyfin"},
+            {
+                "type": "RESOLVES_TO",
+                "start": {"label": "Host", "hostname": "hearth.lan"},
+                "end": {"label": "IP", "addr": "10.0.0.2"},
+                "properties": {"recordType": "A"},
+            },
+        ],
+        "inventory",
+        who="ann",
+    )
+    assert [d.kind for d in done] == ["entity", "relation", "relation"]
+    (edge,) = (e for e in edges(kb, "DEPENDS_ON") if e["source"] == "structured")
+    # The bare name means the service that was stated beside it.
+    assert edge["start_key"] == '["hearth.lan/x","backup"]'
+    assert edge["end_key"] == '["hearth.lan/alpha","jellyfin"]'
+    assert edge["extraction_method"] == "structured" and json.loads(edge["supports"])
+    assert kb.explain(edge["edge_id"]).quote.startswith("{")
+    assert kb.neighbors("backup").edges
+    assert kb.path("backup", "jellyfin").steps
+    assert kb.drift() is not None
+    assert kb.answer("what does backup depend on?") is not None
+    for row in kb.edges().to_pylist():
+        check_edge(
+            row["type"],
+            row["start_label"],
+            row["end_label"],
+            json.loads(row["properties"]),
+            row["confidence"],
+        )
+    # Handing in the same again records nothing.
+    again = kb.ingest_structured_batch(
+        [{"entity_type": "Service", "properties": {"name": "backup", "scope": "hearth.lan/x", "port": 99}}]
+    )
+    assert again[0].observation_id == done[0].observation_id
+    assert len(kb.assertions().items) == 3
+    check_replay(house)
+
+
+def test_two_entities_are_one_and_two_again(house: World) -> None:
+    kb, before = house.kb(), graph(house.kb())
+    alpha, beta = '["hearth.lan/alpha","vault"]', '["hearth.lan/beta","vault"]'
+    # Two services have the name, so the runbook mentions neither.
+    assert not [
+        e for e in edges(kb, "MENTIONS") if e["end_key"] in {alpha, beta} and e["url"].startswith("notes")
+    ]
+    error = refused("E_QUERY", kb.correct, "vault", "port", 1)
+    assert set(error.details["candidates"]) == {f"Service {alpha}", f"Service {beta}"}
+    done = kb.merge(beta, alpha, "one vault serves both", who="ann")
+    keys = kb.nodes().column("key").to_pylist()
+    assert alpha in keys and beta not in keys
+    merged = service(kb, "vault")
+    assert merged["properties"]["port"] == 8200
+    assert len([e for e in edges(kb, "BUILDS") if e["start_key"] == alpha]) == 2
+    assert [e for e in edges(kb, "MENTIONS") if e["end_key"] == alpha and e["url"].startswith("notes")]
+    # The old key leads to it, and so does the bare name.
+    assert (
+        {n.key for n in kb.neighbors(beta).start} == {n.key for n in kb.neighbors("vault").start} == {alpha}
+    )
+    kb.correct(beta, "description", "sealed")
+    assert service(kb, "vault")["properties"]["description"] == "sealed"
+    refused("E_TRANSITION", kb.merge, alpha, beta)
+    check_replay(house)
+    kb.undo(kb.assertions().items[-1].observation_id)
+    kb.undo(done.observation_id, reason="they are two")
+    assert differences(before, graph(kb)) == {}
+    check_replay(house)
+
+
+def test_merges_make_chains_and_no_circles(world: World) -> None:
+    (world.source("notes") / "a.md").write_text("Nothing of note.\n")
+    world.ingest()
+    kb = world.kb()
+    for name in ("a", "b", "c"):
+        kb.ingest_structured("Host", {"hostname": name, "description": name})
+    first = kb.merge("a", "b", "x")
+    second = kb.merge("b", "c", "y")
+    assert [r["key"] for r in kb.nodes().to_pylist() if r["label"] == "Host"] == ["c"]
+    kb.undo(first.observation_id)
+    hosts = {r["key"]: r for r in kb.nodes().to_pylist() if r["label"] == "Host"}
+    assert sorted(hosts) == ["a", "c"] and hosts["c"]["name"] == "c"
+    # Undone in another order than made, two merges may close a circle: it joins what is joined.
+    kb.undo(second.observation_id)
+    third = kb.merge("b", "a", "z")
+    undoing = [i for i in kb.assertions(all_states=True).items if i.kind == "undo"]
+    kb.undo(undoing[0].observation_id)
+    assert third.observation_id in {i.observation_id for i in kb.assertions().items}
+    assert sorted(r["key"] for r in kb.nodes().to_pylist() if r["label"] == "Host") == ["b", "c"]
+    check_replay(world)
+
+
+def test_a_change_reduces_only_what_it_touches(house: World) -> None:
+    (stage,) = (s for s in CHAIN.of_namespace if s.name == "entity_snapshots")
+    payload = {
+        "label": "Service",
+        "key": '["hearth.lan/alpha","jellyfin"]',
+        "name": "jellyfin",
+        "field": "port",
+        "value": 1,
+    }
+    with house.workspace.leases.namespace("default"):
+        house.workspace.catalog.assertions.add(
+            "default", [NewAssertion("field", ids.canonical_json(payload), "ann", "")]
+        )
+    # A run of any source applies what was recorded and not applied yet.
+    report = stage.run(house.workspace, "default", "")
+    assert report.counts["entities_written"] == report.counts["decisions_changed"] == 1
+    assert report.counts["changed"] == report.counts["rescanned"] == report.counts["edges_written"] == 0
+    assert stage.run(house.workspace, "default", "").skipped == "unchanged"
