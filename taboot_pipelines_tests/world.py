@@ -37,6 +37,7 @@ INPUT_TABLES = (
     "source_entry",
     "tombstone",
     "confirmation",
+    "chosen_run",
     "job",
     "locator",
     "fetch",

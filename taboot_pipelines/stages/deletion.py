@@ -11,15 +11,16 @@ import uuid
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from taboot_pipelines.embedding.remembered import UNANSWERED
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.archive import Archive
 from taboot_pipelines.model import ids
 from taboot_pipelines.shards import prune
 from taboot_pipelines.stages import crawl_graph, documents
 from taboot_pipelines.stages.chain import CHAIN
-from taboot_pipelines.stages.deriving import derive
+from taboot_pipelines.stages.deriving import follow
 from taboot_pipelines.stages.snapshot import needed_snapshot
 from taboot_pipelines.stages.snapshot_reader import SnapshotReader
+from taboot_pipelines.stages.tiers import TierStage
 from taboot_pipelines.stages.vacuum import (
     drop_vectors,
     texts_in_use,
@@ -28,7 +29,7 @@ from taboot_pipelines.stages.vacuum import (
     versions_in_use,
 )
 from taboot_pipelines.stages.workspace import Entry, Workspace
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog import Catalog, Locator
 from taboot_pipelines.stores.state.keys import CACHE_QUERY
 from taboot_pipelines.stores.tables import NAMESPACE
 
@@ -147,7 +148,7 @@ def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> R
         catalog.source_states.forget(namespace, {source for source, _ in located})
         _take_out_of_receipts(catalog, namespace, set(wanted))
         catalog.audit_log.record(namespace, "restore", ids.digest(*wanted), doc_ids=wanted)
-        failure = _run_chain(workspace, namespace, {source for source, _ in located}).failure
+        failure = follow(workspace, namespace, {source for source, _ in located}).failure
         back = tuple(sorted(x.doc_id for x in stored))
         if failure is not None and not _served(workspace, namespace, back):
             # What was decided stands: the next run that reaches the embedder brings them back.
@@ -213,7 +214,7 @@ def _carry_out(
             keys = {x.path for s, x in located if s == source}
             crawl_graph.forget_urls(workspace, namespace, source, keys)
     stores = dict.fromkeys([*(STORES if erase else _DERIVED), *_servers(workspace)], "done")
-    stores |= _run_chain(workspace, namespace, sources).pending
+    stores |= follow(workspace, namespace, sources).pending
     stores |= dict.fromkeys(_absent_servers(workspace, namespace), "pending")
     if _still_held(workspace, namespace, doc_ids):
         stores |= {"tables": "pending"} | ({"vectors": "pending"} if erase else {})
@@ -223,6 +224,8 @@ def _carry_out(
         live = texts_in_use(workspace, namespace)
         for name in vector_tables(workspace, namespace):
             drop_vectors(workspace, namespace, name, keep=live)
+        for source in sorted(sources):
+            _erase_from_archives(workspace, namespace, source, [x for s, x in located if s == source], blobs)
         with workspace.leases.exclusive(f"{namespace}.vectors"):
             for owner in [*sorted(r["source_id"] for r in catalog.sources.find(namespace)), NAMESPACE]:
                 for name in workspace.tables.names(namespace, owner):
@@ -241,6 +244,21 @@ def _carry_out(
         )
     catalog.receipts.save(namespace, receipt_id, doc_ids, erase, stores, [])
     return Receipt(receipt_id, namespace, doc_ids, erase, stores)
+
+
+def _erase_from_archives(
+    workspace: Workspace,
+    namespace: str,
+    source: str,
+    documents: Collection[Locator],
+    blobs: Collection[str],
+) -> None:
+    """Take out of the observations of runs that are not active what came from these documents."""
+    doc_ids, paths = {x.doc_id for x in documents}, {x.path for x in documents}
+    units = workspace.catalog.runs.touching(namespace, source, paths | doc_ids, paths)
+    for stage in CHAIN.of_source:
+        if isinstance(stage, TierStage):
+            Archive(workspace.tables, namespace, source, stage.tier).erase(units, doc_ids, blobs)
 
 
 def _still_held(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> bool:
@@ -302,36 +320,3 @@ def _absent_servers(workspace: Workspace, namespace: str) -> list[str]:
         if not target.configured(workspace)
         and workspace.catalog.pointers.get(namespace, NAMESPACE, stage) is not None
     ]
-
-
-@dataclass(frozen=True)
-class _Ran:
-    """What the chain could not do: ``pending`` stores, and why a source could not be completed."""
-
-    pending: dict[str, str]
-    failure: TabootError | None
-
-
-def _run_chain(workspace: Workspace, namespace: str, sources: Collection[str]) -> _Ran:
-    """Run the stages that follow from a change of the catalog alone, without fetching anything.
-
-    A server that does not answer, an embedder included, does not keep anything else from being deleted. It is
-    returned as ``pending``, and the next run of the namespace carries the receipt out.
-    """
-    pending: dict[str, str] = {}
-    failure: TabootError | None = None
-    try:
-        derive(workspace, namespace, sources)
-    except TabootError as error:
-        if error.code not in UNANSWERED:
-            raise
-        failure = error
-    for stage in CHAIN.of_namespace:
-        try:
-            stage.run(workspace, namespace, "")
-        except TabootError as error:
-            server_failed = stage.target is not None and error.code in stage.target.failures
-            if stage.serving is None or not (server_failed or error.code in UNANSWERED):
-                raise
-            pending[stage.serving.store] = "pending"
-    return _Ran(pending, failure)

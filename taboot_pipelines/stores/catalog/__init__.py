@@ -3,7 +3,7 @@
 It holds, for each namespace:
 
 - **inputs**, from which, together with the blobs, everything else can be derived again: the entries of the
-  sources file, the fetch log, tombstones, and deletions that a person confirmed;
+  sources file, the fetch log, tombstones, deletions that a person confirmed, and runs that one promoted;
 - **the present state** of what was fetched: locators, records of blobs, the queue of uploads, the bytes used;
 - **pointers**: what each stage has published, and of which inputs;
 - **history**: jobs, interpretation runs, dead letters, receipts of deletions, the audit log.
@@ -27,6 +27,8 @@ attribute          module                 subject
 ``uploads``        ``uploads.py``         blobs that wait to be uploaded once more
 ``pointers``       ``pointers.py``        what a stage has published (``Pointer``)
 ``runs``           ``runs.py``            interpretation runs, and what each unit's active run has read
+``batches``        ``batches.py``         what is being interpreted, by which process, and what one died over
+``choices``        ``choices.py``         the runs that a person promoted
 ``dead_letters``   ``dead_letters.py``    items that failed or were passed by, with the reason
 ``tombstones``     ``tombstones.py``      documents that were deleted for good
 ``receipts``       ``receipts.py``        what each deletion has done in each store
