@@ -15,7 +15,19 @@ from collections.abc import Sequence
 
 import click
 
-from taboot_pipelines.cli import admin, audit, capture, crawls, discover, domains, ingest, plan, query, status
+from taboot_pipelines.cli import (
+    admin,
+    audit,
+    capture,
+    crawls,
+    discover,
+    domains,
+    ingest,
+    plan,
+    query,
+    runs,
+    status,
+)
 from taboot_pipelines.cli.output import show_error, wants_json
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.health import PROBE_THREAD
@@ -56,6 +68,8 @@ for command in (
     domains.domains,
     domains.proxies,
     discover.discover,
+    runs.runs,
+    runs.reinterpret,
     admin.schema,
     admin.delete,
     admin.restore,

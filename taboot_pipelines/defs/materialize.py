@@ -19,6 +19,7 @@ from taboot_pipelines.defs.metadata import error_metadata, metadata_of, shown_it
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
 from taboot_pipelines.defs.retention import mark_changed
+from taboot_pipelines.defs.tier_metadata import tier_metadata
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.crawl_graph import CrawlProgress
 from taboot_pipelines.model.ids import digest
@@ -27,6 +28,7 @@ from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.crawl_watch import watched
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
+from taboot_pipelines.stages.tiers import TierStage
 
 _log = logging.getLogger(__name__)
 
@@ -152,6 +154,10 @@ def _metadata(workspace: WorkspaceResource, stage: str, reports: list[StageRepor
     metadata = metadata_of(reports, names=names)
     if names and stage in _TEXT_COLUMNS:
         metadata["text"] = text_rows(_text(workspace, reports[0], _TEXT_COLUMNS[stage]))
+    found = CHAIN.stage(stage)
+    # What a run found as it was is shown by the one before.
+    if isinstance(found, TierStage) and any(report.changed for report in reports):
+        metadata |= tier_metadata(workspace.open(), found, reports, names=names)
     return metadata
 
 

@@ -73,9 +73,10 @@ def promote(
                 runs=sorted(lapsed)[:10],
             )
         promotion = ""
-        if chosen:
-            promotion = workspace.catalog.choices.add(namespace, chosen)
-            run_ids = sorted(row["run_id"] for row in chosen)
+        new = _not_chosen_yet(workspace, namespace, chosen)
+        if new:
+            promotion = workspace.catalog.choices.add(namespace, new)
+            run_ids = sorted(row["run_id"] for row in new)
             workspace.catalog.audit_log.record(namespace, "promote", promotion, runs=run_ids[:1000])
         pending = _follow(workspace, namespace, sources)
     return Promoted(promotion, tuple(sorted(row["run_id"] for row in chosen)), tuple(sorted(lapsed)), pending)
@@ -210,6 +211,19 @@ def _standing(
                     }
                 )
     return chosen, lapsed
+
+
+def _not_chosen_yet(
+    workspace: Workspace, namespace: str, chosen: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return what is to be recorded: a promotion that was killed behind its record is not recorded twice."""
+    found = []
+    for (source, tier), rows in tiers_of(chosen).items():
+        newest: dict[str, str] = {}
+        for row in workspace.catalog.choices.of_tier(namespace, source, tier):
+            newest.setdefault(row["unit_id"], row["run_id"])
+        found += [dict(row) for row in rows if newest.get(row["unit_id"]) != row["run_id"]]
+    return found
 
 
 def _follow(workspace: Workspace, namespace: str, sources: Collection[str]) -> tuple[str, ...]:

@@ -243,6 +243,7 @@ def calls(
         "runs.find": lambda: catalog.runs.find(MINE),
         "runs.propose": lambda: catalog.runs.propose(MINE, "s", "A", []),
         "runs.numbers": lambda: catalog.runs.numbers(MINE, "s", "A", ["unit"]),
+        "runs.starting_with": lambda: catalog.runs.starting_with(MINE, ""),
         "runs.by_id": lambda: catalog.runs.by_id(MINE, ["run"]),
         "runs.tally": lambda: catalog.runs.tally(MINE, "s", "A"),
         "runs.touching": lambda: catalog.runs.touching(MINE, "s", ["unit"], [path]),

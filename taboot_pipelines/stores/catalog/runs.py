@@ -209,6 +209,16 @@ class Runs:
                     )
 
     @retried
+    def starting_with(self, namespace: str, beginning: str) -> list[str]:
+        """The ids of runs that begin so, two of them at most."""
+        r = t.interpretation_run
+        query = sa.select(r.c.run_id).where(
+            r.c.namespace == namespace, r.c.run_id >= beginning, r.c.run_id < beginning + "~"
+        )
+        with self.database.read(namespace) as c:
+            return list(c.execute(query.order_by(r.c.run_id).limit(2)).scalars())
+
+    @retried
     def find(
         self,
         namespace: str,
