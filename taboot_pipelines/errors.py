@@ -131,6 +131,14 @@ CODES: dict[str, tuple[int, str]] = {
     ),
     "E_TOMBSTONED": (410, "The document was deleted; `KnowledgeBase.restore` brings it back."),
     "E_TRANSITION": (409, "The state machine does not allow this step."),
+    "E_STORAGE_PENDING": (
+        409,
+        "Its bytes wait to be uploaded to the blob store; try again when they are, see `taboot status`.",
+    ),
+    "E_INTERPRETATION_IN_PROGRESS": (
+        409,
+        "Wait until it ends (`taboot runs list --status running`); the next ingest frees one that died.",
+    ),
     "E_QUOTA": (429, "The quota is used up; raise it or wait for the next month."),
     # Models and extraction (seed 000)
     "E_GPU_OOM": (507, "Use a smaller batch, or a smaller model."),

@@ -80,16 +80,21 @@ def replace_keys(
     rows: pa.Table,
     txn: str,
     order: Sequence[str] = (),
+    leaving: Callable[[pa.Table], None] | None = None,
 ) -> TableVersion | None:
     """Drop the rows of the ``drop`` keys in the given buckets and put ``rows`` in; return the new version.
 
-    A version of None means that the table is new. Where nothing would change nothing is written.
+    A version of None means that the table is new. Where nothing would change nothing is written. ``leaving``
+    is called with the rows that are to be dropped, before they are.
     """
     touched = frozenset(buckets)
     old = tables.read(namespace, owner, name, version, buckets=touched)
-    kept = old.filter(pc.invert(pc.is_in(old.column(key), pa.array(sorted(set(drop)), pa.string()))))
+    dropped = pc.is_in(old.column(key), pa.array(sorted(set(drop)), pa.string()))
+    kept = old.filter(pc.invert(dropped))
     if kept.num_rows == old.num_rows and rows.num_rows == 0:
         return version
+    if leaving is not None and kept.num_rows < old.num_rows:
+        leaving(old.filter(dropped))
     new = pa.concat_tables([kept, rows])
     if order:
         new = new.sort_by([(column, "ascending") for column in order])

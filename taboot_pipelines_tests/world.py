@@ -38,6 +38,7 @@ INPUT_TABLES = (
     "tombstone",
     "confirmation",
     "assertion",
+    "chosen_run",
     "job",
     "locator",
     "fetch",

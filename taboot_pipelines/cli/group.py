@@ -29,6 +29,7 @@ from taboot_pipelines.cli import (
     ingest,
     plan,
     query,
+    runs,
     sources,
     status,
 )
@@ -90,6 +91,8 @@ for command in (
     domains.domains,
     domains.proxies,
     discover.discover,
+    runs.runs,
+    runs.reinterpret,
     admin.schema,
     admin.delete,
     admin.restore,

@@ -21,6 +21,7 @@ from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
 from taboot_pipelines.defs.retention import mark_changed
 from taboot_pipelines.defs.run_tags import event_tags, tag_run
 from taboot_pipelines.defs.stored import stored
+from taboot_pipelines.defs.tier_metadata import tier_metadata
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.crawl_graph import CrawlProgress
 from taboot_pipelines.model.ids import digest
@@ -29,6 +30,7 @@ from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.crawl_watch import watched
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
+from taboot_pipelines.stages.tiers import TierStage
 
 _log = logging.getLogger(__name__)
 
@@ -159,6 +161,10 @@ def _metadata(workspace: WorkspaceResource, stage: str, reports: list[StageRepor
     metadata = metadata_of(reports, names=names) | stored(workspace.open(), stage, reports)
     if names and stage in _TEXT_COLUMNS:
         metadata["text"] = text_rows(_text(workspace, reports[0], _TEXT_COLUMNS[stage]))
+    found = CHAIN.stage(stage)
+    # What a run found as it was is shown by the one before.
+    if isinstance(found, TierStage) and any(report.changed for report in reports):
+        metadata |= tier_metadata(workspace.open(), found, reports, names=names)
     return metadata
 
 

@@ -104,11 +104,11 @@ def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[
     ledger = [row for report in reports for row in report.ledger]
     if ledger:
         result["ledger"] = dg.MetadataValue.table(_records(ledger[:_ROWS]))
-        result["ledger_plot"] = _image("ledger by depth", _depth_chart(ledger[:_ROWS]))
+        result["ledger_plot"] = image("ledger by depth", _depth_chart(ledger[:_ROWS]))
     bars = {name: counts[name] for name in _BARS if counts.get(name)}
     # A stage that changed nothing has nothing to draw, and drawing would be most of its cost.
     if bars and not skipped:
-        result["plot"] = _image(reports[0].stage, _bar_chart(bars))
+        result["plot"] = image(reports[0].stage, bar_chart(bars, _BARS))
     return result
 
 
@@ -159,7 +159,8 @@ def _cell(value: object) -> str:
     return re.sub(r"([\\`*_{}\[\]<>()#+!|])", r"\\\1", " ".join(str(value).split()))
 
 
-def _image(title: str, png: bytes) -> dg.MarkdownMetadataValue:
+def image(title: str, png: bytes) -> dg.MarkdownMetadataValue:
+    """Return a picture as metadata that the UI shows."""
     return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(png).decode()})")
 
 
@@ -194,8 +195,8 @@ def _depth_chart(ledger: Sequence[Mapping[str, Any]]) -> bytes:
     return buffer.getvalue()
 
 
-def _bar_chart(bars: Mapping[str, int]) -> bytes:
-    """Return a PNG of horizontal bars, about 1 KB.
+def bar_chart(bars: Mapping[str, int], colours: Mapping[str, str]) -> bytes:
+    """Return a PNG of horizontal bars in their colours, about 1 KB.
 
     Pillow draws it: plotting libraries take a second to load, which is more than many runs take.
     """
@@ -210,7 +211,7 @@ def _bar_chart(bars: Mapping[str, int]) -> bytes:
         top = 4 + i * row
         draw.text((label - 8, top + row / 2), name.replace("_", " "), font=font, fill="#333333", anchor="rm")
         end = label + max(2, round((width - label - 80) * value / longest))
-        draw.rectangle((label, top + 4, end, top + row - 4), fill=_BARS[name])
+        draw.rectangle((label, top + 4, end, top + row - 4), fill=colours[name])
         draw.text((end + 6, top + row / 2), f"{value:,}", font=font, fill="#333333", anchor="lm")
     buffer = io.BytesIO()
     image.save(buffer, "PNG", optimize=True)

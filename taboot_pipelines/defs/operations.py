@@ -129,7 +129,10 @@ def due_dead_letters(
     minimum_interval_seconds=30,
     default_status=dg.DefaultSensorStatus.RUNNING,
     name="stale_runs",
-    description="Marks runs whose process is dead as failed and frees their pool slots.",
+    description=(
+        "Marks runs and interpretations whose process is dead, or silent for 10 minutes, as failed and frees"
+        " what they held."
+    ),
 )
 def stale_runs(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SkipReason:
     dead = sweep_dead_runs(context.instance, workspace.open().catalog)

@@ -52,11 +52,13 @@ def process_tags() -> dict[str, str]:
 def sweep_dead_runs(instance: dg.DagsterInstance, catalog: Catalog | None = None) -> list[str]:
     """Mark dead runs failed and free the pool slots of every ended run; return the ids of the dead runs.
 
-    A dead run that was canceling becomes canceled. With ``catalog``, jobs of dead processes are marked failed
-    there too. Safe at any time and from several processes.
+    A dead run that was canceling becomes canceled. With ``catalog``, jobs of dead processes and what they
+    were interpreting are marked failed there too, and interpretations without a heartbeat. Safe at any time
+    and from several processes.
     """
     if catalog is not None:
         catalog.jobs.fail_dead()
+        catalog.batches.fail_stale()
     dead = []
     for record in instance.get_run_records(RunsFilter(statuses=_UNFINISHED)):
         run = record.dagster_run

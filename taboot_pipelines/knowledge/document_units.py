@@ -92,17 +92,24 @@ class DocumentUnits:
         documents: SourceDocuments,
         blobs: BlobStore,
         versions: Sequence[str],
+        config: Mapping[str, Any] | None = None,
     ) -> None:
-        """``versions``: of what decides the result beside the extractor: the stage, and the parsing that maps
-        text to bytes."""
+        """``versions``: of what decides the result beside the extractor: the stage, the parsing that maps
+        text to bytes, and settings. ``config``: what is kept with each run beside the extractor's name and
+        version, such as a model."""
         self._extractor = extractor
         self._documents = documents
         self._blobs = blobs
         self._versions = tuple(versions)
+        self._config = dict(config or {})
 
     @property
     def config(self) -> Mapping[str, Any]:
-        return {"extractor": self._extractor.name, "extractor_version": self._extractor.version}
+        return {
+            "extractor": self._extractor.name,
+            "extractor_version": self._extractor.version,
+            **self._config,
+        }
 
     def units(self) -> Iterator[Unit]:
         for doc_id in self._documents.listed:

@@ -4,15 +4,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from taboot_pipelines.incremental import Difference, batches, difference, replace_keys
-from taboot_pipelines.knowledge.observations import Observation, RunRows, observation_table
-from taboot_pipelines.knowledge.runs import Outcome, RunLog, Tier, UnitState, dead_letter
-from taboot_pipelines.knowledge.units import Reading, Reads, Unit, UnitExtractor, taken_in
-from taboot_pipelines.model import ids
+from taboot_pipelines.knowledge.archive import Archive
+from taboot_pipelines.knowledge.interpreter import Interpreter
+from taboot_pipelines.knowledge.observations import Observation, observation_table
+from taboot_pipelines.knowledge.runs import Outcome, RunLog, Tier, UnitState, beating, dead_letter
+from taboot_pipelines.knowledge.units import Reads, taken_in
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.stores.catalog import Catalog
 from taboot_pipelines.stores.tables import Tables, TableVersion
@@ -32,7 +36,8 @@ class Interpreted:
 
     #: Of the table of observations; None if there is nothing to say.
     version: TableVersion | None
-    #: Units, those interpreted, reused and removed, new observations, letters that are failures or notes.
+    #: Units, those interpreted (of which ``recalled`` from the archive), reused and removed, new
+    #: observations, letters that are failures or notes.
     counts: Mapping[str, int]
     #: The letters that are failures.
     failures: Sequence[Mapping[str, Any]]
@@ -54,23 +59,20 @@ class Interpretation:
         namespace: str,
         source_id: str,
         tier: Tier,
-        extractors: Sequence[UnitExtractor],
-        documented: Mapping[str, str],
+        interpreter: Interpreter,
     ) -> None:
-        """``documented``: {path: doc_id} of the source's documents, in which all evidence stands."""
+        self._catalog = catalog
         self._tables = tables
         self._namespace = namespace
         self._source_id = source_id
         self._tier = tier
-        self._documented = documented
+        self._interpreter = interpreter
+        self._units = interpreter.units
         self._runs = RunLog(catalog, namespace, source_id, tier)
-        self._extractors = tuple(extractors)
-        self._extractor_of: dict[str, UnitExtractor] = {}
-        self._units: dict[str, Unit] = {}
-        for extractor in extractors:
-            for unit in extractor.units():
-                self._units[unit.unit_id] = unit
-                self._extractor_of[unit.unit_id] = extractor
+        self._archive = Archive(tables, namespace, source_id, tier)
+        #: What the last run of a unit read, of those that are to be interpreted.
+        self._read: dict[str, Reads] = {}
+        self._recalled = 0
         #: The last outcome of units that something kept from being read.
         self._unread: dict[str, Outcome] = {}
 
@@ -101,17 +103,21 @@ class Interpretation:
         def bucket_of(unit: str) -> int:
             return self._units[unit].bucket if unit in self._units else homes.get(unit, 0)
 
-        for buckets, changed, removed in batches(found, batch, bucket_of):
-            outcomes = self._interpret(changed)
-            rows = [row for outcome in outcomes for row in outcome.rows]
-            # Forgotten before the rows change: a kill in between must not leave a memory that fits other
-            # rows.
-            self._runs.forget(sorted(remembered.keys() & {*changed, *removed}))
-            version = self._replace(version, buckets, [*changed, *removed], rows, txn)
-            self._runs.record(outcomes, removed)
-            observations += len(rows)
-            done += len(changed)
-            progress(done, len(found.changed))
+        if found:
+            with beating(self._catalog, self._namespace) as heart:
+                for buckets, changed, removed in batches(found, batch, bucket_of):
+                    with self._runs.batch(changed) as heart.batch_id:
+                        outcomes = self._interpret(changed)
+                        rows = [row for outcome in outcomes for row in outcome.rows]
+                        # Forgotten before the rows change: a kill in between must not leave a memory that
+                        # fits other rows.
+                        self._runs.forget(sorted(remembered.keys() & {*changed, *removed}))
+                        version = self._replace(version, buckets, [*changed, *removed], rows, txn)
+                        self._runs.record(outcomes, removed, heart.batch_id)
+                    heart.batch_id = None
+                    observations += len(rows)
+                    done += len(changed)
+                    progress(done, len(found.changed))
         if only is None:
             version, letters = self._suppress(version, txn, batch)
         else:
@@ -125,6 +131,7 @@ class Interpretation:
             counts={
                 "units": len(self._units),
                 "interpreted": len(found.changed),
+                **({"recalled": self._recalled} if self._recalled else {}),
                 "reused": len(self._units) - len(found.changed),
                 "removed": len(found.removed),
                 "observations": observations,
@@ -139,14 +146,15 @@ class Interpretation:
 
     def _difference(self, states: Mapping[str, UnitState], held: Iterable[str]) -> Difference:
         """The units whose input is not that of their last run, and those held that are no longer there."""
+        nothing = Reads()
         wanted = {
-            name: self._extractor_of[name].fingerprint(
-                unit, states[name].reads if name in states else Reads()
-            )
-            for name, unit in self._units.items()
+            name: self._interpreter.state(name, states[name].reads if name in states else nothing)
+            for name in self._units
         }
         applied = dict.fromkeys(held, "") | {name: state.fingerprint for name, state in states.items()}
-        return difference(wanted, applied)
+        found = difference(wanted, applied)
+        self._read = {name: states[name].reads for name in found.changed if name in states}
+        return found
 
     def _homes(self, version: TableVersion | None, only: Only | None = None) -> dict[str, int]:
         """{unit_id: bucket} of the units that have rows."""
@@ -165,43 +173,37 @@ class Interpretation:
     # --- interpreting ---------------------------------------------------------------------------------------
 
     def _interpret(self, units: Sequence[str]) -> list[Outcome]:
-        """The outcomes of some units, in their order."""
-        outcomes: dict[str, Outcome] = {}
-        for unit, extractor, reading in self._readings(units):
-            outcome = self._outcome(unit, extractor, reading)
-            outcomes[unit.unit_id] = outcome
-            self._unread.pop(unit.unit_id, None)
+        """The outcomes of some units, in their order: what the archive has of them is not read again."""
+        outcomes = self._recall(units)
+        self._recalled += len(outcomes)
+        for outcome in self._interpreter.interpret([unit for unit in units if unit not in outcomes]):
+            outcomes[outcome.unit.unit_id] = outcome
+            self._unread.pop(outcome.unit.unit_id, None)
             if outcome.transient:
-                self._unread[unit.unit_id] = outcome
+                self._unread[outcome.unit.unit_id] = outcome
         return [outcomes[unit] for unit in units]
 
-    def _readings(self, units: Sequence[str]) -> Iterator[tuple[Unit, UnitExtractor, Reading]]:
-        for extractor in self._extractors:
-            its = [self._units[unit] for unit in units if self._extractor_of[unit] is extractor]
-            for unit, reading in extractor.interpret(its) if its else ():
-                yield unit, extractor, reading
-
-    def _outcome(self, unit: Unit, extractor: UnitExtractor, reading: Reading) -> Outcome:
-        run_id = ids.run_id(unit.unit_id, self._tier.source, reading.fingerprint)
-        said = reading.interpretation
-        rows = RunRows(run_id, unit.unit_id, unit.bucket, self._tier.source, self._documented)
-        for node in said.nodes:
-            rows.add_node(node, reading.quoted)
-        for edge in said.edges:
-            rows.add_edge(edge, reading.quoted)
-        return Outcome(
-            unit=unit,
-            run_id=run_id,
-            fingerprint=reading.fingerprint,
-            config=extractor.config,
-            # What was read in part says nothing: the unit is interpreted again at the next run.
-            rows=[] if reading.transient else rows.rows,
-            problems=[*reading.failures, *said.problems, *rows.problems],
-            reads=reading.reads,
-            subordinates=said.subordinates,
-            environment=said.environment,
-            transient=reading.transient,
-        )
+    def _recall(self, units: Sequence[str]) -> dict[str, Outcome]:
+        """The outcomes of those units whose run of this very input is in the archive (rule
+        ``versioned-runs``)."""
+        if not self._archive.exists:
+            return {}
+        nothing = Reads()
+        wanted = {unit: self._interpreter.run_id(unit, self._read.get(unit, nothing)) for unit in units}
+        known = self._runs.said(wanted.values())
+        if not known:
+            return {}
+        buckets = {self._units[unit].bucket for unit in units if wanted[unit] in known}
+        rows: dict[str, list[Observation]] = {}
+        for row in self._archive.rows(known.keys(), buckets).to_pylist():
+            rows.setdefault(row["run_id"], []).append(Observation(**row))
+        return {
+            unit: self._interpreter.recalled(unit, known[run], rows.get(run, []))
+            for unit, run in wanted.items()
+            # All rows of a run came in at once; one that has none though it said something lost them.
+            if run in known
+            and (run in rows or known[run]["extracted_nodes"] + known[run]["extracted_edges"] == 0)
+        }
 
     def _replace(
         self,
@@ -211,6 +213,12 @@ class Interpretation:
         rows: Sequence[Observation],
         txn: str,
     ) -> TableVersion | None:
+        """Put rows in place of those of some units, which go to the archive."""
+        staying = pa.array(sorted({row.run_id for row in rows}), pa.string())
+
+        def archive(leaving: pa.Table) -> None:
+            self._archive.keep(leaving.filter(pc.invert(pc.is_in(leaving.column("run_id"), staying))), txn)
+
         return replace_keys(
             self._tables,
             self._namespace,
@@ -222,6 +230,7 @@ class Interpretation:
             drop=drop,
             rows=observation_table(rows),
             txn=txn,
+            leaving=archive,
         )
 
     # --- units that others take in --------------------------------------------------------------------------

@@ -4,10 +4,15 @@ letters (rules ``unit-of-interpretation``, ``versioned-runs`` and ``nothing-lost
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import contextlib
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.observations import Observation
 from taboot_pipelines.knowledge.units import Reads, Unit
 from taboot_pipelines.model.graph import EdgeSource
@@ -19,6 +24,8 @@ from taboot_pipelines.stores.catalog import Catalog, now_micros
 
 #: What a unit leaves open without being wrong: recorded with its reason, no failure.
 NOTES = frozenset({"E_UNRESOLVED", "E_NOT_FOUND"})
+#: Between two heartbeats of what is being interpreted.
+BEAT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,10 @@ class Tier:
     version: str
     #: ``rule_based``, or what else reads the units (seed 003 §3.2).
     extractor_type: str
+    #: What a person may set otherwise for a reinterpretation, such as the model.
+    options: frozenset[str] = frozenset()
+    #: Its runs count against the namespace's quota (``interpretation_limit_month``).
+    counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +62,18 @@ class Outcome:
     environment: Collection[str]
     #: A part could not be read this time: there are no rows, and the next run interprets the unit again.
     transient: bool
+    #: Which reinterpretation of the unit this is (0: none), and what a person asked to be otherwise.
+    number: int = 0
+    overrides: str = "{}"
+    #: Claims that do not fit the model, and values that the unit leaves open.
+    unknown: int = 0
+    #: It was taken from the archive: its record stands.
+    again: bool = False
+
+    @property
+    def state(self) -> str:
+        """The fingerprint that the state of the unit has: that of the input, and which reinterpretation."""
+        return state_fingerprint(self.fingerprint, self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +87,25 @@ class UnitState:
     suppressed: bool
 
 
+def state_fingerprint(input_fingerprint: str, number: int) -> str:
+    """What the state of a unit remembers of its run: a reinterpretation of equal input is another."""
+    return f"{input_fingerprint}.{number}" if number else input_fingerprint
+
+
+def reads_of(stored: Mapping[str, Any]) -> Reads:
+    """What :func:`stored_reads` was made of."""
+    return Reads(stored.get("files", {}), stored.get("globs", {}), stored.get("format", ""))
+
+
+def stored_reads(reads: Reads) -> dict[str, Any]:
+    """What a unit read, for the catalog."""
+    return {
+        "files": reads.files,
+        "globs": reads.globs,
+        **({"format": reads.format} if reads.format else {}),
+    }
+
+
 class RunLog:
     """The runs of one tier over one source."""
 
@@ -72,6 +114,7 @@ class RunLog:
         self._namespace = namespace
         self._source_id = source_id
         self._tier = tier
+        self._started: int | None = None
 
     def states(self, units: Collection[str] | None = None) -> dict[str, UnitState]:
         """{unit_id: state} of every unit (or of some) that has an active run, or one that is suppressed."""
@@ -79,7 +122,7 @@ class RunLog:
         return {
             unit: UnitState(
                 fingerprint=row["fingerprint"],
-                reads=Reads(row["reads"]["files"], row["reads"]["globs"], row["reads"].get("format", "")),
+                reads=reads_of(row["reads"]),
                 subordinates=row["subordinates"],
                 problems=[Problem(*problem) for problem in row["problems"]],
                 suppressed=row["suppressed"],
@@ -89,22 +132,60 @@ class RunLog:
 
     def forget(self, units: Collection[str]) -> None:
         """Archive the runs of some units and drop their states."""
-        self._write([], [], units)
+        if units:
+            self._write([], [], units)
 
-    def record(self, outcomes: Iterable[Outcome], gone: Collection[str]) -> None:
-        """Record finished runs: those of equal input are activated again (rule ``versioned-runs``). A
-        transient outcome is forgotten, as are the ``gone`` units."""
+    def record(self, outcomes: Iterable[Outcome], gone: Collection[str], batch_id: str | None = None) -> None:
+        """Record ended runs: those of equal input are activated again (rule ``versioned-runs``). The state of
+        a unit whose outcome is transient is forgotten, as are those of the ``gone`` units. ``batch_id``: the
+        batch that ends with it."""
         now = now_micros()
         runs: list[dict[str, Any]] = []
         states: list[dict[str, Any]] = []
+        again: list[str] = []
         forgotten = list(gone)
         for outcome in outcomes:
+            if outcome.again:
+                again.append(outcome.run_id)
+            else:
+                runs.append(self._run(outcome, now))
             if outcome.transient:
                 forgotten.append(outcome.unit.unit_id)
             else:
-                runs.append(self._run(outcome, now))
                 states.append(_state(outcome))
-        self._write(runs, states, forgotten)
+        self._write(runs, states, forgotten, again=again, batch_id=batch_id)
+
+    def propose(self, outcomes: Iterable[Outcome]) -> None:
+        """Record ended runs that wait to be promoted."""
+        now = now_micros()
+        runs = [self._run(outcome, now) for outcome in outcomes]
+        self._catalog.runs.propose(self._namespace, self._source_id, self._tier.source, runs)
+
+    def next_numbers(self, units: Collection[str]) -> dict[str, int]:
+        """{unit_id: the number of the next reinterpretation}."""
+        known = self._catalog.runs.numbers(self._namespace, self._source_id, self._tier.source, units)
+        return {unit: known.get(unit, 0) + 1 for unit in units}
+
+    def said(self, run_ids: Collection[str]) -> dict[str, Mapping[str, Any]]:
+        """{run_id: its record} of those runs that were completed and whose record says what they left."""
+        found = self._catalog.runs.by_id(self._namespace, run_ids)
+        return {
+            id_: row
+            for id_, row in found.items()
+            if row["status"] == RunState.COMPLETED.value and row["outcome"] != ""
+        }
+
+    @contextlib.contextmanager
+    def batch(self, units: Collection[str]) -> Iterator[str]:
+        """Record that some units are being interpreted while the block runs, which gets the batch's id.
+
+        It ends with :meth:`record`. If the block fails, the batch is kept with the reason.
+        """
+        catalog, place = self._catalog, (self._namespace, self._source_id, self._tier.source)
+        self._started = now_micros()
+        batch_id = catalog.batches.begin(*place, units)
+        with failing(catalog, self._namespace, batch_id):
+            yield batch_id
 
     def suppress(self, units: Iterable[str], suppressed: bool) -> None:
         """Archive the runs of units that are none of their own, or make them active again."""
@@ -125,17 +206,33 @@ class RunLog:
         return self._catalog.dead_letters.find(*place)
 
     def _write(
-        self, runs: Sequence[dict[str, Any]], states: Sequence[dict[str, Any]], gone: Collection[str]
+        self,
+        runs: Sequence[dict[str, Any]],
+        states: Sequence[dict[str, Any]],
+        gone: Collection[str],
+        *,
+        again: Collection[str] = (),
+        batch_id: str | None = None,
     ) -> None:
-        self._catalog.runs.record(self._namespace, self._source_id, self._tier.source, runs, states, gone)
+        self._catalog.runs.record(
+            self._namespace,
+            self._source_id,
+            self._tier.source,
+            runs,
+            states,
+            gone,
+            again=again,
+            batch_id=batch_id,
+        )
 
     def _run(self, outcome: Outcome, now: int) -> dict[str, Any]:
-        nodes = sum(row.kind == "node" for row in outcome.rows)
+        rows = outcome.rows
+        nodes = sum(row.kind == "node" for row in rows)
         return {
             "run_id": outcome.run_id,
             "unit_id": outcome.unit.unit_id,
             "input_fingerprint": outcome.fingerprint,
-            "status": RunState.COMPLETED.value,
+            "status": (RunState.FAILED if outcome.transient else RunState.COMPLETED).value,
             "interpretation_config": canonical_json(
                 {
                     **outcome.config,
@@ -143,13 +240,19 @@ class RunLog:
                     "schema_version": self._tier.version,
                 }
             ),
-            "error_message": None,
+            "error_message": outcome.problems[0].message if outcome.transient else None,
             "extracted_nodes": nodes,
-            "extracted_edges": len(outcome.rows) - nodes,
-            "confidence": None,
-            "unknown_field_count": 0,
-            "extraction_completeness": "partial" if outcome.problems else "complete",
-            "started_at": now,
+            "extracted_edges": len(rows) - nodes,
+            "confidence": sum(row.confidence for row in rows) / len(rows) if rows else None,
+            "unknown_field_count": outcome.unknown,
+            "extraction_completeness": (
+                "unknown" if outcome.transient else "partial" if outcome.problems else "complete"
+            ),
+            "number": outcome.number,
+            "overrides": outcome.overrides,
+            "outcome": _left(outcome),
+            "candidate": False,
+            "started_at": self._started or now,
             "completed_at": now,
             "heartbeat_at": now,
             "timeout_at": None,
@@ -160,19 +263,95 @@ def _state(outcome: Outcome) -> dict[str, Any]:
     return {
         "unit_id": outcome.unit.unit_id,
         "run_id": outcome.run_id,
-        "reads": canonical_json(
-            {
-                "files": outcome.reads.files,
-                "globs": outcome.reads.globs,
-                **({"format": outcome.reads.format} if outcome.reads.format else {}),
-            }
-        ),
-        "fingerprint": outcome.fingerprint,
+        "reads": canonical_json(stored_reads(outcome.reads)),
+        "fingerprint": outcome.state,
         "subordinates": canonical_json(sorted(outcome.subordinates)),
         "environment": canonical_json(sorted(outcome.environment)),
         "problems": canonical_json([[p.path, p.code, p.message] for p in outcome.problems]),
         "suppressed": False,
     }
+
+
+def _left(outcome: Outcome) -> str | None:
+    """What the state of a run says, kept with it for when it is activated again; None where that is nothing,
+    as of most documents."""
+    reads = outcome.reads
+    if not (reads.files or reads.globs or reads.format or outcome.problems or outcome.subordinates):
+        return None
+    return canonical_json(
+        {
+            "reads": stored_reads(reads),
+            "subordinates": sorted(outcome.subordinates),
+            "environment": sorted(outcome.environment),
+            "problems": [[p.path, p.code, p.message] for p in outcome.problems],
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What the record of a run says of its outcome, besides its rows."""
+
+    reads: Reads
+    subordinates: Collection[str]
+    environment: Collection[str]
+    problems: Sequence[Problem]
+
+
+def left(stored: str | None) -> Left:
+    """The outcome that a run's record keeps."""
+    if stored is None:
+        return Left(Reads(), (), (), ())
+    kept = orjson.loads(stored)
+    return Left(
+        reads_of(kept["reads"]),
+        kept["subordinates"],
+        kept["environment"],
+        [Problem(*problem) for problem in kept["problems"]],
+    )
+
+
+@contextlib.contextmanager
+def failing(catalog: Catalog, namespace: str, batch_id: str) -> Iterator[None]:
+    """Keep a batch as failed if the block fails."""
+    try:
+        yield
+    except Exception as error:
+        # Of a defect only the kind is told: its message may quote a document.
+        message = str(error) if isinstance(error, TabootError) else type(error).__name__
+        with contextlib.suppress(TabootError):
+            catalog.batches.fail(namespace, batch_id, message)
+        raise
+
+
+@contextlib.contextmanager
+def beating(catalog: Catalog, namespace: str, seconds: float = BEAT_SECONDS) -> Iterator[Heartbeat]:
+    """Say every so often that what is being interpreted goes on, while the block runs."""
+    heart = Heartbeat()
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.wait(seconds):
+            batch_id = heart.batch_id
+            if batch_id is not None:
+                # A catalog that is away for a moment is no reason to stop: the next beat tries again.
+                with contextlib.suppress(TabootError):
+                    catalog.batches.beat(namespace, batch_id)
+
+    thread = threading.Thread(target=work, name="taboot-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield heart
+    finally:
+        stop.set()
+        thread.join()
+
+
+@dataclass
+class Heartbeat:
+    """Which batch is told to be alive; None: none at present."""
+
+    batch_id: str | None = None
 
 
 def dead_letter(unit: str, fingerprint: str, problems: Sequence[Problem]) -> dict[str, str]:

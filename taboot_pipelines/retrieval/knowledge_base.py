@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.drift import Drifts
     from taboot_pipelines.retrieval.evidence import Blobs, Evidence
     from taboot_pipelines.retrieval.explanations import Explanations
+    from taboot_pipelines.retrieval.interpretations import Interpretations
     from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
     from taboot_pipelines.retrieval.originals import Originals
     from taboot_pipelines.retrieval.results.answers import Answer, Replay
@@ -56,10 +57,13 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
     from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
     from taboot_pipelines.retrieval.results.originals import Original
+    from taboot_pipelines.retrieval.results.runs import RunDiff, RunFacts, RunList
     from taboot_pipelines.retrieval.results.states import SourceStates
     from taboot_pipelines.retrieval.writing import Writing
     from taboot_pipelines.shards import Manifest
     from taboot_pipelines.stages.deletion import Receipt, Restored
+    from taboot_pipelines.stages.promotion import Promoted, RolledBack
+    from taboot_pipelines.stages.reinterpreting import Reinterpreted
 
 
 class KnowledgeBase:
@@ -106,6 +110,7 @@ class KnowledgeBase:
         self._originals = Once(lambda: _open_originals(self._session, evidence()))
         self._drifts = Once(lambda: _open_drifts(settings, self._session))
         self._crawls = Once(lambda: _open_crawls(settings, namespace))
+        self._interpretations = Once(lambda: _open_interpretations(settings, namespace, query_vectors))
 
     @classmethod
     def open(
@@ -531,6 +536,99 @@ class KnowledgeBase:
 
         return Deciding(self._session, self._writing())
 
+    # --- how it was read ------------------------------------------------------------------------------------
+
+    def runs(
+        self,
+        source: str | None = None,
+        tier: str | None = None,
+        *,
+        status: str | None = None,
+        document: str | None = None,
+        active: bool | None = None,
+        candidate: bool | None = None,
+        limit: int = 1000,
+    ) -> RunList:
+        """The interpretation runs, newest first: what is active, archived, waiting to be promoted, under way
+        or failed. ``tier``: ``A``, ``tier_a`` and so on; ``status``: pending, running, completed or failed;
+        ``document``: a doc_id or a path. Raises ``E_QUERY``, and ``E_KB_UNINITIALIZED`` where there is only a
+        copy of the shards.
+        """
+        return self._interpretations().runs(
+            limit=limit,
+            source=source,
+            tier=tier,
+            status=status,
+            document=document,
+            active=active,
+            candidate=candidate,
+        )
+
+    def run(self, run_id: str, limit: int = 1000) -> RunFacts:
+        """One run, by its id or the beginning of it, with what it says, each fact with its quote. Raises
+        ``E_NOT_FOUND``, also if its observations are not kept any more.
+        """
+        return self._interpretations().run(run_id, limit)
+
+    def diff(
+        self,
+        a: str | Collection[str],
+        b: str | Collection[str],
+        *,
+        source: str | None = None,
+        tier: str | None = None,
+        limit: int = 1000,
+    ) -> RunDiff:
+        """What the runs ``b`` say that the runs ``a`` do not, the other way round, and what they say
+        otherwise, with spans and quotes, and with precision and recall where labelled passages stand in the
+        documents.
+
+        Each side is a run, several, ``"active"`` or ``"candidate"``: then of a ``source`` and ``tier``, and
+        of the active ones those of the other side's units. Raises ``E_QUERY``, ``E_NOT_FOUND``.
+        """
+        return self._interpretations().diff(a, b, source, tier, limit)
+
+    def reinterpret(
+        self,
+        docs: Collection[str] | str | None = None,
+        source: str | None = None,
+        *,
+        tier: str,
+        config: Mapping[str, Any] | None = None,
+        promote: bool = False,
+    ) -> Reinterpreted:
+        """Interpret documents (doc_ids), or all of a source, once more by a tier, with the settings
+        ``config`` otherwise than configured. The new runs wait beside the active ones until they are
+        promoted, which ``promote`` does at once. Raises ``E_QUERY``, ``E_NOT_FOUND``, ``E_STORAGE_PENDING``,
+        ``E_INTERPRETATION_IN_PROGRESS``, ``E_QUOTA``, ``E_BUSY``, and what the tier's model raises.
+        """
+        made = self._interpretations().reinterpret(docs=docs, source=source, tier=tier, config=config)
+        if promote and made.run_ids:
+            self.promote(made.run_ids)
+        return made
+
+    def promote(
+        self, runs: Collection[str] | str = (), *, source: str | None = None, tier: str | None = None
+    ) -> Promoted:
+        """Make runs active, or all that wait of a source and tier, without reading or asking a model; it
+        holds while the unit's input is the one that they were made from. Raises ``E_CONFLICT`` for runs of
+        another input, ``E_NOT_FOUND``, ``E_QUERY``, ``E_BUSY``; nothing is changed then.
+        """
+        return self._interpretations().promote(runs, source, tier)
+
+    def rollback(
+        self,
+        runs: Collection[str] | str = (),
+        *,
+        source: str | None = None,
+        tier: str | None = None,
+        promotion: str | None = None,
+    ) -> RolledBack:
+        """Take back a promotion (its id), that of some runs, or the last one of a source and tier; what was
+        active before is so again. Raises ``E_NOT_FOUND`` if nothing is promoted, ``E_QUERY``, ``E_BUSY``.
+        """
+        return self._interpretations().rollback(runs, source, tier, promotion)
+
     def _writing(self) -> Writing:
         from taboot_pipelines.retrieval.writing import Writing
 
@@ -571,6 +669,12 @@ def _open_crawls(settings: Settings, namespace: str) -> Crawls:
     from taboot_pipelines.retrieval.crawls import Crawls
 
     return Crawls(settings, namespace)
+
+
+def _open_interpretations(settings: Settings, namespace: str, query_vectors: QueryVectors) -> Interpretations:
+    from taboot_pipelines.retrieval.interpretations import Interpretations
+
+    return Interpretations(settings, namespace, lambda: query_vectors.embedder)
 
 
 def _open_answers(

@@ -21,9 +21,9 @@ from taboot_pipelines.knowledge.assertions import (
 )
 from taboot_pipelines.knowledge.merges import merged_key, merges_of
 from taboot_pipelines.model.ids import canonical_json
-from taboot_pipelines.stages.catching_up import run_chain_again
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import caches, forget_results, remove_old_files
+from taboot_pipelines.stages.deriving import follow
 from taboot_pipelines.stages.stated import asserted, handed_in
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog.assertions import HandedIn, NewAssertion
@@ -189,6 +189,6 @@ def _keep(workspace: Workspace, namespace: str, wanted: Sequence[Wanted]) -> Non
 
 def _apply(workspace: Workspace, namespace: str) -> dict[str, str]:
     """Run what follows from the decisions; return {store: done or pending}."""
-    pending = run_chain_again(workspace, namespace, ()).pending
+    pending = follow(workspace, namespace, ()).pending
     servers = (t.store for t in CHAIN.targets.values() if t.configured(workspace))
     return dict.fromkeys(("tables", "shards", *servers), "done") | pending

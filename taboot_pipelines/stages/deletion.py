@@ -12,14 +12,16 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.archive import Archive
 from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.model import ids
 from taboot_pipelines.shards import prune
 from taboot_pipelines.stages import crawl_graph, documents
-from taboot_pipelines.stages.catching_up import run_chain_again
 from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.deriving import follow
 from taboot_pipelines.stages.snapshot import needed_snapshot
 from taboot_pipelines.stages.snapshot_reader import SnapshotReader
+from taboot_pipelines.stages.tiers import TierStage
 from taboot_pipelines.stages.vacuum import (
     drop_vectors,
     texts_in_use,
@@ -28,7 +30,7 @@ from taboot_pipelines.stages.vacuum import (
     versions_in_use,
 )
 from taboot_pipelines.stages.workspace import Entry, Workspace
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog import Catalog, Locator
 from taboot_pipelines.stores.state.keys import CACHE_QUERY
 from taboot_pipelines.stores.tables import NAMESPACE
 
@@ -147,7 +149,7 @@ def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> R
         catalog.source_states.forget(namespace, {source for source, _ in located})
         _take_out_of_receipts(catalog, namespace, set(wanted))
         catalog.audit_log.record(namespace, "restore", ids.digest(*wanted), doc_ids=wanted)
-        failure = run_chain_again(workspace, namespace, {source for source, _ in located}).failure
+        failure = follow(workspace, namespace, {source for source, _ in located}).failure
         back = tuple(sorted(x.doc_id for x in stored))
         if failure is not None and not _served(workspace, namespace, back):
             # What was decided stands: the next run that reaches the embedder brings them back.
@@ -213,7 +215,7 @@ def _carry_out(
             keys = {x.path for s, x in located if s == source}
             crawl_graph.forget_urls(workspace, namespace, source, keys)
     stores = dict.fromkeys([*(STORES if erase else _DERIVED), *servers(workspace)], "done")
-    stores |= run_chain_again(workspace, namespace, sources).pending
+    stores |= follow(workspace, namespace, sources).pending
     stores |= dict.fromkeys(absent_servers(workspace, namespace), "pending")
     if _still_held(workspace, namespace, doc_ids):
         stores |= {"tables": "pending"} | ({"vectors": "pending"} if erase else {})
@@ -223,6 +225,8 @@ def _carry_out(
         live = texts_in_use(workspace, namespace)
         for name in vector_tables(workspace, namespace):
             drop_vectors(workspace, namespace, name, keep=live)
+        for source in sorted(sources):
+            _erase_from_archives(workspace, namespace, source, [x for s, x in located if s == source], blobs)
         remove_old_files(workspace, namespace)
         workspace.blobs.delete(namespace, *blobs)
         # A fetch that was killed between a blob and its log entry left bytes that belong to
@@ -247,6 +251,21 @@ def remove_old_files(workspace: Workspace, namespace: str) -> None:
                 vacuum(workspace, namespace, owner, name)
     workspace.tables.empty_trash(namespace)
     prune(workspace.shards, namespace)
+
+
+def _erase_from_archives(
+    workspace: Workspace,
+    namespace: str,
+    source: str,
+    documents: Collection[Locator],
+    blobs: Collection[str],
+) -> None:
+    """Take out of the observations of runs that are not active what came from these documents."""
+    doc_ids, paths = {x.doc_id for x in documents}, {x.path for x in documents}
+    units = workspace.catalog.runs.touching(namespace, source, paths | doc_ids, paths)
+    for stage in CHAIN.of_source:
+        if isinstance(stage, TierStage):
+            Archive(workspace.tables, namespace, source, stage.tier).erase(units, doc_ids, blobs)
 
 
 def _still_held(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> bool:

@@ -1,10 +1,14 @@
-"""Runs the stages of one source: what they have in common before their work, and all that follows a fetch."""
+"""Runs the stages of one source: what they have in common before their work, and all that follows a fetch,
+or a change of the catalog alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from taboot_pipelines import logs
+from taboot_pipelines.embedding.remembered import UNANSWERED
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages import raw_blobs
 from taboot_pipelines.stages.chain import CHAIN
@@ -79,6 +83,39 @@ def derive(workspace: Workspace, namespace: str, source_ids: Collection[str]) ->
                 failure = failure or error
     if failure is not None:
         raise failure
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What the chain could not do: ``pending`` stores, and why a source could not be completed."""
+
+    pending: dict[str, str]
+    failure: TabootError | None
+
+
+def follow(workspace: Workspace, namespace: str, sources: Collection[str]) -> Followed:
+    """Run the stages that follow from a change of the catalog alone, without fetching anything.
+
+    A server that does not answer, an embedder included, does not keep anything else from being done. It is
+    returned as ``pending``, and the next run of the namespace does what is left.
+    """
+    pending: dict[str, str] = {}
+    failure: TabootError | None = None
+    try:
+        derive(workspace, namespace, sources)
+    except TabootError as error:
+        if error.code not in UNANSWERED:
+            raise
+        failure = error
+    for stage in CHAIN.of_namespace:
+        try:
+            stage.run(workspace, namespace, "")
+        except TabootError as error:
+            server_failed = stage.target is not None and error.code in stage.target.failures
+            if stage.serving is None or not (server_failed or error.code in UNANSWERED):
+                raise
+            pending[stage.serving.store] = "pending"
+    return Followed(pending, failure)
 
 
 def _upstream(workspace: Workspace, stage: SourceStage, entry: Entry) -> dict[str, Pointer]:

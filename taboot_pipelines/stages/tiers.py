@@ -8,12 +8,14 @@ keeps their runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.document_units import KIND, SourceDocuments
 from taboot_pipelines.knowledge.interpretation import Interpretation, Only
+from taboot_pipelines.knowledge.interpreter import Choice, Interpreter
 from taboot_pipelines.knowledge.runs import Tier
 from taboot_pipelines.knowledge.units import UnitExtractor, unit_id
 from taboot_pipelines.model import ids
@@ -42,6 +44,57 @@ class TierInput:
     kind: InterpretedKind
     facts: SourceFacts
     documents: SourceDocuments
+    #: What a person asked to be otherwise than configured: some of the tier's ``options``. What is set here
+    #: must be part of the fingerprint of every unit.
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TierStage(SourceStage):
+    """The stage of a tier, with what its units are read by."""
+
+    tier: Tier
+    extractors: Callable[[TierInput], Sequence[UnitExtractor]]
+
+    def interpreter(
+        self, workspace: Workspace, entry: Entry, documents: SourceDocuments, choices: Sequence[Choice] = ()
+    ) -> Interpreter:
+        """Return what interprets a source of which these are the documents."""
+        return _interpreter(self.tier, self.extractors, workspace, entry, documents, choices)
+
+
+def _interpreter(
+    tier: Tier,
+    extractors: Callable[[TierInput], Sequence[UnitExtractor]],
+    workspace: Workspace,
+    entry: Entry,
+    listing: SourceDocuments,
+    choices: Sequence[Choice],
+) -> Interpreter:
+    given = TierInput(workspace, kind_of(entry), _facts(entry), listing)
+
+    def variants(overrides: Mapping[str, Any]) -> Sequence[UnitExtractor]:
+        check_overrides(tier, overrides)
+        return extractors(replace(given, overrides=overrides))
+
+    return Interpreter(tier, listing.by_path, extractors(given), variants, choices)
+
+
+def check_overrides(tier: Tier, overrides: Mapping[str, Any]) -> None:
+    """Raise ``E_QUERY``, which names it, for a setting that the tier does not have."""
+    unknown = sorted(overrides.keys() - tier.options)
+    if unknown:
+        there = f"it has {', '.join(sorted(tier.options))}" if tier.options else "it has none"
+        raise TabootError(
+            "E_QUERY",
+            f"{', '.join(unknown)}: {tier.source.value} has no such setting; {there}.",
+            config=unknown,
+        )
+
+
+def kind_of(entry: Entry) -> InterpretedKind:
+    """Return what of an entry says which extractors read its source."""
+    return InterpretedKind(entry.config.type, entry.config.interprets)
 
 
 def tier_stage(
@@ -51,7 +104,7 @@ def tier_stage(
     versions: Callable[[InterpretedKind], Sequence[object]],
     extractors: Callable[[TierInput], Sequence[UnitExtractor]],
     has_projects: Callable[[InterpretedKind], bool] = lambda _kind: False,
-) -> SourceStage:
+) -> TierStage:
     """Return the stage of a tier, named ``tier.stage``, with the table ``tier.table``.
 
     ``versions`` returns for a kind of source, without reading anything, what decides the extractors' output:
@@ -59,12 +112,15 @@ def tier_stage(
     ``has_projects`` says of a kind of source whether there are units that read several files; if not, only
     the documents that changed are looked at.
     """
-    return SourceStage(
+    run = partial(_run, tier=tier, versions=versions, extractors=extractors, has_projects=has_projects)
+    return TierStage(
         name=tier.stage,
         holds=holds,
         needs=(raw_blobs.STAGE, documents.STAGE, chunks.STAGE),
         tables=(StageTable(name=tier.table, owner="source"),),
-        run=partial(_run, tier=tier, versions=versions, extractors=extractors, has_projects=has_projects),
+        run=run,
+        tier=tier,
+        extractors=extractors,
     )
 
 
@@ -79,9 +135,13 @@ def _run(
     """Interpret the units whose input changed; drop the observations of units that are gone."""
     workspace, report = work.workspace, work.report
     raw, parsed, cut = (work.upstream[s.STAGE] for s in (raw_blobs, documents, chunks))
-    kind = InterpretedKind(work.entry.config.type, work.entry.config.interprets)
-    facts = _facts(work.entry)
-    settings = ids.digest(facts.host, facts.proxy, facts.folder, *versions(kind))
+    kind, facts = kind_of(work.entry), _facts(work.entry)
+    chosen = workspace.catalog.choices.of_tier(work.namespace, work.source_id, tier.source)
+    # Where nothing was chosen, the digest is what earlier releases published.
+    choices = [[row["unit_id"], row["run_id"]] for row in chosen]
+    settings = ids.digest(
+        facts.host, facts.proxy, facts.folder, *versions(kind), *([choices] if choices else [])
+    )
     inputs = ids.digest(raw.inputs, parsed.tables, cut.tables, settings)
     if work.unchanged(inputs):
         return
@@ -89,15 +149,11 @@ def _run(
     applied = {**read, "settings": settings, PROJECTS: has_projects(kind)}
     at = None if has_projects(kind) else _changed(work, applied)
     listing = SourceDocuments(workspace.tables, work.namespace, work.source_id, read["documents"], at)
-    given = TierInput(workspace, kind, facts, listing)
+    interpreter = _interpreter(
+        tier, extractors, workspace, work.entry, listing, [Choice.of(row) for row in chosen]
+    )
     result = Interpretation(
-        workspace.catalog,
-        workspace.tables,
-        work.namespace,
-        work.source_id,
-        tier,
-        extractors(given),
-        listing.by_path,
+        workspace.catalog, workspace.tables, work.namespace, work.source_id, tier, interpreter
     ).apply(
         inputs,
         batch=workspace.settings.limits.batch_documents,

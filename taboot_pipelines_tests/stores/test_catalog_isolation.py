@@ -79,6 +79,8 @@ def fill(catalog: Catalog, ns: str) -> None:
         ns, "s", Pointer(stage="chunks", tables={mark: 1}, inputs=mark, txn=mark, applied={})
     )
     catalog.runs.record(ns, "s", "A", [{"run_id": "run", "unit_id": "unit", **run}], [state], [])
+    catalog.batches.begin(ns, "s", "A", [mark])
+    catalog.choices.add(ns, [chosen(mark)])
     catalog.dead_letters.record(
         ns,
         "s",
@@ -115,6 +117,19 @@ def fill(catalog: Catalog, ns: str) -> None:
         )
 
 
+def chosen(mark: str) -> dict[str, Any]:
+    return {
+        "source_id": "s",
+        "tier": "A",
+        "unit_id": "unit",
+        "run_id": "run",
+        "number": 1,
+        "input_fingerprint": mark,
+        "overrides": "{}",
+        "reads": f'{{"files": {{"{mark}": null}}}}',
+    }
+
+
 def crawl_plan(mark: str) -> CrawlPlan:
     return CrawlPlan((mark,), 5, 10, configuration=mark, link_rules=mark)
 
@@ -139,11 +154,15 @@ def rows_of(roles: Roles, namespaces: list[str]) -> dict[str, list[Any]]:
 
 
 def calls(
-    catalog: Catalog, random_: random.Random, others: list[dict[str, Any]]
+    catalog: Catalog,
+    random_: random.Random,
+    others: list[dict[str, Any]],
+    theirs: list[tuple[str, str]],
 ) -> dict[str, Callable[[], object]]:
     """Each public method, asked in ``alpha`` with the keys and ids of the others."""
     path, sha, doc = (f"{kind}{random_.randrange(4)}" for kind in ("p", "sha", "doc-p"))
     job = random_.choice(others)["job_id"]
+    batch, promotion = (random_.choice(ids) for ids in zip(*theirs, strict=True))
     crawl, plan = crawl_id(random_.choice(OTHERS), "s", 1), crawl_plan("of-alpha")
     reports = catalog.crawl_reports
     x = locator(path, random_.choice([sha, "new"]), job)._replace(url="of-alpha")
@@ -222,6 +241,25 @@ def calls(
         "runs.record": lambda: catalog.runs.record(MINE, "s", "A", [], [], ["unit"]),
         "runs.set_suppressed": lambda: catalog.runs.set_suppressed(MINE, "s", "A", {"unit": True}),
         "runs.find": lambda: catalog.runs.find(MINE),
+        "runs.propose": lambda: catalog.runs.propose(MINE, "s", "A", []),
+        "runs.numbers": lambda: catalog.runs.numbers(MINE, "s", "A", ["unit"]),
+        "runs.starting_with": lambda: catalog.runs.starting_with(MINE, ""),
+        "runs.by_id": lambda: catalog.runs.by_id(MINE, ["run"]),
+        "runs.tally": lambda: catalog.runs.tally(MINE, "s", "A"),
+        "runs.touching": lambda: catalog.runs.touching(MINE, "s", ["unit"], [path]),
+        "batches.begin": lambda: catalog.batches.begin(MINE, "s", "A", ["unit"]),
+        "batches.announce": lambda: catalog.batches.announce(MINE, "s", "A", ["unit"]),
+        "batches.start": lambda: catalog.batches.start(MINE, batch),
+        "batches.beat": lambda: catalog.batches.beat(MINE, batch),
+        "batches.withdraw": lambda: catalog.batches.withdraw(MINE, batch),
+        "batches.fail": lambda: catalog.batches.fail(MINE, batch, "of-alpha"),
+        "batches.find": lambda: catalog.batches.find(MINE, "s", "A"),
+        "choices.of_tier": lambda: catalog.choices.of_tier(MINE, "s", "A"),
+        "choices.add": lambda: catalog.choices.add(MINE, [chosen("of-alpha")]),
+        "choices.last_promotion": lambda: catalog.choices.last_promotion(MINE, "s", "A"),
+        "choices.find": lambda: catalog.choices.find(MINE, promotion=promotion),
+        "choices.withdraw": lambda: catalog.choices.withdraw(MINE, range(1, 50)),
+        "blobs.not_stored": lambda: catalog.blobs.not_stored(MINE),
         "dead_letters.find": lambda: catalog.dead_letters.find(MINE),
         "dead_letters.record": lambda: catalog.dead_letters.record(MINE, "s", "documents", [], ["p0"]),
         "dead_letters.forget_retired": lambda: catalog.dead_letters.forget_retired(MINE),
@@ -265,7 +303,7 @@ def every_method(frontier: Frontier) -> list[object]:
 
 
 #: Those that span namespaces on purpose, or none.
-SPANNING = {"close", "health", "sources.sync", "jobs.fail_dead"}
+SPANNING = {"close", "health", "sources.sync", "jobs.fail_dead", "batches.fail_stale"}
 
 
 def public_methods(catalog: Catalog) -> set[str]:
@@ -282,11 +320,19 @@ def public_methods(catalog: Catalog) -> set[str]:
 def test_no_method_of_the_catalog_reaches_another_namespace(catalog: Catalog, roles: Roles) -> None:
     before, random_ = rows_of(roles, OTHERS), random.Random(11)
     others = [job for namespace in OTHERS for job in catalog.jobs.find(namespace)]
+    theirs = [
+        (row["batch_id"], choice["promotion"])
+        for n in OTHERS
+        for row in catalog.batches.find(n)
+        for choice in catalog.choices.of_tier(n, "s", "A")
+    ]
     public = public_methods(catalog)
-    assert public > SPANNING and set(calls(catalog, random_, others)) == public - SPANNING
+    assert public > SPANNING and set(calls(catalog, random_, others, theirs)) == public - SPANNING
     done, rounds = 0, rounds_of(catalog)
     for _ in range(rounds):
-        for name, call in sorted(calls(catalog, random_, others).items(), key=lambda _: random_.random()):
+        for name, call in sorted(
+            calls(catalog, random_, others, theirs).items(), key=lambda _: random_.random()
+        ):
             try:
                 seen = repr(call())
             except TabootError as error:

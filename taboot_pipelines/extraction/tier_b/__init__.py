@@ -16,5 +16,6 @@ the text: which declared service is meant is decided by the reducer.
 """
 
 from taboot_pipelines.extraction.tier_b.extractor import VERSION, Prose, assertions, grammar_version, read_all
+from taboot_pipelines.extraction.tier_b.language import MODEL
 
-__all__ = ["VERSION", "Prose", "assertions", "grammar_version", "read_all"]
+__all__ = ["MODEL", "VERSION", "Prose", "assertions", "grammar_version", "read_all"]

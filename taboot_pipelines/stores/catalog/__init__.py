@@ -3,7 +3,8 @@
 It holds, for each namespace:
 
 - **inputs**, from which, together with the blobs, everything else can be derived again: the entries of the
-  sources file, the fetch log, tombstones, deletions that a person confirmed, and what people decided;
+  sources file, the fetch log, tombstones, deletions that a person confirmed, what people decided, and runs
+  that one promoted;
 - **the present state** of what was fetched: locators, records of blobs, the queue of uploads, the bytes used;
 - **pointers**: what each stage has published, and of which inputs;
 - **history**: jobs, interpretation runs, dead letters, receipts of deletions, the audit log.
@@ -27,6 +28,8 @@ attribute          module                 subject
 ``uploads``        ``uploads.py``         blobs that wait to be uploaded once more
 ``pointers``       ``pointers.py``        what a stage has published (``Pointer``)
 ``runs``           ``runs.py``            interpretation runs, and what each unit's active run has read
+``batches``        ``batches.py``         what is being interpreted, by which process, and what one died over
+``choices``        ``choices.py``         the runs that a person promoted
 ``dead_letters``   ``dead_letters.py``    items that failed or were passed by, with the reason
 ``tombstones``     ``tombstones.py``      documents that were deleted for good
 ``assertions``     ``assertions.py``      what people decided: corrections, structured facts, merges, undoing

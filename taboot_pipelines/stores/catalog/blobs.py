@@ -43,6 +43,16 @@ class Blobs:
             return {sha256 for one in queries for sha256 in c.execute(one).scalars()}
 
     @retried
+    def not_stored(self, namespace: str) -> dict[str, str]:
+        """By hash: ``pending`` or ``failed``, of the blobs that are not in the store."""
+        b = t.blob
+        query = sa.select(b.c.content_hash, b.c.storage_status).where(
+            b.c.namespace == namespace, b.c.storage_status != "uploaded"
+        )
+        with self.database.read(namespace) as c:
+            return {row.content_hash: row.storage_status for row in c.execute(query)}
+
+    @retried
     def usage(self, namespace: str) -> Row:
         """A row of the table ``storage_usage``; zeros for a namespace without one."""
         with self.database.read(namespace) as c:

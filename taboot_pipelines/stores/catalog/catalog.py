@@ -7,7 +7,9 @@ from collections.abc import Collection
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.stores.catalog.assertions import Assertions
 from taboot_pipelines.stores.catalog.audit_log import AuditLog
+from taboot_pipelines.stores.catalog.batches import Batches
 from taboot_pipelines.stores.catalog.blobs import Blobs
+from taboot_pipelines.stores.catalog.choices import Choices
 from taboot_pipelines.stores.catalog.crawl_reports import CrawlReports
 from taboot_pipelines.stores.catalog.crawls import Crawls
 from taboot_pipelines.stores.catalog.database import Database, retried
@@ -42,7 +44,9 @@ class Catalog:
         self.crawls = Crawls(database)
         self.crawl_reports = CrawlReports(database)
         self.pointers = Pointers(database)
-        self.runs = Runs(database)
+        self.batches = Batches(database)
+        self.runs = Runs(database, self.batches)
+        self.choices = Choices(database)
         self.dead_letters = DeadLetters(database)
         self.tombstones = Tombstones(database)
         self.receipts = Receipts(database)
@@ -66,6 +70,8 @@ class Catalog:
                 self.source_states.forget_within(c, namespace, source_id)
                 names = paths | {x.doc_id for x in documents}
                 units = self.runs.forget(c, namespace, source_id, names, paths)
+                self.batches.forget(c, namespace, source_id, units)
+                self.choices.forget(c, namespace, source_id, units)
                 self.dead_letters.forget(c, namespace, source_id, names, paths | units)
                 self.blobs.forget_file_names(c, namespace, {x.sha256 for x in documents})
             self.locators.forget_absent(c, namespace, blobs)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +14,7 @@ from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.jobs import JobState, check_transition
 from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.database import Database, retried
+from taboot_pipelines.stores.catalog.processes import has_ended, this_process
 from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts
 
 #: A job that said nothing for so long has failed (seed 000).
@@ -36,8 +35,6 @@ class Jobs:
 
         ``configuration`` is a hash of what decides what the job reads, for :meth:`last_succeeded` to tell.
         """
-        import psutil
-
         job_id, now = uuid.uuid4().hex, now_micros()
         with self.database.begin(namespace) as c:
             c.execute(
@@ -48,10 +45,8 @@ class Jobs:
                     state=JobState.RUNNING.value,
                     started_at=now,
                     updated_at=now,
-                    pid=os.getpid(),
-                    host=socket.gethostname(),
-                    process_started_at=psutil.Process().create_time(),
                     configuration=configuration,
+                    **this_process(),
                 )
             )
         return job_id
@@ -99,8 +94,6 @@ class Jobs:
         """Mark as failed the running jobs of dead processes of this machine, and jobs silent for 24 h (seed
         000), in all namespaces; returns their ids.
         """
-        import psutil
-
         dead = []
         with self.database.begin(None) as c:
             for r in c.execute(
@@ -108,13 +101,7 @@ class Jobs:
                 .where(t.job.c.state == JobState.RUNNING.value)
                 .with_for_update(skip_locked=True)
             ).all():
-                alive = True
-                if r.host == socket.gethostname():
-                    try:
-                        # A process with the same id that started at another time is another process.
-                        alive = abs(psutil.Process(r.pid).create_time() - r.process_started_at) < 1
-                    except psutil.NoSuchProcess:
-                        alive = False
+                alive = not has_ended(r.pid, r.host, r.process_started_at)
                 if not alive or now_micros() - r.updated_at > _MAX_SILENCE_MICROS:
                     error = TabootError(
                         "E_TIMEOUT",

@@ -13,9 +13,14 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from taboot_pipelines.model.jobs import RunState
 from taboot_pipelines.stores.catalog import schema as t
+from taboot_pipelines.stores.catalog.batches import Batches
 from taboot_pipelines.stores.catalog.database import Database, retried
-from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts, upsert
+from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts, upsert, write
+
+#: What a run has that no person asked for.
+_BY_ITSELF: Row = {"number": 0, "overrides": "{}", "outcome": None, "candidate": False}
 
 
 def unit_name(unit_id: str) -> str:
@@ -26,8 +31,9 @@ def unit_name(unit_id: str) -> str:
 class Runs:
     """Runs are history, of which each unit has at most one active; states are what the active ones left."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, batches: Batches) -> None:
         self.database = database
+        self._batches = batches
 
     @retried
     def unit_states(
@@ -68,10 +74,14 @@ class Runs:
         runs: Sequence[Row],
         states: Sequence[Row],
         gone: Collection[str],
+        *,
+        again: Collection[str] = (),
+        batch_id: str | None = None,
     ) -> None:
-        """Record finished runs and make them the states of their units; ``gone`` units lose theirs.
+        """Record ended runs; the completed ones become the states of their units, ``gone`` units lose theirs.
 
         A run that is not new is activated again (rule ``versioned-runs``): equal input, same ``run_id``.
+        ``again``: ids of runs whose record stands, and which become active. ``batch_id``: what ends with it.
         """
         now = now_micros()
         r, u = t.interpretation_run, t.unit_state
@@ -98,8 +108,83 @@ class Runs:
                     )
                 )
             owner = {"namespace": namespace, "source_id": source_id, "tier": tier}
-            upsert(c, r, [{**owner, "created_at": now, "archived_at": None, **x} for x in runs])
+            rows = [{**owner, **_BY_ITSELF, "created_at": now, "archived_at": None, **x} for x in runs]
+            upsert(c, r, [row for row in rows if row["status"] != RunState.FAILED.value])
+            # A run that failed has said nothing; it does not take the place of one that has.
+            failed = [row for row in rows if row["status"] == RunState.FAILED.value]
+            write(c, r, [{**row, "archived_at": now} for row in failed], "nothing")
+            for part in parts(sorted(again)):
+                c.execute(
+                    sa.update(r)
+                    .where(r.c.namespace == namespace, r.c.run_id.in_(part))
+                    .values(archived_at=None, candidate=False)
+                )
             upsert(c, u, [{**owner, **x} for x in states])
+            if batch_id is not None:
+                self._batches.end(c, namespace, batch_id)
+
+    @retried
+    def propose(self, namespace: str, source_id: str, tier: str, runs: Sequence[Row]) -> None:
+        """Record ended runs that wait to be promoted, in place of those that their units have waiting."""
+        now, r = now_micros(), t.interpretation_run
+        owner = {"namespace": namespace, "source_id": source_id, "tier": tier}
+        with self.database.publishing(namespace) as c:
+            for part in parts(sorted({x["unit_id"] for x in runs})):
+                c.execute(
+                    sa.update(r)
+                    .where(
+                        r.c.namespace == namespace,
+                        r.c.source_id == source_id,
+                        r.c.tier == tier,
+                        r.c.unit_id.in_(part),
+                        r.c.candidate.is_(True),
+                    )
+                    .values(candidate=False)
+                )
+            rows = [
+                {
+                    **owner,
+                    **_BY_ITSELF,
+                    "created_at": now,
+                    "archived_at": now,
+                    **x,
+                    "candidate": x["status"] == RunState.COMPLETED.value,
+                }
+                for x in runs
+            ]
+            upsert(c, r, rows)
+
+    @retried
+    def numbers(self, namespace: str, source_id: str, tier: str, units: Collection[str]) -> dict[str, int]:
+        """By unit id: how often it was interpreted again because a person asked for it, where it was."""
+        r = t.interpretation_run
+        found: dict[str, int] = {}
+        with self.database.read(namespace) as c:
+            for part in parts(sorted(units)):
+                query = (
+                    sa.select(r.c.unit_id, sa.func.max(r.c.number).label("number"))
+                    .where(
+                        r.c.namespace == namespace,
+                        r.c.source_id == source_id,
+                        r.c.tier == tier,
+                        r.c.unit_id.in_(part),
+                        r.c.number > 0,
+                    )
+                    .group_by(r.c.unit_id)
+                )
+                found |= {row.unit_id: row.number for row in c.execute(query)}
+        return found
+
+    @retried
+    def by_id(self, namespace: str, run_ids: Collection[str]) -> dict[str, Row]:
+        """Runs by their ids; those that are not there are left out."""
+        r = t.interpretation_run
+        found: dict[str, Row] = {}
+        with self.database.read(namespace) as c:
+            for part in parts(sorted(run_ids)):
+                query = sa.select(r).where(r.c.namespace == namespace, r.c.run_id.in_(part))
+                found |= {row.run_id: dict(row._mapping) for row in c.execute(query)}
+        return found
 
     @retried
     def set_suppressed(self, namespace: str, source_id: str, tier: str, units: Mapping[str, bool]) -> None:
@@ -124,24 +209,74 @@ class Runs:
                     )
 
     @retried
-    def find(self, namespace: str, *, unit_id: str | None = None, active: bool | None = None) -> list[Row]:
-        """Runs of a namespace or unit, oldest first; ``active=False`` for the archived ones only."""
+    def starting_with(self, namespace: str, beginning: str) -> list[str]:
+        """The ids of runs that begin so, two of them at most."""
+        r = t.interpretation_run
+        query = sa.select(r.c.run_id).where(
+            r.c.namespace == namespace, r.c.run_id >= beginning, r.c.run_id < beginning + "~"
+        )
+        with self.database.read(namespace) as c:
+            return list(c.execute(query.order_by(r.c.run_id).limit(2)).scalars())
+
+    @retried
+    def find(
+        self,
+        namespace: str,
+        *,
+        unit_id: str | None = None,
+        active: bool | None = None,
+        source_id: str | None = None,
+        tier: str | None = None,
+        status: str | None = None,
+        candidate: bool | None = None,
+        newest: int | None = None,
+    ) -> list[Row]:
+        """Runs of a namespace or unit, oldest first; ``active=False`` for the archived ones only. ``newest``:
+        the last so many of them."""
         r = t.interpretation_run
         query = sa.select(r).where(r.c.namespace == namespace)
-        if unit_id is not None:
-            query = query.where(r.c.unit_id == unit_id)
+        for column, value in (
+            (r.c.unit_id, unit_id),
+            (r.c.source_id, source_id),
+            (r.c.tier, tier),
+            (r.c.status, status),
+        ):
+            if value is not None:
+                query = query.where(column == value)
         if active is not None:
             query = query.where(r.c.archived_at.is_(None) if active else r.c.archived_at.is_not(None))
+        if candidate is not None:
+            query = query.where(r.c.candidate.is_(candidate))
+        if newest is not None:
+            query = query.order_by(r.c.created_at.desc(), r.c.run_id.desc()).limit(newest)
+        else:
+            query = query.order_by(r.c.created_at, r.c.run_id)
         with self.database.read(namespace) as c:
-            return [dict(x._mapping) for x in c.execute(query.order_by(r.c.created_at, r.c.run_id))]
+            rows: list[Row] = [dict(x._mapping) for x in c.execute(query)]
+        return rows if newest is None else rows[::-1]
 
-    def forget(
+    @retried
+    def tally(self, namespace: str, source_id: str, tier: str) -> list[Row]:
+        """How many runs of a source and tier there are: status, active, candidate, runs."""
+        r = t.interpretation_run
+        active = r.c.archived_at.is_(None).label("active")
+        query = (
+            sa.select(r.c.status, active, r.c.candidate, sa.func.count().label("runs"))
+            .where(r.c.namespace == namespace, r.c.source_id == source_id, r.c.tier == tier)
+            .group_by(r.c.status, active, r.c.candidate)
+        )
+        with self.database.read(namespace) as c:
+            rows = c.execute(query).all()
+        found: list[Row] = [
+            {"status": x.status, "active": bool(x.active), "candidate": bool(x.candidate), "runs": x.runs}
+            for x in rows
+        ]
+        return found
+
+    def units_touching(
         self, c: Connection, namespace: str, source_id: str, names: Collection[str], paths: Collection[str]
     ) -> set[str]:
-        """Erase the units of these names, and those that read one of the paths; returns their ids.
-
-        The latter are interpreted again: their memory names the path and its hash.
-        """
+        """The units of these names, and those of which a run, active or not, has read one of the paths."""
         r, u = t.interpretation_run, t.unit_state
         known = (
             sa.select(r.c.unit_id).distinct().where(r.c.namespace == namespace, r.c.source_id == source_id)
@@ -154,6 +289,32 @@ class Runs:
             read = (orjson.loads(state.reads) or {}).get("files", ())
             if unit_name(state.unit_id) in names or any(path in read for path in paths):
                 units.add(state.unit_id)
+        left = sa.select(r.c.unit_id, r.c.outcome).where(
+            r.c.namespace == namespace, r.c.source_id == source_id, r.c.outcome != ""
+        )
+        for run in c.execute(left):
+            read = orjson.loads(run.outcome)["reads"].get("files", ())
+            if any(path in read for path in paths):
+                units.add(run.unit_id)
+        return units
+
+    @retried
+    def touching(
+        self, namespace: str, source_id: str, names: Collection[str], paths: Collection[str]
+    ) -> set[str]:
+        """:meth:`units_touching` in a transaction of its own."""
+        with self.database.read(namespace) as c:
+            return self.units_touching(c, namespace, source_id, names, paths)
+
+    def forget(
+        self, c: Connection, namespace: str, source_id: str, names: Collection[str], paths: Collection[str]
+    ) -> set[str]:
+        """Erase the units of these names, and those that read one of the paths; returns their ids.
+
+        The latter are interpreted again: their memory names the path and its hash.
+        """
+        r, u = t.interpretation_run, t.unit_state
+        units = self.units_touching(c, namespace, source_id, names, paths)
         for part in parts(sorted(units)):
             for table in (r, u):
                 c.execute(

@@ -93,6 +93,27 @@ assertion = Table(
     UniqueConstraint("namespace", "id", name="uq_assertion_id"),
 )
 
+#: Which run of a unit a person promoted, for one input of it: of a unit's rows that are not withdrawn, the
+#: newest whose input is still that of the unit holds. ``promotion`` joins what was promoted together.
+chosen_run = Table(
+    "chosen_run",
+    metadata,
+    Column("id", _ID, primary_key=True, autoincrement=True),
+    Column("namespace", Text, nullable=False),
+    Column("source_id", Text, nullable=False),
+    Column("tier", Text, nullable=False),
+    Column("unit_id", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("input_fingerprint", Text, nullable=False),
+    Column("overrides", Text, nullable=False),
+    Column("reads", Text, nullable=False),  # as of `unit_state`
+    Column("promotion", Text, nullable=False),
+    Column("chosen_at", BigInteger, nullable=False),
+    Column("withdrawn_at", BigInteger),
+    Index("ix_chosen_run_source", "namespace", "source_id", "tier"),
+)
+
 # --- what was fetched ---------------------------------------------------------------------------------------
 
 job = Table(
@@ -346,6 +367,10 @@ interpretation_run = Table(
     Column("heartbeat_at", BigInteger),
     Column("timeout_at", BigInteger),
     Column("archived_at", BigInteger),  # null: the active run of its unit and tier
+    Column("number", Integer, nullable=False),  # 0, or which reinterpretation of its unit it is
+    Column("overrides", Text, nullable=False),  # what a person asked to be otherwise than configured
+    Column("outcome", Text),  # what its `unit_state` says; null: only empty fields; "": not known
+    Column("candidate", Boolean, nullable=False),  # waits to be promoted
     Index("ix_run_unit", "namespace", "source_id", "tier", "unit_id"),
 )
 
@@ -365,6 +390,28 @@ unit_state = Table(
     Column("problems", Text, nullable=False),
     # Another unit includes its main file: the unit keeps its state here, but has no rows in the tables.
     Column("suppressed", Boolean, nullable=False),
+)
+
+#: Units that one process interprets at present, or did when it died: a row for all that it commits together.
+interpretation_batch = Table(
+    "interpretation_batch",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("batch_id", Text, primary_key=True),
+    Column("source_id", Text, nullable=False),
+    Column("tier", Text, nullable=False),
+    Column("units", Text, nullable=False),  # a list of ids
+    Column("status", Text, nullable=False),  # pending | running | failed
+    Column("error_message", Text),
+    Column("pid", Integer, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("process_started_at", Float),
+    Column("created_at", BigInteger, nullable=False),
+    Column("started_at", BigInteger),
+    Column("completed_at", BigInteger),
+    Column("heartbeat_at", BigInteger, nullable=False),
+    Column("timeout_at", BigInteger, nullable=False),
+    Index("ix_interpretation_batch_source", "namespace", "source_id", "tier"),
 )
 
 dead_letter = Table(

@@ -1,0 +1,248 @@
+"""Interprets units of a source once more because a person asks for it, as configured or otherwise.
+
+What comes of it waits beside the active runs: nothing that is served changes until it is promoted (see
+``promotion``). Holds rules ``versioned-runs``, ``kill-anywhere`` and seed 003 §5.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.incremental import Difference, batches
+from taboot_pipelines.knowledge.archive import Archive
+from taboot_pipelines.knowledge.document_units import SourceDocuments
+from taboot_pipelines.knowledge.interpreter import Interpreter
+from taboot_pipelines.knowledge.observations import observation_table
+from taboot_pipelines.knowledge.runs import Outcome, RunLog, Tier, beating, failing
+from taboot_pipelines.model.ids import canonical_json
+from taboot_pipelines.stages import documents
+from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.tiers import TierStage, check_overrides
+from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
+
+
+@dataclass(frozen=True)
+class Reinterpreted:
+    """What a reinterpretation has made.
+
+    ``run_ids``: the runs that wait to be promoted. ``failed``: {unit: why} of those that could not be read.
+    """
+
+    namespace: str
+    tier: str
+    run_ids: tuple[str, ...]
+    failed: Mapping[str, str]
+
+
+def tier_named(name: str) -> TierStage:
+    """Return the stage of a tier, called ``tier_b``, ``B`` or ``tier_b_triples``. Raises ``E_QUERY``."""
+    tiers = {stage.tier.source.value: stage for stage in CHAIN.of_source if isinstance(stage, TierStage)}
+    wanted = str(name).strip().lower()
+    for called, stage in tiers.items():
+        if wanted in (called, called.removeprefix("tier_"), stage.name):
+            return stage
+    raise TabootError("E_QUERY", f"There is no tier {name!r}; there are {', '.join(sorted(tiers))}.")
+
+
+def reinterpret(
+    workspace: Workspace,
+    namespace: str,
+    *,
+    tier: str,
+    docs: Collection[str] | None = None,
+    source: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    progress: Progress = no_progress,
+) -> Reinterpreted:
+    """Make a new run of each unit of a source, or of those that read some documents.
+
+    ``config``: settings of the tier that are otherwise than configured. A killed reinterpretation leaves the
+    runs that it has completed. Raises ``E_QUERY`` for a wrong argument, ``E_NOT_FOUND`` for a document or a
+    source that is not there, ``E_STORAGE_PENDING``, ``E_INTERPRETATION_IN_PROGRESS`` and ``E_QUOTA`` where
+    the conditions of seed 003 §5.2 do not hold, ``E_BUSY``, and what the extractor raises.
+    """
+    stage, overrides = tier_named(tier), dict(config or {})
+    check_overrides(stage.tier, overrides)
+    works = [
+        _Work(workspace, entry, stage, doc_ids, canonical_json(overrides))
+        for entry, doc_ids in _places(workspace, namespace, docs, source)
+    ]
+    units = sum(len(work.units) for work in works)
+    check_quota(workspace, namespace, stage.tier, units)
+    outcomes = [outcome for work in works for outcome in work.carry_out(progress)]
+    return Reinterpreted(
+        namespace,
+        stage.tier.source.value,
+        tuple(outcome.run_id for outcome in outcomes if not outcome.transient),
+        {o.unit.unit_id: o.problems[0].message for o in outcomes if o.transient},
+    )
+
+
+def check_quota(workspace: Workspace, namespace: str, tier: Tier, units: int) -> None:
+    """Raise ``E_QUOTA`` if so many runs of the tier are more than the namespace has left of this month."""
+    usage = workspace.catalog.blobs.usage(namespace)
+    limit = usage.get("interpretation_limit_month")
+    if not tier.counted or limit is None:
+        return
+    this_month = usage["billing_month"] == time.strftime("%Y-%m", time.gmtime())
+    used = usage["interpretation_count_month"] if this_month else 0
+    if used + units > limit:
+        raise TabootError(
+            "E_QUOTA",
+            f"{units} interpretations are more than {max(0, limit - used)}, which namespace {namespace} has"
+            f" left of {limit} this month.",
+            limit=limit,
+            used=used,
+        )
+
+
+def _places(
+    workspace: Workspace, namespace: str, docs: Collection[str] | None, source: str | None
+) -> list[tuple[Entry, frozenset[str] | None]]:
+    """Return the sources to work on, each with its documents (None: all)."""
+    if (docs is None) == (source is None):
+        raise TabootError("E_QUERY", "Say what to interpret again: either docs or source.")
+    entries = {entry.source_id: entry for entry in workspace.entries_of(namespace) if not entry.retiring}
+    if source is not None:
+        if source not in entries:
+            raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source!r} in {namespace}.")
+        return [(entries[source], None)]
+    wanted = {docs} if isinstance(docs, str) else set(docs or ())
+    by_source: dict[str, set[str]] = {}
+    for of, located in workspace.catalog.locators.of_documents(namespace, sorted(wanted)):
+        if located.state == "present" and of in entries:
+            by_source.setdefault(of, set()).add(located.doc_id)
+    unknown = wanted - {doc_id for found in by_source.values() for doc_id in found}
+    if unknown or not wanted:
+        raise TabootError(
+            "E_NOT_FOUND",
+            f"{len(unknown)} of {len(wanted)} documents are not in namespace {namespace}.",
+            doc_ids=sorted(unknown)[:10],
+        )
+    return [(entries[of], frozenset(found)) for of, found in sorted(by_source.items())]
+
+
+class _Work:
+    """The reinterpretation of one source: what it is about is known before anything is done."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        entry: Entry,
+        stage: TierStage,
+        doc_ids: frozenset[str] | None,
+        overrides: str,
+    ) -> None:
+        self._workspace, self._entry, self._stage = workspace, entry, stage
+        self._overrides = overrides
+        self._place = (entry.namespace, entry.source_id, stage.tier.source.value)
+        self._log = RunLog(workspace.catalog, entry.namespace, entry.source_id, stage.tier)
+        #: The units, of which some may be gone once the source's lease is held.
+        interpreter = self._interpreter()
+        self.units = self._find_units(interpreter, doc_ids) & interpreter.readers(overrides).keys()
+        self._check_stored(doc_ids)
+
+    def carry_out(self, progress: Progress) -> Sequence[Outcome]:
+        """Interpret the units and keep what they say, batch by batch."""
+        workspace, namespace = self._workspace, self._entry.namespace
+        if not self.units:
+            return []
+        batch_id, other = workspace.catalog.batches.announce(*self._place, self.units)
+        if batch_id is None:
+            assert other is not None
+            raise TabootError(
+                "E_INTERPRETATION_IN_PROGRESS",
+                f"Process {other['pid']} on {other['host']} interprets units of {self._entry.source_id}.",
+                source=self._entry.source_id,
+            )
+        with (
+            failing(workspace.catalog, namespace, batch_id),
+            workspace.leases.source(namespace, self._entry.source_id),
+        ):
+            workspace.catalog.batches.start(namespace, batch_id)
+            outcomes = self._interpret(batch_id, progress)
+            workspace.catalog.batches.withdraw(namespace, batch_id)
+        return outcomes
+
+    def _interpret(self, batch_id: str, progress: Progress) -> list[Outcome]:
+        tier, tables = self._stage.tier, self._workspace.tables
+        interpreter = self._interpreter()
+        units = sorted(self.units & interpreter.readers(self._overrides).keys())
+        for unit, number in self._log.next_numbers(units).items():
+            interpreter.read_otherwise(unit, number, self._overrides)
+        archive = Archive(tables, self._entry.namespace, self._entry.source_id, tier)
+        done: list[Outcome] = []
+        with beating(self._workspace.catalog, self._entry.namespace) as heart:
+            heart.batch_id = batch_id
+            for buckets, names, _ in batches(
+                Difference(tuple(units), ()),
+                self._workspace.settings.limits.batch_documents,
+                lambda unit: interpreter.units[unit].bucket,
+            ):
+                outcomes = list(interpreter.interpret(names))
+                rows = observation_table(row for outcome in outcomes for row in outcome.rows)
+                # The rows come first: a run that is recorded has them.
+                archive.replace(rows, [o.run_id for o in outcomes], buckets, txn=batch_id)
+                self._log.propose(outcomes)
+                done += outcomes
+                progress(self._stage.name, len(done), len(units))
+        return done
+
+    def _interpreter(self) -> Interpreter:
+        return interpreter_of(self._workspace, self._stage, self._entry)
+
+    def _find_units(self, interpreter: Interpreter, doc_ids: frozenset[str] | None) -> frozenset[str]:
+        """Return the units of the source (or those that are or read some documents) that are their own."""
+        states = self._log.states()
+        suppressed = {unit for unit, state in states.items() if state.suppressed}
+        units = interpreter.units.keys() - suppressed
+        if doc_ids is None:
+            return frozenset(units)
+        located = self._workspace.catalog.locators.of_documents(self._entry.namespace, sorted(doc_ids))
+        paths = {x.path for _, x in located}
+        return frozenset(
+            unit
+            for unit in units
+            if interpreter.units[unit].anchor in doc_ids
+            or (unit in states and not paths.isdisjoint(states[unit].reads.files))
+        )
+
+    def _check_stored(self, doc_ids: frozenset[str] | None) -> None:
+        missing = self._workspace.catalog.blobs.not_stored(self._entry.namespace)
+        if not missing:
+            return
+        present = self._workspace.catalog.locators.of_source(self._entry.namespace, self._entry.source_id)
+        waiting = [
+            x for x in present.values() if x.sha256 in missing and (doc_ids is None or x.doc_id in doc_ids)
+        ]
+        if waiting:
+            raise TabootError(
+                "E_STORAGE_PENDING",
+                f"The bytes of {len(waiting)} documents of {self._entry.source_id} are not stored yet.",
+                doc_ids=sorted(x.doc_id for x in waiting)[:10],
+            )
+
+
+def interpreter_of(workspace: Workspace, stage: TierStage, entry: Entry) -> Interpreter:
+    """Return what interprets a source as it was parsed last. Raises ``E_NOT_FOUND`` if it never was."""
+    pointer = workspace.catalog.pointers.get(entry.namespace, entry.source_id, documents.STAGE)
+    if pointer is None:
+        raise TabootError(
+            "E_NOT_FOUND",
+            f"{documents.STAGE} of source {entry.source_id} has not been materialized yet.",
+            remedy=f"Run `taboot ingest {entry.source_id}` first.",
+        )
+    listing = SourceDocuments(workspace.tables, entry.namespace, entry.source_id, pointer.tables["documents"])
+    return stage.interpreter(workspace, entry, listing)
+
+
+def tiers_of(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+    """Return rows that have a source and a tier as {(source, tier): its rows}."""
+    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["source_id"], row["tier"]), []).append(row)
+    return found
