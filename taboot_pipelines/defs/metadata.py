@@ -46,7 +46,7 @@ def shown_item(report: StageReport, item: str, names: bool) -> str:
 
     An erasure does not reach Dagster's storage; ``taboot status`` has the paths.
     """
-    if names or item.startswith("document:"):
+    if names or item.startswith(("document:", "window:")):
         return item
     # The items of a tier are units, `{kind}:{path}`; all other items are paths.
     kind, colon, path = item.partition(":") if CHAIN.stage(report.stage).observes else ("", "", item)
@@ -68,6 +68,7 @@ def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[
     ]
     held = [h for report in reports for h in report.held]
     skipped = sorted({report.skipped for report in reports if report.skipped})
+    limited = [(x["code"], x["message"], x["remedy"]) for report in reports for x in report.limited]
     sample = [
         {k: v for k, v in row.items() if names or k != "path"} for report in reports for row in report.sample
     ][:_ROWS]
@@ -97,6 +98,8 @@ def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[
                 [(h["code"], h.get("deletions", ""), h.get("remedy", "")) for h in held],
             )
         )
+    if limited:
+        result["limited"] = dg.MetadataValue.md(_markdown(("code", "limit", "remedy"), limited))
     # A sample of what a run found as it was would be kept for every such run.
     if sample and any(report.changed for report in reports):
         result["sample"] = dg.MetadataValue.table(_records(sample))

@@ -16,12 +16,10 @@ from typing import Any
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.letter_states import BACKOFF_SECONDS, next_try
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.state.keys import DLQ_PENDING
 
-#: Seconds from a failure to the next retry (seed 000, Extraction DLQ). Once the last retry fails, the letter
-#: has failed for good.
-BACKOFF_SECONDS = (1.0, 5.0, 25.0)
 #: Codes of what may have changed a moment later. All others wait until their input, or the code, changes.
 TRANSIENT = frozenset(
     {
@@ -44,9 +42,9 @@ TRANSIENT = frozenset(
         "E_SCHEMA_INVALID",
     }
 )
-#: A circuit stays open for so long (seed 001 §8.8); until then a retry is refused without a request.
-_CIRCUIT_REST_SECONDS = 300.0
 _MAX_DUE = 1000
+
+__all__ = ["BACKOFF_SECONDS", "TRANSIENT", "Due", "due", "rebuild", "retry_at"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -113,17 +111,7 @@ def retry_at(letter: Mapping[str, Any]) -> float | None:
 
     None if the failure is not transient, or its retries are used up.
     """
-    if (
-        letter["kind"] != "failed"
-        or letter["code"] not in TRANSIENT
-        or not 1 <= letter["attempts"] <= len(BACKOFF_SECONDS)
-    ):
-        return None
-    wait = BACKOFF_SECONDS[letter["attempts"] - 1]
-    return float(
-        letter["last_at"] / 1_000_000
-        + (max(wait, _CIRCUIT_REST_SECONDS) if letter["code"] == "E_CIRCUIT_OPEN" else wait)
-    )
+    return next_try(letter, TRANSIENT)
 
 
 def _wanted(workspace: Workspace, namespace: str) -> dict[str, tuple[float, Mapping[str, Any]]]:

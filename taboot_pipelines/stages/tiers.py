@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from taboot_pipelines.knowledge.document_units import KIND, SourceDocuments
 from taboot_pipelines.knowledge.interpretation import Interpretation, Only
@@ -42,6 +42,35 @@ class TierInput:
     kind: InterpretedKind
     facts: SourceFacts
     documents: SourceDocuments
+    #: What the tier opened for this run, if it opens anything.
+    session: TierSession | None = None
+
+
+class TierSession(Protocol):
+    """What a tier that depends on more than texts opens for one run over one source."""
+
+    @property
+    def versions(self) -> Sequence[object]:
+        """What else decides the output, known only now: if it changes, every unit is compared again."""
+        ...
+
+    @property
+    def applied(self) -> Mapping[str, Any]:
+        """What the next run is to find beside what was applied."""
+        ...
+
+    @property
+    def skipped(self) -> str | None:
+        """The setting without which the tier says nothing; None if it is set."""
+        ...
+
+    def pending(self) -> bool:
+        """Whether something that earlier runs lacked may be had now, though no document changed."""
+        ...
+
+    def finish(self, work: SourceWork, listing: SourceDocuments, buckets: frozenset[int] | None) -> None:
+        """Say in the report what was done; ``buckets``: of the documents listed, None for all."""
+        ...
 
 
 def tier_stage(
@@ -51,20 +80,28 @@ def tier_stage(
     versions: Callable[[InterpretedKind], Sequence[object]],
     extractors: Callable[[TierInput], Sequence[UnitExtractor]],
     has_projects: Callable[[InterpretedKind], bool] = lambda _kind: False,
+    opens: Callable[[SourceWork], TierSession] | None = None,
 ) -> SourceStage:
     """Return the stage of a tier, named ``tier.stage``, with the table ``tier.table``.
 
     ``versions`` returns for a kind of source, without reading anything, what decides the extractors' output:
     if it changes, every unit's fingerprint is compared again. ``extractors`` makes the extractors.
     ``has_projects`` says of a kind of source whether there are units that read several files; if not, only
-    the documents that changed are looked at.
+    the documents that changed are looked at. ``opens`` opens what else the tier depends on.
     """
     return SourceStage(
         name=tier.stage,
         holds=holds,
         needs=(raw_blobs.STAGE, documents.STAGE, chunks.STAGE),
         tables=(StageTable(name=tier.table, owner="source"),),
-        run=partial(_run, tier=tier, versions=versions, extractors=extractors, has_projects=has_projects),
+        run=partial(
+            _run,
+            tier=tier,
+            versions=versions,
+            extractors=extractors,
+            has_projects=has_projects,
+            opens=opens,
+        ),
     )
 
 
@@ -75,21 +112,30 @@ def _run(
     versions: Callable[[InterpretedKind], Sequence[object]],
     extractors: Callable[[TierInput], Sequence[UnitExtractor]],
     has_projects: Callable[[InterpretedKind], bool],
+    opens: Callable[[SourceWork], TierSession] | None,
 ) -> None:
     """Interpret the units whose input changed; drop the observations of units that are gone."""
     workspace, report = work.workspace, work.report
     raw, parsed, cut = (work.upstream[s.STAGE] for s in (raw_blobs, documents, chunks))
     kind = InterpretedKind(work.entry.config.type, work.entry.config.interprets)
     facts = _facts(work.entry)
-    settings = ids.digest(facts.host, facts.proxy, facts.folder, *versions(kind))
+    session = None if opens is None else opens(work)
+    more = () if session is None else session.versions
+    settings = ids.digest(facts.host, facts.proxy, facts.folder, *versions(kind), *more)
     inputs = ids.digest(raw.inputs, parsed.tables, cut.tables, settings)
-    if work.unchanged(inputs):
+    pending = session is not None and session.pending()
+    if not pending and work.unchanged(inputs):
+        if session is not None and session.skipped is not None:
+            report.skipped = f"skipped: {session.skipped}"
         return
+    report.data_version = inputs
     read = {"documents": parsed.tables["documents"], "chunks": cut.tables["chunks"]}
     applied = {**read, "settings": settings, PROJECTS: has_projects(kind)}
-    at = None if has_projects(kind) else _changed(work, applied)
+    if session is not None:
+        applied |= session.applied
+    at = None if has_projects(kind) or pending else _changed(work, applied)
     listing = SourceDocuments(workspace.tables, work.namespace, work.source_id, read["documents"], at)
-    given = TierInput(workspace, kind, facts, listing)
+    given = TierInput(workspace, kind, facts, listing, session)
     result = Interpretation(
         workspace.catalog,
         workspace.tables,
@@ -111,6 +157,8 @@ def _run(
         report.counts |= {"units": units, "reused": units - result.counts["interpreted"]}
     for letter in result.failures:
         report.problem(letter["code"], letter["item"], letter["message"])
+    if session is not None:
+        session.finish(work, listing, at)
     work.publish(
         inputs if result.whole else ids.digest(inputs, "incomplete"),
         tables={tier.table: result.version},

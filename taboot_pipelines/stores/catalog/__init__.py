@@ -3,14 +3,14 @@
 It holds, for each namespace:
 
 - **inputs**, from which, together with the blobs, everything else can be derived again: the entries of the
-  sources file, the fetch log, tombstones, and deletions that a person confirmed;
+  sources file, the fetch log, tombstones, deletions that a person confirmed, and answers of a chat model;
 - **the present state** of what was fetched: locators, records of blobs, the queue of uploads, the bytes used;
 - **pointers**: what each stage has published, and of which inputs;
 - **history**: jobs, interpretation runs, dead letters, receipts of deletions, the audit log.
 
 It never holds the text of a document, nor anything derived from it that a table could hold: ids, paths,
-hashes, counts, versions, times and error messages only. Since an erasure has to empty it too, a new column
-that may name a document also belongs in :meth:`Catalog.forget`.
+hashes, counts, versions, times and error messages only; answers of a chat model alone quote passages. Since
+an erasure has to empty it too, a new column that may name a document also belongs in :meth:`Catalog.forget`.
 
 :class:`Catalog` has one attribute for each subject, and each subject is one module, with its value types:
 
@@ -27,6 +27,8 @@ attribute          module                 subject
 ``uploads``        ``uploads.py``         blobs that wait to be uploaded once more
 ``pointers``       ``pointers.py``        what a stage has published (``Pointer``)
 ``runs``           ``runs.py``            interpretation runs, and what each unit's active run has read
+``answers``        ``answers.py``         what a chat model answered about windows, and who holds the windows
+``quotas``         ``quotas.py``          questions to a chat model by the month
 ``dead_letters``   ``dead_letters.py``    items that failed or were passed by, with the reason
 ``tombstones``     ``tombstones.py``      documents that were deleted for good
 ``receipts``       ``receipts.py``        what each deletion has done in each store
