@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,7 @@ TRANSIENT = frozenset(
 )
 _MAX_DUE = 1000
 
-__all__ = ["BACKOFF_SECONDS", "TRANSIENT", "Due", "due", "rebuild", "retry_at"]
+__all__ = ["BACKOFF_SECONDS", "TRANSIENT", "Due", "due", "rebuild", "replay", "retry_at"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -112,6 +112,30 @@ def retry_at(letter: Mapping[str, Any]) -> float | None:
     None if the failure is not transient, or its retries are used up.
     """
     return next_try(letter, TRANSIENT)
+
+
+def replay(
+    workspace: Workspace,
+    namespace: str,
+    source_ids: Collection[str] | None = None,
+    items: Collection[str] | None = None,
+) -> list[Mapping[str, Any]]:
+    """Let letters be tried again as after their first failure; return them as they were.
+
+    All of the namespace, or those of some sources or items. A letter whose failure no retry can mend is left
+    as it is: its item waits for other input. What is returned is due at once: the next run of its source, or
+    the sensor, tries it.
+    """
+    chosen = [
+        letter
+        for letter in workspace.catalog.dead_letters.find(namespace)
+        if (source_ids is None or letter["source_id"] in source_ids)
+        and (items is None or letter["item"] in items)
+        and letter["kind"] == "failed"
+        and letter["code"] in TRANSIENT
+    ]
+    workspace.catalog.dead_letters.start_over(namespace, chosen)
+    return chosen
 
 
 def _wanted(workspace: Workspace, namespace: str) -> dict[str, tuple[float, Mapping[str, Any]]]:

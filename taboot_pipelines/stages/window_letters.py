@@ -1,8 +1,8 @@
 """Dead letters of windows: what a chat model did not answer usably, and when it is asked again.
 
 The item of a letter is ``window:`` and the window's key, a hash; where it stands is in the catalog's windows.
-A window that fails is asked again after 1, 5 and 25 s by whatever run comes then, and after that no more until
-its text, the model or the prompt changes, a person replays the letter, or the letter is 90 days old.
+A window that fails is asked again after 1, 5 and 25 s by whatever run comes then, and after that no more
+until its text, the model or the prompt changes, a person replays the letter, or the letter is 90 days old.
 """
 
 from __future__ import annotations
