@@ -15,7 +15,19 @@ from collections.abc import Sequence
 
 import click
 
-from taboot_pipelines.cli import admin, audit, capture, crawls, discover, domains, ingest, plan, query, status
+from taboot_pipelines.cli import (
+    admin,
+    audit,
+    capture,
+    crawls,
+    discover,
+    domains,
+    ingest,
+    letters,
+    plan,
+    query,
+    status,
+)
 from taboot_pipelines.cli.output import show_error, wants_json
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.health import PROBE_THREAD
@@ -52,6 +64,7 @@ for command in (
     query.cache,
     status.status,
     audit.audit,
+    letters.letters,
     capture.capture,
     domains.domains,
     domains.proxies,

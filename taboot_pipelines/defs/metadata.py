@@ -46,11 +46,16 @@ def shown_item(report: StageReport, item: str, names: bool) -> str:
 
     An erasure does not reach Dagster's storage; ``taboot status`` has the paths.
     """
-    if names or item.startswith(("document:", "window:")):
+    return shown_name(report.namespace, report.source_id, report.stage, item, names)
+
+
+def shown_name(namespace: str, source_id: str, stage: str, item: str, names: bool) -> str:
+    """Return the name of an item of a stage as :func:`shown_item` does."""
+    if names or item.startswith(("document:", "window:", "server:")):
         return item
     # The items of a tier are units, `{kind}:{path}`; all other items are paths.
-    kind, colon, path = item.partition(":") if CHAIN.stage(report.stage).observes else ("", "", item)
-    return kind + colon + ids.doc_id(report.namespace, ids.locator(report.source_id, path))
+    kind, colon, path = item.partition(":") if CHAIN.stage(stage).observes else ("", "", item)
+    return kind + colon + ids.doc_id(namespace, ids.locator(source_id, path))
 
 
 def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[str, Any]:
@@ -116,6 +121,11 @@ def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[
 
 def error_metadata(error: TabootError) -> dict[str, Any]:
     return {"code": error.code, "remedy": error.remedy, "error": dg.MetadataValue.json(error.to_response())}
+
+
+def records(rows: Sequence[Mapping[str, Any]]) -> dg.TableMetadataValue:
+    """Return rows of ids and numbers, at least one, as a table."""
+    return dg.MetadataValue.table(_records(rows))
 
 
 def text_rows(rows: Sequence[Mapping[str, Any]]) -> dg.TableMetadataValue:

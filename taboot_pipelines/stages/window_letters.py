@@ -20,11 +20,16 @@ from taboot_pipelines.stores.catalog import Catalog
 #: Under this name the letters of windows are kept, beside those of the stage's units.
 STAGE = "tier_c_windows"
 #: The item of the letter that stands for the model's server.
-SERVER = "server"
+SERVER = "server:llm"
 #: Before the key in the item of a window's letter.
 _KIND = "window:"
 #: Failures that another asking may cure: a window over the limit stays over it.
 TRANSIENT = (OF_WINDOW - {"E_TOKEN_LIMIT", "E_ENCODING"}) | {"E_LLM", "E_CIRCUIT_OPEN", "E_GPU_OOM"}
+
+
+def key_of(item: str) -> str | None:
+    """Return the key of the window that a letter's item names; None if it names no window."""
+    return item.removeprefix(_KIND) if item.startswith(_KIND) else None
 
 
 class WindowLetters:

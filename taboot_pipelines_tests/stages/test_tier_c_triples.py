@@ -306,7 +306,7 @@ def test_a_server_that_fails_fails_no_run(made: Callable[..., World], llm: FakeO
     report = tier_c(world.ingest())
     assert world.kb().documents().num_rows == 8 and stated(world) == set()
     assert llm.requests <= 5 and report.counts["waiting"] >= 3
-    assert [x["item"] for x in letters(world)] == ["server"]
+    assert [x["item"] for x in letters(world)] == ["server:llm"]
     llm._faults.clear()
     world.workspace.state.circuit_succeeded("default", "circuit:llm")
     world.ingest()
@@ -320,7 +320,7 @@ def test_a_server_that_is_away_is_asked_by_the_next_run_even_for_its_model(
     world = made(llm={"url": "http://127.0.0.1:9/v1", "model": None})
     (world.source("notes") / "a.md").write_text("Here mastodon depends on postgres.\n")
     report = tier_c(world.ingest())
-    assert [x["item"] for x in letters(world)] == ["server"] and report.counts["failed"] == 1
+    assert [x["item"] for x in letters(world)] == ["server:llm"] and report.counts["failed"] == 1
     with FakeOpenAi(context=10**6) as llm:
         llm.react = reads
         world.overrides["llm"] = {**world.overrides["llm"], "url": llm.url}
