@@ -307,7 +307,7 @@ def test_a_server_that_fails_fails_no_run(made: Callable[..., World], llm: FakeO
     assert world.kb().documents().num_rows == 8 and stated(world) == set()
     assert llm.requests <= 5 and report.counts["waiting"] >= 3
     assert [x["item"] for x in letters(world)] == ["server:llm"]
-    llm._faults.clear()
+    llm.forgive()
     world.workspace.state.circuit_succeeded("default", "circuit:llm")
     world.ingest()
     assert len(stated(world)) == 8 and letters(world) == []
