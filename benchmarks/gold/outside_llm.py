@@ -1,4 +1,4 @@
-"""Tier C's question, schema and reading over other people's ontologies and gold: what is right, what invented.
+"""Tier C's question, schema and reading over other people's ontologies and gold: right, and invented, facts.
 
     TABOOT_LLM__URL=http://127.0.0.1:8000/v1 python benchmarks/gold/outside_llm.py [DATA]
         [--sample 20] [--set text2kgbench|crossre|ctinexus]
