@@ -23,7 +23,7 @@ class LettersConfig(dg.Config):
 
 
 @dg.op(description="The dead letters with their states; of named windows also where they stand.")
-def list_dead_letters(
+def list_letters(
     context: dg.OpExecutionContext, config: LettersConfig, workspace: WorkspaceResource
 ) -> dg.Output[int]:
     opened = workspace.open()
@@ -53,7 +53,7 @@ def list_dead_letters(
 
 
 @dg.op(description="Lets letters be due as after their first failure; the sensor runs their sources.")
-def replay_dead_letters(
+def replay_letters(
     context: dg.OpExecutionContext, config: LettersConfig, workspace: WorkspaceResource
 ) -> dg.Output[int]:
     opened = workspace.open()
@@ -72,7 +72,7 @@ def replay_dead_letters(
     executor_def=dg.in_process_executor,
 )
 def dead_letters_job() -> None:
-    list_dead_letters()
+    list_letters()
 
 
 @dg.job(
@@ -81,7 +81,7 @@ def dead_letters_job() -> None:
     executor_def=dg.in_process_executor,
 )
 def replay_job() -> None:
-    replay_dead_letters()
+    replay_letters()
 
 
 def _row(letter: Letter, names: bool) -> dict[str, Any]:

@@ -61,11 +61,11 @@ def test_letters_are_listed_inspected_and_tried_again(
     shown = reading.metadata(result, "tier_c_triples")
     assert (shown["windows"], shown["asked"], shown["cached"], shown["failed"]) == (2, 2, 0, 1)
     assert shown["input_tokens"] > 0 and r"E\_LLM\_MALFORMED" in shown["problems"]
-    listed = job(reading, "dead_letters", "list_dead_letters")
+    listed = job(reading, "dead_letters", "list_letters")
     assert listed["letters"] == 1 and "places" not in listed
     (row,) = (r.data for r in listed["shown"])
     assert (row["state"], row["code"], row["stage"]) == ("RETRY_1", "E_LLM_MALFORMED", "tier_c_windows")
-    inspected = job(reading, "dead_letters", "list_dead_letters", items=[row["item"]])
+    inspected = job(reading, "dead_letters", "list_letters", items=[row["item"]])
     (place,) = (r.data for r in inspected["places"])
     assert place["line"] == 1 and "text" not in place and "secret-name" not in str(inspected)
     # It fails for good, and a person has it tried again.
@@ -75,12 +75,12 @@ def test_letters_are_listed_inspected_and_tried_again(
     later = time.time() + 100
     monkeypatch.setattr("taboot_pipelines.stages.dead_letters.time.time", lambda: later)
     assert isinstance(tick(reading, operations.due_dead_letters), dg.SkipReason)
-    assert job(reading, "replay_dead_letters", "replay_dead_letters", sources=["notes"])["replayed"] == 1
+    assert job(reading, "replay_dead_letters", "replay_letters", sources=["notes"])["replayed"] == 1
     assert set(requested(tick(reading, operations.due_dead_letters))) == {"notes"}
     monkeypatch.undo()
     again = reading.run("notes")
     assert reading.metadata(again, "tier_c_triples")["asked"] == 1
-    assert job(reading, "dead_letters", "list_dead_letters")["letters"] == 0
+    assert job(reading, "dead_letters", "list_letters")["letters"] == 0
 
 
 def test_what_is_refused_is_shown_by_its_reason_and_a_limit_by_its_remedy(

@@ -1,4 +1,4 @@
-"""Tier C with a real model on the CPU, over HTTP: what it says is held to the text, however little it knows."""
+"""Tier C with a real model on the CPU, over HTTP: what it says is held to the text, whatever it knows."""
 
 from __future__ import annotations
 
