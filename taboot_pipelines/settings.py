@@ -92,6 +92,33 @@ class ExtractionSettings(BaseModel, extra="forbid"):
     processes: int = Field(
         2, ge=1, le=64, description="Processes that read running text, where there is much of it."
     )
+    window_tokens: int = Field(
+        512,
+        ge=128,
+        le=4096,
+        description="Most tokens of the text that the chat model is asked about at once.",
+    )
+    tokenizer: Path | None = Field(
+        None,
+        description=(
+            "The tokenizer.json by which windows and budgets are counted; default Qwen's, which is bundled."
+        ),
+    )
+    budget_tokens: int | None = Field(
+        None,
+        ge=0,
+        description=(
+            "Tokens of questions and answers that one run of a source may use; what is left waits for the"
+            " next run. None: no limit."
+        ),
+    )
+    questions_per_month: int | None = Field(
+        None,
+        ge=0,
+        description=(
+            "Questions that a namespace may ask of the chat model in a calendar month, UTC; None: no limit."
+        ),
+    )
     gold: Path | None = Field(
         None,
         description=(
@@ -168,8 +195,9 @@ class RerankerSettings(BaseModel, extra="forbid"):
 
 
 class LlmSettings(BaseModel, extra="forbid"):
-    """vLLM or any server with OpenAI's ``/v1/chat/completions``. Asked for answers where
-    ``TABOOT_RETRIEVAL__SYNTHESIS`` or the call says so, and by ``taboot status``.
+    """vLLM or any server with OpenAI's ``/v1/chat/completions``. Asked about the running text of documents
+    (``tier_c_triples``), for answers where ``TABOOT_RETRIEVAL__SYNTHESIS`` or the call says so, and by
+    ``taboot status``.
     """
 
     url: str | None = Field(

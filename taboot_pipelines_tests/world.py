@@ -44,6 +44,7 @@ INPUT_TABLES = (
     "fetch",
     "blob",
     "storage_usage",
+    "llm_answer",
 )
 
 #: Every table of the chain that a source or a namespace has one of; the vectors are compared by themselves.

@@ -475,6 +475,9 @@ def _summary(outcomes: Sequence[Outcome]) -> None:
             out.print(
                 text(f"{outcome.source}: the check {check} failed; the UI shows which rows."), style="red"
             )
+        for limit in (x for report in outcome.reports for x in report.limited):
+            out.print(text(f"{outcome.source}: {limit['code']}: {limit['message']}"), style="yellow")
+            out.print(text(f"  {limit['remedy']}"))
         for waiting in outcome.held:
             out.print(text(f"{outcome.source}: {waiting['code']}: {waiting['message']}"), style="yellow")
             out.print(text(f"  {waiting['remedy']}"))

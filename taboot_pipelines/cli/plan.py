@@ -13,7 +13,8 @@ from taboot_pipelines.cli.output import console, emit_json, json_option, table
 @click.argument("source")
 @json_option
 def plan(source: str, as_json: bool) -> None:
-    """Say what a run of SOURCE would request: requests, items and bytes where the origin tells them.
+    """Say what a run of SOURCE would request: requests, items and bytes where the origin tells them, and the
+    windows and tokens that a chat model would be asked about.
 
     Asks as little as that takes, and stores nothing.
     """
@@ -28,11 +29,14 @@ def plan(source: str, as_json: bool) -> None:
     finally:
         workspace.close()
     if as_json:
-        emit_json({"source": source, "plan": [asdict(part) for part in parts]})
+        told = [{k: v for k, v in asdict(part).items() if k != "tokens" or v is not None} for part in parts]
+        emit_json({"source": source, "plan": told})
         return
-    shown = table("part", "requests", "items", "bytes", "note")
+    shown = table("part", "requests", "items", "bytes", "tokens", "note")
     for part in parts:
-        shown.add_row(part.what, _number(part.requests), _number(part.items), _number(part.bytes), part.note)
+        tokens = "" if part.tokens is None else _number(part.tokens)
+        numbers = [_number(n) for n in (part.requests, part.items, part.bytes)]
+        shown.add_row(part.what, *numbers, tokens, part.note)
     console().print(shown)
 
 

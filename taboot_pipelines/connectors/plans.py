@@ -10,13 +10,15 @@ from typing import Protocol, runtime_checkable
 @dataclass(frozen=True, slots=True)
 class Planned:
     """One part of a run. ``requests``, ``items`` and ``bytes`` are None where the origin does not say before
-    it is asked; ``note`` says what else matters, such as a bound that will end the run."""
+    it is asked; ``tokens`` are those of questions to a chat model; ``note`` says what else matters, such as a
+    bound that will end the run."""
 
     what: str
     requests: int | None = None
     items: int | None = None
     bytes: int | None = None
     note: str = ""
+    tokens: int | None = None
 
 
 @runtime_checkable

@@ -9,7 +9,16 @@ from typing import Any
 
 import dagster as dg
 
-from taboot_pipelines.defs import audit, crawls, freshness, interpretations, quality, readiness, retries
+from taboot_pipelines.defs import (
+    audit,
+    crawls,
+    freshness,
+    interpretations,
+    letters,
+    quality,
+    readiness,
+    retries,
+)
 from taboot_pipelines.defs.executors import executor
 from taboot_pipelines.defs.ingest_all import PASSED_ON
 from taboot_pipelines.defs.io import KEY, TableIOManager
@@ -39,7 +48,7 @@ def build_defs(settings: Settings | None = None, **overrides: Any) -> dg.Definit
     return dg.Definitions(
         assets=[*ASSETS, *audit.ASSETS, *quality.ASSETS],
         asset_checks=[*CHECKS, *readiness.CHECKS, *freshness.CHECKS, *quality.CHECKS],
-        jobs=[*JOBS, *crawls.JOBS, *audit.JOBS, *quality.JOBS, *interpretations.JOBS],
+        jobs=[*JOBS, *crawls.JOBS, *audit.JOBS, *quality.JOBS, *interpretations.JOBS, *letters.JOBS],
         schedules=audit.SCHEDULES,
         sensors=[*SENSORS, *retries.SENSORS, *readiness.SENSORS, *freshness.SENSORS],
         resources=resources,

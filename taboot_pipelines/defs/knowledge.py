@@ -6,16 +6,17 @@ import pyarrow.compute as pc
 
 from taboot_pipelines.defs.assets import stage_asset
 from taboot_pipelines.defs.checking import Looked, checked, looking, namespaces_of, verdict
-from taboot_pipelines.defs.pools import KNOWLEDGE
+from taboot_pipelines.defs.pools import KNOWLEDGE, LLM
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
-from taboot_pipelines.extraction import tier_b
+from taboot_pipelines.extraction import tier_b, tier_c
 from taboot_pipelines.knowledge.merges import merges_of
 from taboot_pipelines.knowledge.reducer import REDUCER_VERSION, resolve_key
 from taboot_pipelines.model.tables import DECISIONS, rows_of
 from taboot_pipelines.stages import entity_snapshots as snapshot_stage
 from taboot_pipelines.stages import tier_a_triples as tier_a_stage
 from taboot_pipelines.stages import tier_b_triples as tier_b_stage
+from taboot_pipelines.stages import tier_c_triples as tier_c_stage
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE
 
@@ -37,6 +38,17 @@ tier_b_triples = stage_asset(
     pool=KNOWLEDGE,
     kinds={"deltalake", "python"},
     code_version=f"{tier_b_stage.VERSION}.{tier_b.VERSION}.{tier_b.grammar_version()}",
+)
+
+
+tier_c_triples = stage_asset(
+    "tier_c_triples",
+    group=GROUP,
+    pool=LLM,
+    kinds={"deltalake", "python"},
+    code_version=".".join(
+        (tier_c_stage.VERSION, tier_c.WINDOWS_VERSION, tier_c.PROMPT_VERSION, tier_c.READING_VERSION)
+    ),
 )
 
 
@@ -143,5 +155,5 @@ def _distinct(table: pa.Table, columns: list[str]) -> pa.Table:
     return table.select(columns).group_by(columns).aggregate([])
 
 
-ASSETS = [tier_a_triples, tier_b_triples, entity_snapshots]
+ASSETS = [tier_a_triples, tier_b_triples, tier_c_triples, entity_snapshots]
 CHECKS = [no_orphan_node, no_edge_without_support]

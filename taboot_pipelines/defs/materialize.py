@@ -129,6 +129,8 @@ def _run_partitions(
             context.log.warning(f"{problem['code']}: {shown_item(report, problem['item'], names)}")
         for held in report.held:
             context.log.warning(f"{held['code']}: {held['message']} {held.get('remedy', '')}")
+        for limit in report.limited:
+            context.log.warning(f"{limit['code']}: {limit['message']} {limit['remedy']}")
     return reports
 
 

@@ -46,11 +46,16 @@ def shown_item(report: StageReport, item: str, names: bool) -> str:
 
     An erasure does not reach Dagster's storage; ``taboot status`` has the paths.
     """
-    if names or item.startswith("document:"):
+    return shown_name(report.namespace, report.source_id, report.stage, item, names)
+
+
+def shown_name(namespace: str, source_id: str, stage: str, item: str, names: bool) -> str:
+    """Return the name of an item of a stage as :func:`shown_item` does."""
+    if names or item.startswith(("document:", "window:", "server:")):
         return item
     # The items of a tier are units, `{kind}:{path}`; all other items are paths.
-    kind, colon, path = item.partition(":") if CHAIN.stage(report.stage).observes else ("", "", item)
-    return kind + colon + ids.doc_id(report.namespace, ids.locator(report.source_id, path))
+    kind, colon, path = item.partition(":") if CHAIN.stage(stage).observes else ("", "", item)
+    return kind + colon + ids.doc_id(namespace, ids.locator(source_id, path))
 
 
 def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[str, Any]:
@@ -68,6 +73,7 @@ def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[
     ]
     held = [h for report in reports for h in report.held]
     skipped = sorted({report.skipped for report in reports if report.skipped})
+    limited = [(x["code"], x["message"], x["remedy"]) for report in reports for x in report.limited]
     sample = [
         {k: v for k, v in row.items() if names or k != "path"} for report in reports for row in report.sample
     ][:_ROWS]
@@ -98,6 +104,8 @@ def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[
                 [(h["code"], h.get("deletions", ""), h.get("remedy", "")) for h in held],
             )
         )
+    if limited:
+        result["limited"] = dg.MetadataValue.md(_markdown(("code", "limit", "remedy"), limited))
     # A sample of what a run found as it was would be kept for every such run.
     if sample and any(report.changed for report in reports):
         result["sample"] = dg.MetadataValue.table(_records(sample))
@@ -114,6 +122,11 @@ def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[
 
 def error_metadata(error: TabootError) -> dict[str, Any]:
     return {"code": error.code, "remedy": error.remedy, "error": dg.MetadataValue.json(error.to_response())}
+
+
+def records(rows: Sequence[Mapping[str, Any]]) -> dg.TableMetadataValue:
+    """Return rows of ids and numbers, at least one, as a table."""
+    return dg.MetadataValue.table(_records(rows))
 
 
 def text_rows(rows: Sequence[Mapping[str, Any]]) -> dg.TableMetadataValue:

@@ -10,6 +10,8 @@ from __future__ import annotations
 INGEST = "ingest"
 #: Embedding: the machine's cores, or the server's batch queue.
 EMBED = "embed"
+#: Asking a chat model: waits for its server, which all sources share.
+LLM = "llm"
 #: Snapshot and shards: they share the namespace's lease anyway, so a step that waits should not
 #: occupy a process.
 KNOWLEDGE = "knowledge"

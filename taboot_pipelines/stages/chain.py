@@ -24,6 +24,7 @@ from taboot_pipelines.stages import (
     raw_blobs,
     tier_a_triples,
     tier_b_triples,
+    tier_c_triples,
 )
 from taboot_pipelines.stages.stage import (
     NamespaceStage,
@@ -181,6 +182,13 @@ _SOURCE_STAGES = (
         holds="What sentences of running text assert, by their grammar.",
         versions=tier_b_triples.versions,
         extractors=tier_b_triples.extractors,
+    ),
+    tier_stage(
+        tier_c_triples.TIER,
+        holds="What a chat model reads in running text, each fact with the passage that states it.",
+        versions=tier_c_triples.versions,
+        extractors=tier_c_triples.extractors,
+        opens=tier_c_triples.opens,
     ),
 )
 

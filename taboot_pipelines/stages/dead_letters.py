@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.letter_states import BACKOFF_SECONDS, next_try
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.state.keys import DLQ_PENDING
 
-#: Seconds from a failure to the next retry (seed 000, Extraction DLQ). Once the last retry fails, the letter
-#: has failed for good.
-BACKOFF_SECONDS = (1.0, 5.0, 25.0)
 #: Codes of what may have changed a moment later. All others wait until their input, or the code, changes.
 TRANSIENT = frozenset(
     {
@@ -44,9 +42,9 @@ TRANSIENT = frozenset(
         "E_SCHEMA_INVALID",
     }
 )
-#: A circuit stays open for so long (seed 001 §8.8); until then a retry is refused without a request.
-_CIRCUIT_REST_SECONDS = 300.0
 _MAX_DUE = 1000
+
+__all__ = ["BACKOFF_SECONDS", "TRANSIENT", "Due", "due", "rebuild", "replay", "retry_at"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -113,17 +111,31 @@ def retry_at(letter: Mapping[str, Any]) -> float | None:
 
     None if the failure is not transient, or its retries are used up.
     """
-    if (
-        letter["kind"] != "failed"
-        or letter["code"] not in TRANSIENT
-        or not 1 <= letter["attempts"] <= len(BACKOFF_SECONDS)
-    ):
-        return None
-    wait = BACKOFF_SECONDS[letter["attempts"] - 1]
-    return float(
-        letter["last_at"] / 1_000_000
-        + (max(wait, _CIRCUIT_REST_SECONDS) if letter["code"] == "E_CIRCUIT_OPEN" else wait)
-    )
+    return next_try(letter, TRANSIENT)
+
+
+def replay(
+    workspace: Workspace,
+    namespace: str,
+    source_ids: Collection[str] | None = None,
+    items: Collection[str] | None = None,
+) -> list[Mapping[str, Any]]:
+    """Let letters be tried again as after their first failure; return them as they were.
+
+    All of the namespace, or those of some sources or items. A letter whose failure no retry can mend is left
+    as it is: its item waits for other input. What is returned is due at once: the next run of its source, or
+    the sensor, tries it.
+    """
+    chosen = [
+        letter
+        for letter in workspace.catalog.dead_letters.find(namespace)
+        if (source_ids is None or letter["source_id"] in source_ids)
+        and (items is None or letter["item"] in items)
+        and letter["kind"] == "failed"
+        and letter["code"] in TRANSIENT
+    ]
+    workspace.catalog.dead_letters.start_over(namespace, chosen)
+    return chosen
 
 
 def _wanted(workspace: Workspace, namespace: str) -> dict[str, tuple[float, Mapping[str, Any]]]:

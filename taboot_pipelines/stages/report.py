@@ -27,6 +27,8 @@ class StageReport:
     problems: list[dict[str, str]] = field(default_factory=list)
     #: Error codes that a person must act on (E_MASS_DELETE), though the stage itself succeeded.
     held: list[dict[str, Any]] = field(default_factory=list)
+    #: Limits that a person set and that ended the work early (E_QUOTA): no failure, the next run goes on.
+    limited: list[dict[str, str]] = field(default_factory=list)
     tables: dict[str, str | None] = field(default_factory=dict)
     #: A few rows of ids and counts, as examples.
     sample: list[dict[str, Any]] = field(default_factory=list)

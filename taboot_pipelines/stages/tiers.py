@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.document_units import KIND, SourceDocuments
@@ -47,6 +47,39 @@ class TierInput:
     #: What a person asked to be otherwise than configured: some of the tier's ``options``. What is set here
     #: must be part of the fingerprint of every unit.
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    #: What the tier opened for this run, if it opens anything.
+    session: TierSession | None = None
+
+
+class TierSession(Protocol):
+    """What a tier that depends on more than texts opens for one run over one source."""
+
+    @property
+    def versions(self) -> Sequence[object]:
+        """What else decides the output, known only now: if it changes, every unit is compared again."""
+        ...
+
+    @property
+    def applied(self) -> Mapping[str, Any]:
+        """What the next run is to find beside what was applied."""
+        ...
+
+    @property
+    def skipped(self) -> str | None:
+        """The setting without which the tier says nothing; None if it is set."""
+        ...
+
+    def pending(self) -> bool:
+        """Whether something that earlier runs lacked may be had now, though no document changed."""
+        ...
+
+    def finish(self, work: SourceWork, listing: SourceDocuments, buckets: frozenset[int] | None) -> None:
+        """Say in the report what was done; ``buckets``: of the documents listed, None for all."""
+        ...
+
+
+#: Opens what a tier depends on beside texts, for a workspace, a namespace, a source, and what was applied last.
+Opens = Callable[[Workspace, str, str, Mapping[str, Any]], TierSession]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +88,16 @@ class TierStage(SourceStage):
 
     tier: Tier
     extractors: Callable[[TierInput], Sequence[UnitExtractor]]
+    opens: Opens | None = None
 
     def interpreter(
         self, workspace: Workspace, entry: Entry, documents: SourceDocuments, choices: Sequence[Choice] = ()
     ) -> Interpreter:
         """Return what interprets a source of which these are the documents."""
-        return _interpreter(self.tier, self.extractors, workspace, entry, documents, choices)
+        session = None
+        if self.opens is not None:
+            session = self.opens(workspace, entry.namespace, entry.source_id, {})
+        return _interpreter(self.tier, self.extractors, workspace, entry, documents, choices, session)
 
 
 def _interpreter(
@@ -70,8 +107,9 @@ def _interpreter(
     entry: Entry,
     listing: SourceDocuments,
     choices: Sequence[Choice],
+    session: TierSession | None,
 ) -> Interpreter:
-    given = TierInput(workspace, kind_of(entry), _facts(entry), listing)
+    given = TierInput(workspace, kind_of(entry), _facts(entry), listing, session=session)
 
     def variants(overrides: Mapping[str, Any]) -> Sequence[UnitExtractor]:
         check_overrides(tier, overrides)
@@ -104,15 +142,18 @@ def tier_stage(
     versions: Callable[[InterpretedKind], Sequence[object]],
     extractors: Callable[[TierInput], Sequence[UnitExtractor]],
     has_projects: Callable[[InterpretedKind], bool] = lambda _kind: False,
+    opens: Opens | None = None,
 ) -> TierStage:
     """Return the stage of a tier, named ``tier.stage``, with the table ``tier.table``.
 
     ``versions`` returns for a kind of source, without reading anything, what decides the extractors' output:
     if it changes, every unit's fingerprint is compared again. ``extractors`` makes the extractors.
     ``has_projects`` says of a kind of source whether there are units that read several files; if not, only
-    the documents that changed are looked at.
+    the documents that changed are looked at. ``opens`` opens what else the tier depends on.
     """
-    run = partial(_run, tier=tier, versions=versions, extractors=extractors, has_projects=has_projects)
+    run = partial(
+        _run, tier=tier, versions=versions, extractors=extractors, has_projects=has_projects, opens=opens
+    )
     return TierStage(
         name=tier.stage,
         holds=holds,
@@ -121,6 +162,7 @@ def tier_stage(
         run=run,
         tier=tier,
         extractors=extractors,
+        opens=opens,
     )
 
 
@@ -131,6 +173,7 @@ def _run(
     versions: Callable[[InterpretedKind], Sequence[object]],
     extractors: Callable[[TierInput], Sequence[UnitExtractor]],
     has_projects: Callable[[InterpretedKind], bool],
+    opens: Opens | None,
 ) -> None:
     """Interpret the units whose input changed; drop the observations of units that are gone."""
     workspace, report = work.workspace, work.report
@@ -139,18 +182,31 @@ def _run(
     chosen = workspace.catalog.choices.of_tier(work.namespace, work.source_id, tier.source)
     # Where nothing was chosen, the digest is what earlier releases published.
     choices = [[row["unit_id"], row["run_id"]] for row in chosen]
+    last = {} if work.old is None else work.old.applied
+    session = None if opens is None else opens(workspace, work.namespace, work.source_id, last)
     settings = ids.digest(
-        facts.host, facts.proxy, facts.folder, *versions(kind), *([choices] if choices else [])
+        facts.host,
+        facts.proxy,
+        facts.folder,
+        *versions(kind),
+        *(() if session is None else session.versions),
+        *([choices] if choices else []),
     )
     inputs = ids.digest(raw.inputs, parsed.tables, cut.tables, settings)
-    if work.unchanged(inputs):
+    pending = session is not None and session.pending()
+    if not pending and work.unchanged(inputs):
+        if session is not None and session.skipped is not None:
+            report.skipped = f"skipped: {session.skipped}"
         return
+    report.data_version = inputs
     read = {"documents": parsed.tables["documents"], "chunks": cut.tables["chunks"]}
     applied = {**read, "settings": settings, PROJECTS: has_projects(kind)}
-    at = None if has_projects(kind) else _changed(work, applied)
+    if session is not None:
+        applied |= session.applied
+    at = None if has_projects(kind) or pending else _changed(work, applied)
     listing = SourceDocuments(workspace.tables, work.namespace, work.source_id, read["documents"], at)
     interpreter = _interpreter(
-        tier, extractors, workspace, work.entry, listing, [Choice.of(row) for row in chosen]
+        tier, extractors, workspace, work.entry, listing, [Choice.of(row) for row in chosen], session
     )
     result = Interpretation(
         workspace.catalog, workspace.tables, work.namespace, work.source_id, tier, interpreter
@@ -167,6 +223,8 @@ def _run(
         report.counts |= {"units": units, "reused": units - result.counts["interpreted"]}
     for letter in result.failures:
         report.problem(letter["code"], letter["item"], letter["message"])
+    if session is not None:
+        session.finish(work, listing, at)
     work.publish(
         inputs if result.whole else ids.digest(inputs, "incomplete"),
         tables={tier.table: result.version},

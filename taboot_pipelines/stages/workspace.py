@@ -30,6 +30,7 @@ from taboot_pipelines.stores.state import Lenient, State, open_state
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
 
 if TYPE_CHECKING:
+    from taboot_pipelines.inference.chat import ChatModel
     from taboot_pipelines.inference.http import Circuit
     from taboot_pipelines.stores.graph import Neo4jGraph
     from taboot_pipelines.stores.vectors import QdrantPoints
@@ -88,6 +89,13 @@ class Workspace:
             embedder = RememberedEmbedder(embedder, _CatalogMemory(self))
         check_limit(embedder.space, self.settings.chunking)
         return embedder
+
+    @cached_property
+    def chat(self) -> ChatModel | None:
+        """The chat model; None if neither ``TABOOT_LLM__URL`` nor ``TABOOT_LLM__VLLM_MODEL`` is set."""
+        from taboot_pipelines.inference.chat import open_chat
+
+        return open_chat(self.settings, self._circuit("llm") if self.settings.llm.url else None)
 
     def _circuit(self, server: str) -> Circuit:
         """The circuit breaker of a model server, which all namespaces share."""
@@ -193,7 +201,7 @@ class Workspace:
         return [stored_entry(row) for row in rows if row["source_id"] in source_ids]
 
     def close(self) -> None:
-        for opened in ("points", "graph", "state"):
+        for opened in ("points", "graph", "chat", "state"):
             part = self.__dict__.pop(opened, None)
             if part is not None:
                 part.close()

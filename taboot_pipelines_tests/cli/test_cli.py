@@ -128,6 +128,7 @@ def test_ingest_says_what_it_did(shell: Shell) -> None:
         assert (
             said.pop("qdrant_points") == "skipped: TABOOT_QDRANT__URL"
             and said.pop("neo4j_subgraph") == "skipped: TABOOT_NEO4J__URL"
+            and said.pop("tier_c_triples") == "skipped: TABOOT_LLM__URL"
         )
         assert set(said.values()) == {"unchanged"} and len(said) == 9
     assert shell.err == ""

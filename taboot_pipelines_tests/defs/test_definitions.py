@@ -47,9 +47,15 @@ EXPECTED = {
         {"knowledge"},
         {"quotes_stand": False},
     ),
+    "tier_c_triples": (
+        "knowledge",
+        {"raw_blobs", "documents", "chunks"},
+        {"llm"},
+        {"quotes_stand": False},
+    ),
     "entity_snapshots": (
         "knowledge",
-        {"embeddings", "links", "tier_a_triples", "tier_b_triples"},
+        {"embeddings", "links", "tier_a_triples", "tier_b_triples", "tier_c_triples"},
         {"knowledge"},
         {"no_orphan_node": True, "no_edge_without_support": True},
     ),
@@ -105,6 +111,8 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
         "join_crawls",
         "audit",
         "measure_extraction",
+        "dead_letters",
+        "replay_dead_letters",
     }
     measured = graph.get(dg.AssetKey("extraction_quality"))
     assert measured.partitions_def is None and {c.name for c in measured.check_keys} == {"no_drop"}

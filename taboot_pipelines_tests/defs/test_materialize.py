@@ -60,6 +60,7 @@ def test_a_source_goes_through_the_chain_and_a_second_run_finds_nothing_to_do(pr
         "raw_blobs": None,
         "qdrant_points": "skipped: TABOOT_QDRANT__URL",
         "neo4j_subgraph": "skipped: TABOOT_NEO4J__URL",
+        "tier_c_triples": "skipped: TABOOT_LLM__URL",
     }
     assert project.metadata(second, "raw_blobs")["not_modified"] == 1
     assert "plot" not in project.metadata(second, "documents")

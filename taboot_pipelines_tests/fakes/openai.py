@@ -109,6 +109,10 @@ class FakeOpenAi:
         """The next ``times`` completions close the connection without an answer."""
         self._faults.extend([lambda: (0, b"", {})] * times)
 
+    def forgive(self) -> None:
+        """No completion fails any more."""
+        self._faults.clear()
+
     def hang(self, seconds: float, times: int = 1) -> None:
         """The next ``times`` completions take so long, then answer as usual."""
         self._faults.extend([lambda: time.sleep(seconds)] * times)

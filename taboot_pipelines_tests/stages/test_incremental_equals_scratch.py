@@ -6,8 +6,9 @@ globs and namespace; the file shrinks to a part of itself; what all that would d
 or not. Runs are killed, stop half-way, and meet a disk that is full or a clock that was set; tables are
 vacuumed at any time. Compose projects with overrides, ``.env`` and Dockerfiles, confs with includes, and
 prose change together with a tailnet, a network, mailboxes of several messages and a chat that grows; names
-become ambiguous and unambiguous again, and so do titles; what links lead to comes and goes. At the end the
-stores equal a replay of the catalog's inputs into empty ones.
+become ambiguous and unambiguous again, and so do titles; what links lead to comes and goes. A chat model
+reads along, and now and then answers nonsense or not at all. At the end the stores equal a replay of the
+catalog's inputs into empty ones, which asks the model nothing.
 """
 
 from __future__ import annotations
@@ -27,15 +28,19 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines.stages import dead_letters
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete, restore
 from taboot_pipelines.stages.vacuum import vacuum
+from taboot_pipelines.stores.catalog.answers import Answers
 from taboot_pipelines.stores.catalog.assertions import Assertions
 from taboot_pipelines.stores.catalog.locators import Locators
 from taboot_pipelines.stores.catalog.pointers import Pointers
 from taboot_pipelines.stores.catalog.runs import Runs
 from taboot_pipelines.stores.catalog.source_states import SourceStates
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
+from taboot_pipelines_tests.fakes.openai import FakeOpenAi
+from taboot_pipelines_tests.fakes.reading_model import reads
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, differences, graph, logical
 
@@ -123,7 +128,7 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                 ),
                 (
                     "# Runbook\n\nOnly theatre and grafana-agent matter here. The image is `docker pull"
-                    " redis:7`.\n"
+                    " redis:7`.\n\nHere theatre depends on vault.\n"
                 ),
                 # A title that another document has as well, once without its parenthesis.
                 "# Nightly backup (guide)\n\nFirst the [guide](guide.md#steps), then Night Watch.\n",
@@ -132,8 +137,11 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
         (
             "guide.md",
             [
-                "Plain words about extra-worker.\n\npassword: swordfish-three\n",
-                "# Guide\n\nNothing of note.\n",
+                (
+                    "Plain words about extra-worker.\n\npassword: swordfish-three\n\nHere theatre depends on"
+                    " vault.\n"
+                ),
+                "# Guide\n\nNothing of note, but prometheus talks to grafana-agent.\n",
                 "# Nightly backup\n\nSee [the\npage](page.html), [[runbook]] and the Runbook of the night.\n",
             ],
         ),
@@ -269,6 +277,7 @@ operation = st.one_of(
     st.tuples(st.just("add"), place, st.integers(0, 1)),
     st.tuples(st.just("full"), place, st.integers(1, 25)),
     st.tuples(st.just("clock"), place, st.sampled_from([-6, 6])),
+    st.tuples(st.just("model"), place, st.integers(0, 5)),
 )
 
 #: Where sources move to and come back from.
@@ -320,6 +329,8 @@ class Crashing:
             (Locators, "record_fetched", Locators.record_fetched),
             (Runs, "record", Runs.record),
             (Assertions, "add", Assertions.add),
+            (Answers, "keep", Answers.keep),
+            (Answers, "record_windows", Answers.record_windows),
             (SourceStates, "save", SourceStates.save),
         ]
         for owner, name, original in self.saved:
@@ -389,7 +400,14 @@ def unharmed(world: World, *sources: str) -> None:
     assert before <= documents(world, *sources)
 
 
-def apply(world: World, clock: Clock, kind: str, where: tuple[str, str], n: int) -> None:
+def well(world: World, llm: FakeOpenAi) -> None:
+    """Let the model answer everything again, and what it failed at be due."""
+    llm.forgive()
+    world.workspace.state.circuit_succeeded("default", "circuit:llm")
+    dead_letters.replay(world.workspace, "default")
+
+
+def apply(world: World, clock: Clock, llm: FakeOpenAi, kind: str, where: tuple[str, str], n: int) -> None:
     source, path = where
     entry = declared(world, source)
     file = world.directory / entry["path"] / path
@@ -509,6 +527,9 @@ def apply(world: World, clock: Clock, kind: str, where: tuple[str, str], n: int)
         case "clock":
             event("clock stepped")
             clock.hours += n
+        case "model":
+            event("model fails")
+            llm.say('{"facts": [{"quote"', times=n) if n % 2 else llm.fail(500, times=n)
 
 
 @settings(
@@ -553,19 +574,27 @@ def apply(world: World, clock: Clock, kind: str, where: tuple[str, str], n: int)
 def test_incremental_equals_from_scratch(
     tei: FakeTei, start: list[Any], operations: list[Any], confirmed: bool
 ) -> None:
-    with tempfile.TemporaryDirectory() as directory, Clock() as clock:
-        world = World(Path(directory), tei.url, limits={"batch_documents": BATCH})
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        Clock() as clock,
+        FakeOpenAi(context=10**6) as llm,
+    ):
+        llm.react = reads
+        model = {"url": llm.url, "model": "fake/llm", "max_retries": 0}
+        world = World(Path(directory), tei.url, limits={"batch_documents": BATCH}, llm=model)
         for source in DECLARED:
             declared(world, source)
         for where, n in start:
-            apply(world, clock, "write", where, n)
+            apply(world, clock, llm, "write", where, n)
         ingest(world)
         for kind, where, n in operations:
-            apply(world, clock, kind, where, n)
+            apply(world, clock, llm, kind, where, n)
+        well(world, llm)
         world.ingest(confirm_deletes=confirmed)
         if world.workspace.catalog.sources.find(states=("retired",)):
             # A snapshot lists what has retired until the next run.
             world.ingest()
+        asked = llm.requests
         scratch = world.replay()
         other = world.open(scratch)
         try:
@@ -583,6 +612,7 @@ def test_incremental_equals_from_scratch(
                 if r.stage not in {"raw_blobs", *CHAIN.targets} and r.skipped != "unchanged"
             ] == []
             assert tei.stats()["texts"] == before
+            assert llm.requests == asked
         finally:
             other.close()
             world.workspace.close()

@@ -135,7 +135,7 @@ class OpenAiChat:
         text = finish = ""
         error: TabootError | None = None
         value: Any = None
-        for attempt in range(self._settings.max_retries + 1):
+        for attempt in request.attempts(self._settings.max_retries):
             try:
                 body = _body(request, model, attempt, self._settings)
                 reply = self._http.call(

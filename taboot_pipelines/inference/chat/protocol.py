@@ -19,12 +19,21 @@ class Message:
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """One prompt. ``schema``: a JSON Schema (2020-12) that the answer must satisfy, which the model is also
-    held to while it writes; None asks for text. ``max_output_tokens``: default that of the settings."""
+    held to while it writes; None asks for text. ``max_output_tokens``: default that of the settings.
+    ``attempt``: it is asked just once, as this attempt (from 0), whose seed and warmth it gets, for those who
+    ask again later; None asks again at once where the answer is not usable, as often as the settings say."""
 
     messages: Sequence[Message]
     schema: Mapping[str, Any] | None = None
     max_output_tokens: int | None = None
     seed: int = 0
+    attempt: int | None = None
+
+    def attempts(self, max_retries: int) -> range:
+        """The attempts that may be made of it."""
+        if self.attempt is not None:
+            return range(self.attempt, self.attempt + 1)
+        return range(max_retries + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,9 @@ class VllmChat:
                 waiting = [
                     i
                     for i in waiting
-                    if (error := results[i].error) is not None and error.code in WORTH_ASKING_AGAIN
+                    if (error := results[i].error) is not None
+                    and error.code in WORTH_ASKING_AGAIN
+                    and attempt + 1 in requests[i].attempts(self._settings.max_retries)
                 ]
         for result in results:
             self._accounts.add(result)
@@ -124,6 +126,7 @@ class VllmChat:
         from vllm import SamplingParams
         from vllm.sampling_params import StructuredOutputsParams
 
+        attempt = attempt if request.attempt is None else request.attempt
         return SamplingParams(
             temperature=temperature(self._settings, attempt),
             seed=request.seed + attempt,

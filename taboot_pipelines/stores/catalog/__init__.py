@@ -3,15 +3,16 @@
 It holds, for each namespace:
 
 - **inputs**, from which, together with the blobs, everything else can be derived again: the entries of the
-  sources file, the fetch log, tombstones, deletions that a person confirmed, what people decided, and runs
-  that one promoted;
+  sources file, the fetch log, tombstones, deletions that a person confirmed, what people decided, runs that
+  one promoted, and answers of a chat model;
 - **the present state** of what was fetched: locators, records of blobs, the queue of uploads, the bytes used;
 - **pointers**: what each stage has published, and of which inputs;
 - **history**: jobs, interpretation runs, dead letters, receipts of deletions, the audit log.
 
-But for what people typed, it never holds the text of a document, nor anything derived from it that a table
-could hold: ids, paths, hashes, counts, versions, times and error messages only. Since an erasure has to empty
-it too, a new column that may name a document also belongs in :meth:`Catalog.forget`.
+But for what people typed and answers of a chat model, which quote passages, it never holds the text of a
+document, nor anything derived from it that a table could hold: ids, paths, hashes, counts, versions, times
+and error messages only. Since an erasure has to empty it too, a new column that may name a document also
+belongs in :meth:`Catalog.forget`.
 
 :class:`Catalog` has one attribute for each subject, and each subject is one module, with its value types:
 
@@ -30,6 +31,8 @@ attribute          module                 subject
 ``runs``           ``runs.py``            interpretation runs, and what each unit's active run has read
 ``batches``        ``batches.py``         what is being interpreted, by which process, and what one died over
 ``choices``        ``choices.py``         the runs that a person promoted
+``answers``        ``answers.py``         what a chat model answered about windows, and who holds the windows
+``quotas``         ``quotas.py``          questions to a chat model by the month
 ``dead_letters``   ``dead_letters.py``    items that failed or were passed by, with the reason
 ``tombstones``     ``tombstones.py``      documents that were deleted for good
 ``assertions``     ``assertions.py``      what people decided: corrections, structured facts, merges, undoing

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from taboot_pipelines.model.health import Health
+from taboot_pipelines.stores.catalog.answers import Answers
 from taboot_pipelines.stores.catalog.assertions import Assertions
 from taboot_pipelines.stores.catalog.audit_log import AuditLog
 from taboot_pipelines.stores.catalog.batches import Batches
@@ -17,6 +18,7 @@ from taboot_pipelines.stores.catalog.dead_letters import DeadLetters
 from taboot_pipelines.stores.catalog.jobs import Jobs
 from taboot_pipelines.stores.catalog.locators import Locator, Locators
 from taboot_pipelines.stores.catalog.pointers import Pointers
+from taboot_pipelines.stores.catalog.quotas import Quotas
 from taboot_pipelines.stores.catalog.receipts import Receipts
 from taboot_pipelines.stores.catalog.runs import Runs
 from taboot_pipelines.stores.catalog.source_states import SourceStates
@@ -47,6 +49,8 @@ class Catalog:
         self.batches = Batches(database)
         self.runs = Runs(database, self.batches)
         self.choices = Choices(database)
+        self.answers = Answers(database)
+        self.quotas = Quotas(database)
         self.dead_letters = DeadLetters(database)
         self.tombstones = Tombstones(database)
         self.receipts = Receipts(database)
@@ -70,10 +74,12 @@ class Catalog:
                 self.source_states.forget_within(c, namespace, source_id)
                 names = paths | {x.doc_id for x in documents}
                 units = self.runs.forget(c, namespace, source_id, names, paths)
+                windows = self.answers.forget(c, namespace, source_id, {x.doc_id for x in documents})
                 self.batches.forget(c, namespace, source_id, units)
                 self.choices.forget(c, namespace, source_id, units)
-                self.dead_letters.forget(c, namespace, source_id, names, paths | units)
+                self.dead_letters.forget(c, namespace, source_id, names | windows, paths | units)
                 self.blobs.forget_file_names(c, namespace, {x.sha256 for x in documents})
+            self.answers.forget_blobs(c, namespace, blobs)
             self.locators.forget_absent(c, namespace, blobs)
             self.blobs.forget(c, namespace, blobs)
             self.uploads.forget(c, namespace, blobs)

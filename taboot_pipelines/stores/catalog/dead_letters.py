@@ -70,6 +70,21 @@ class DeadLetters:
             upsert(c, d, rows)
 
     @retried
+    def start_over(self, namespace: str, letters: Sequence[Row]) -> None:
+        """Let these letters be as after a first failure a minute ago: due, with all their retries left."""
+        d, then = t.dead_letter, now_micros() - 60_000_000
+        with self.database.begin(namespace) as c:
+            for letter in letters:
+                c.execute(
+                    sa.update(d)
+                    .where(
+                        d.c.namespace == namespace,
+                        *(d.c[name] == letter[name] for name in ("source_id", "stage", "item")),
+                    )
+                    .values(attempts=1, last_at=then)
+                )
+
+    @retried
     def forget_retired(self, namespace: str) -> int:
         """Erase the letters of the sources of a namespace that have retired; return how many."""
         d, s = t.dead_letter, t.source_entry

@@ -414,6 +414,46 @@ interpretation_batch = Table(
     Index("ix_interpretation_batch_source", "namespace", "source_id", "tier"),
 )
 
+#: What a chat model answered about a window of text, by a hash of the window, the model, the prompt and the
+#: schema. An input like the bytes of documents, which nothing derives (rule ``incremental-equals-scratch``).
+llm_answer = Table(
+    "llm_answer",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("model", Text, nullable=False),
+    Column("prompt_version", Text, nullable=False),
+    Column("schema_version", Text, nullable=False),
+    Column("answer", Text, nullable=False),  # JSON; it quotes the window
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+#: Which bytes of which document hold a window, those of earlier versions included: an answer that nobody
+#: holds any more is erased with the last of them.
+llm_window = Table(
+    "llm_window",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("source_id", Text, primary_key=True),
+    Column("doc_id", Text, primary_key=True),
+    Column("blob_sha256", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("span_start", Integer, nullable=False),
+    Column("span_end", Integer, nullable=False),
+    Column("tokens", Integer, nullable=False),  # of the whole question
+    Column("open", Boolean, nullable=False),  # the document was last read without an answer to it
+    Index("ix_llm_window_key", "namespace", "key"),
+    Index(
+        "ix_llm_window_open",
+        "namespace",
+        "source_id",
+        sqlite_where=text("open"),
+        postgresql_where=text("open"),
+    ),
+)
+
 dead_letter = Table(
     "dead_letter",
     metadata,

@@ -56,7 +56,7 @@ QUEUE_QDRANT_RETRY = Pattern("queue:qdrant_retry", None, "001 §5.5")
 LOCK_QUERY = Pattern("lock:query:", 30.0, "001 §5.6")
 
 # Patterns of the seeds that nothing uses, or not yet.
-#: Answers of a model by the hash of window, model, prompt and schema, and what made them: Tier C (issue 13).
+#: Answers of a model by the hash of window, model, prompt and schema: in the catalog, since they are inputs.
 EXTRACTION = Pattern("extraction:", 7 * DAY, "000 §Redis State Model, 1")
 EXTRACTION_META = Pattern("extraction:meta:", 7 * DAY, "000 §Redis State Model, 1")
 #: A crawl's URLs in the catalog say how long an answer holds, and who has claimed it.

@@ -1,0 +1,42 @@
+"""Which sentences state nothing, and which are written to the model rather than to a reader.
+
+A model is told to pass over them, and small ones do not. This looks at words alone and refuses rather too
+much: what is refused here and so all the same is read by the grammar of the second tier.
+"""
+
+from __future__ import annotations
+
+import re
+
+_DENIES = re.compile(
+    r"(?i)\b(?:not|never|neither|nor|without|cannot|no longer|instead of|rather than)\b|n['’]t\b"
+)
+_SUPPOSES = re.compile(
+    r"(?i)\b(?:if|unless|whether|could|might|may|would|should|assuming|suppose|imagine|hypothetical\w*|"
+    r"optionally|for example|for instance|such as|e\.\s?g\.|let's say)\b"
+)
+#: Text that names the task of the model, its marks, or the form of its answer.
+_TO_A_MODEL = re.compile(
+    r"(?i)\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instructions?|prompts?|rules|above|previous)\b|"
+    r"\bsystem prompt\b|\byou are (?:now )?(?:an? )?(?:ai|assistant|language model|llm)\b|"
+    r"\b(?:add|output|emit|return|include|extract|insert)\b.{0,30}\b(?:triples?|facts?|json)\b|"
+    r"\b(?:assistant|system|user)\s*:|[\"“”']\s*(?:relation|start_type|end_type|quote|facts)\s*[\"“”']\s*:"
+)
+_BREAK = re.compile(r"[.!?](?=\s)|\n")
+
+
+def sentence(text: str, start: int, end: int) -> str:
+    """Return the sentence of a line that ``text[start:end]`` stands in."""
+    before = [m.end() for m in _BREAK.finditer(text, 0, start)]
+    after = _BREAK.search(text, max(start, end - 1))
+    return text[before[-1] if before else 0 : after.end() if after else len(text)].strip()
+
+
+def states(said: str) -> bool:
+    """Whether a sentence may state something: it denies, supposes and asks nothing."""
+    return not (_DENIES.search(said) or _SUPPOSES.search(said) or said.rstrip("\"')*_ ").endswith("?"))
+
+
+def is_to_a_model(said: str) -> bool:
+    """Whether a text tries to tell a model what to do or to answer."""
+    return _TO_A_MODEL.search(said) is not None

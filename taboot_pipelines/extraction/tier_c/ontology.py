@@ -1,0 +1,99 @@
+"""Which relations a model may tell, between what: those of the graph model, or of any other ontology."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from taboot_pipelines.model.graph import EDGES
+from taboot_pipelines.model.ids import canonical_json, digest
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation, the labels that its ends may have, and in a few words what it means.
+
+    ``asks``: {property: JSON Schema of its value}, of properties that only the text can tell. A value that
+    the text does not tell is 0 or "", since some servers refuse a schema whose properties may be absent.
+    """
+
+    type: str
+    start: tuple[str, ...]
+    end: tuple[str, ...]
+    meaning: str = ""
+    asks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def leads(self, start: str, end: str) -> bool:
+        """Whether it may lead from the one label to the other."""
+        return start in self.start and end in self.end
+
+
+def _any_name(_label: str, _name: str) -> bool:
+    """Any name fits any label: for ontologies without a grammar of names."""
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class Ontology:
+    """The relations that may be told, and what they are about (one word for the prompt).
+
+    ``fits``: whether a thing of a label may have a name. ``asserted_only``: refuse what a sentence denies,
+    supposes, asks or recommends.
+    """
+
+    about: str
+    relations: tuple[Relation, ...]
+    fits: Callable[[str, str], bool] = _any_name
+    asserted_only: bool = True
+
+    @cached_property
+    def by_type(self) -> Mapping[str, Relation]:
+        return {relation.type: relation for relation in self.relations}
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Every label that an end may have, sorted."""
+        return tuple(sorted({label for r in self.relations for label in (*r.start, *r.end)}))
+
+    @cached_property
+    def asks(self) -> Mapping[str, Mapping[str, Any]]:
+        """Every property that is asked of some relation, with the schema of its value."""
+        return {name: schema for r in self.relations for name, schema in r.asks.items()}
+
+    @cached_property
+    def version(self) -> str:
+        """A hash of everything that an answer may hold."""
+        told = [[r.type, r.start, r.end, r.meaning, canonical_json(dict(r.asks))] for r in self.relations]
+        return digest(self.about, told)[:16]
+
+
+#: What the relations of the graph model mean, as a model is told.
+_MEANINGS = {
+    "DEPENDS_ON": "needs",
+    "ROUTES_TO": "forwards to",
+    "BINDS": "publishes port on",
+    "EXPOSES_ENDPOINT": "reached at URL or host:port",
+    "CONNECTS_TO": "talks to",
+    "RESOLVES_TO": "has address",
+    "BUILDS": "runs image",
+}
+#: Required properties that the ends do not tell.
+_ASKED: dict[str, Mapping[str, Any]] = {
+    "port": {"type": "integer", "minimum": 0, "maximum": 65535},
+    "protocol": {"type": "string", "enum": ["", "tcp", "udp"]},
+}
+
+
+def of_graph(labels: Collection[str], fits: Callable[[str, str], bool]) -> Ontology:
+    """Return the relations of the graph model between nodes of these labels, those that a text can key."""
+    relations = []
+    for edge in EDGES.values():
+        start, end = sorted(edge.start & set(labels)), sorted(edge.end & set(labels))
+        if start and end:
+            asks = {name: schema for name, schema in _ASKED.items() if name in edge.required}
+            relations.append(
+                Relation(edge.type, tuple(start), tuple(end), _MEANINGS.get(edge.type, ""), asks)
+            )
+    return Ontology("infrastructure", tuple(relations), fits)

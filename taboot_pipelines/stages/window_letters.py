@@ -1,0 +1,100 @@
+"""Dead letters of windows: what a chat model did not answer usably, and when it is asked again.
+
+The item of a letter is ``window:`` and the window's key, a hash; where it stands is in the catalog's windows.
+A window that fails is asked again after 1, 5 and 25 s by whatever run comes then, and after that no more
+until its text, the model or the prompt changes, a person replays the letter, or the letter is 90 days old.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.asking import OF_WINDOW, Question
+from taboot_pipelines.knowledge.window_units import Cut
+from taboot_pipelines.stages.letter_states import has_expired, next_try
+from taboot_pipelines.stores.catalog import Catalog
+
+#: Under this name the letters of windows are kept, beside those of the stage's units.
+STAGE = "tier_c_windows"
+#: The item of the letter that stands for the model's server.
+SERVER = "server:llm"
+#: Before the key in the item of a window's letter.
+_KIND = "window:"
+#: Failures that another asking may cure: a window over the limit stays over it.
+TRANSIENT = (OF_WINDOW - {"E_TOKEN_LIMIT", "E_ENCODING"}) | {"E_LLM", "E_CIRCUIT_OPEN", "E_GPU_OOM"}
+
+
+def key_of(item: str) -> str | None:
+    """Return the key of the window that a letter's item names; None if it names no window."""
+    return item.removeprefix(_KIND) if item.startswith(_KIND) else None
+
+
+class WindowLetters:
+    """The letters of one source."""
+
+    def __init__(self, catalog: Catalog, namespace: str, source_id: str, now: float | None = None) -> None:
+        self._catalog = catalog
+        self._place = (namespace, source_id, STAGE)
+        self._now = time.time() if now is None else now
+        self.letters: dict[str, Mapping[str, Any]] = {
+            letter["item"]: letter
+            for letter in catalog.dead_letters.find(*self._place)
+            if not has_expired(letter, TRANSIENT, self._now)
+        }
+
+    def attempt(self, key: str) -> int | None:
+        """How often a window failed before; None: it is not to be asked about now."""
+        letter = self.letters.get(_KIND + key)
+        if letter is None:
+            return 0
+        at = next_try(letter, TRANSIENT)
+        return None if at is None or at > self._now else int(letter["attempts"])
+
+    def failed(self, question: Question, error: TabootError) -> None:
+        """Record that a window failed, at once: a kill must not let it be asked more often than it may."""
+        self._record(_KIND + question.key, error)
+
+    def over(self, cut: Cut) -> None:
+        if _KIND + cut.key not in self.letters:
+            error = TabootError(
+                "E_TOKEN_LIMIT",
+                f"One sentence makes a window of {cut.window.tokens:,} tokens, which is over the limit.",
+            )
+            self._record(_KIND + cut.key, error)
+
+    def server(self, error: TabootError | None) -> None:
+        """Record that the model's server failed, or (None) that it did not."""
+        if error is not None:
+            self._record(SERVER, error)
+        elif SERVER in self.letters:
+            self._clear({SERVER})
+
+    def keep(self, keys: Collection[str]) -> list[Mapping[str, Any]]:
+        """Drop the letters of all other windows, which were answered or are gone; return those that stay."""
+        found = self._catalog.dead_letters.find(*self._place)
+        self._clear({letter["item"] for letter in found} - {SERVER, *(_KIND + key for key in keys)})
+        return self._catalog.dead_letters.find(*self._place)
+
+    def _record(self, item: str, error: TabootError) -> None:
+        letter = {
+            "item": item,
+            "code": error.code,
+            "message": error.message,
+            "fingerprint": item,
+            "kind": "failed",
+        }
+        if item not in self.letters:
+            # One that has expired starts over.
+            self._clear({item})
+        self._catalog.dead_letters.record(*self._place, [letter], ())
+        before = self.letters.get(item)
+        same = before is not None and before["code"] == error.code
+        attempts = before["attempts"] + 1 if before is not None and same else 1
+        # In this run it is not asked about again.
+        self.letters[item] = {**letter, "attempts": attempts, "last_at": int(self._now * 1_000_000)}
+
+    def _clear(self, items: Collection[str]) -> None:
+        self._catalog.dead_letters.record(*self._place, [], items)

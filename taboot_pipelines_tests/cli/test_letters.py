@@ -1,0 +1,84 @@
+"""``taboot letters`` and what ``taboot plan`` says of windows, over a fake model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taboot_pipelines_tests.cli.test_cli import Shell
+from taboot_pipelines_tests.fakes.openai import FakeOpenAi
+from taboot_pipelines_tests.fakes.reading_model import reads
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.world import World
+
+
+@pytest.fixture
+def llm() -> Iterator[FakeOpenAi]:
+    with FakeOpenAi(context=10**6) as server:
+        server.react = reads
+        yield server
+
+
+@pytest.fixture
+def shell(tmp_path: Path, tei: FakeTei, llm: FakeOpenAi) -> Iterator[Shell]:
+    world = World(tmp_path, tei.url, llm={"url": llm.url, "max_retries": 0})
+    notes = world.source("notes")
+    (notes / "a.md").write_text("# Site\n\nHere mastodon depends on postgres.\npassword: swordfish-x-9\n")
+    (notes / "b.md").write_text("Here gitea talks to loki.\n")
+    (notes / "copy.md").write_text("Here gitea talks to loki.\n")
+    made = Shell(world)
+    made.environment |= {"TABOOT_LLM__URL": llm.url, "TABOOT_LLM__MAX_RETRIES": "0"}
+    yield made
+    world.workspace.close()
+
+
+def windows(told: dict[str, list[dict[str, object]]]) -> dict[object, tuple[object, object]]:
+    return {p["what"]: (p["items"], p["tokens"]) for p in told["plan"] if "tokens" in p}
+
+
+def test_a_plan_tells_exactly_what_a_run_asks(shell: Shell, llm: FakeOpenAi) -> None:
+    shell.world.workspace.sync_sources()
+    for stage in ("raw_blobs", "documents", "chunks"):
+        shell.world.run(stage, "notes")
+    told = windows(shell.json("plan", "notes"))
+    assert told["windows to ask about"][0] == 2 and told["windows answered before"] == (0, 0)
+    assert "windows to ask about" in shell("plan", "notes") and llm.requests == 0
+    shell.world.ingest()
+    assert llm.requests == 2
+    after = windows(shell.json("plan", "notes"))
+    assert after["windows to ask about"] == (0, 0) and after["windows answered before"][0] == 3
+
+
+def test_letters_are_listed_shown_and_tried_again(shell: Shell, llm: FakeOpenAi) -> None:
+    llm.say("nonsense", times=2)
+    shell.environment["TABOOT_LLM__MAX_CONCURRENCY"] = "1"
+    assert shell.json("letters", "list") == []
+    shell.world.ingest()
+    first, second = shell.json("letters", "list")
+    assert {x["state"] for x in (first, second)} == {"RETRY_1"} and first["code"] == "E_LLM_MALFORMED"
+    assert first["item"] in shell("letters", "list", "--source", "notes")
+    assert shell.json("letters", "list", "--source", "other") == []
+    places = {
+        p["path"]: p for x in (first, second) for p in shell.json("letters", "show", x["item"])[0]["places"]
+    }
+    assert set(places) == {"a.md", "b.md", "copy.md"} and places["a.md"]["line"] == 3
+    assert "mastodon depends on postgres" in places["a.md"]["text"] and "swordfish" not in str(places)
+    shown = shell("letters", "show", first["item"])
+    assert "E_LLM_MALFORMED" in shown and "RETRY_1" in shown and "line" in shown
+    assert "E_NOT_FOUND" in (shell("letters", "show", "window:none", code=1) or shell.err)
+    shell("letters", "replay", code=2)
+    assert "1 letters are due" in shell("letters", "replay", first["item"], "--later")
+    assert llm.requests == 2
+    llm.say("nonsense")
+    left = shell.json("letters", "replay", first["item"], code=1)
+    assert left["replayed"] == 1 and [x["attempts"] for x in left["left"]] == [2]
+    assert shell.json("letters", "replay", "--all") == {"replayed": 2, "left": []}
+    assert shell.json("letters", "list") == [] and "no dead letter" in shell("letters", "list")
+    found = {
+        (r["start_name"], r["end_name"])
+        for r in shell.world.kb().edges().to_pylist()
+        if r["source"] == "tier_c"
+    }
+    assert found == {("mastodon", "postgres"), ("gitea", "loki")}
