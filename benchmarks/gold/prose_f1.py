@@ -1,6 +1,6 @@
 """The reader of prose against its labels: precision, recall and F1 of each relation.
 
-    python benchmarks/gold/prose_f1.py [--half open|locked] [--missing]
+    python benchmarks/gold/prose_f1.py [--set gold|later] [--half open|locked] [--missing]
 
 A sentence of Markdown is read in its file, as the product reads it. One of HTML is read with its headings and
 the introduction of its list as Markdown, since the labels stand in the raw file and the product reads what a
@@ -19,7 +19,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.gold.prose_set import End, ProseSet, Scored, Sentence, Triple, matches_relaxed, score
+from benchmarks.gold.prose_set import (
+    PROSE,
+    SETS,
+    End,
+    ProseSet,
+    Scored,
+    Sentence,
+    Triple,
+    matches_relaxed,
+    score,
+)
 from taboot_pipelines.extraction import tier_b
 from taboot_pipelines.extraction.tier_b.names import Mention
 from taboot_pipelines.model.graph import EDGES
@@ -123,9 +133,10 @@ def _label(type_: str, mention: Mention, side: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--half", choices=("open", "locked"), default="open")
+    parser.add_argument("--set", choices=SETS, default="gold")
     parser.add_argument("--missing", action="store_true")
     options = parser.parse_args()
-    gold = ProseSet.load(half=options.half)
+    gold = ProseSet.load(PROSE / f"{options.set}.jsonl", half=options.half)
     found = found_in(gold)
     print(
         f"{'relation':<18} {'precision':>9} {'recall':>7} {'F1':>6} {'exact F1':>9} {'found':>6} {'gold':>5}"

@@ -19,6 +19,7 @@ import html
 import json
 import os
 import re
+import tarfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,9 @@ from typing import Any, Literal, TypeAlias
 PROSE = Path(__file__).resolve().parent / "prose"
 ROOT = PROSE.parents[2]
 DATA = Path(os.environ.get("TABOOT_TEST_DATA") or ROOT.parent / "shared" / "data").resolve()
+
+#: The files of labels: the set that the rules were first written beside, and one labelled after that.
+SETS = ("gold", "later")
 
 #: What a sentence is by itself; ``prose/GUIDE.md`` says which is which.
 KINDS = ("assertion", "negation", "hypothetical", "question", "instruction", "none")
@@ -176,10 +180,10 @@ class ProseSet:
         if file not in self._texts:
             path = self.data / file
             try:
-                content = path.read_bytes()
-            except OSError as error:
+                content = _bytes_of(path)
+            except (OSError, KeyError, tarfile.TarError) as error:
                 raise DataDiffers(
-                    f"{path} cannot be read ({error.strerror}); TABOOT_TEST_DATA names the folder of the data"
+                    f"{path} cannot be read ({error}); TABOOT_TEST_DATA names the folder of the data"
                 ) from error
             digest = hashlib.sha256(content).hexdigest()
             if digest != self._digests[file]:
@@ -208,6 +212,18 @@ class ProseSet:
     def introduction(self, sentence: Sentence) -> str | None:
         """The paragraph that introduces the list which the sentence is of."""
         return None if sentence.introduction is None else self.text(sentence, sentence.introduction)
+
+
+def _bytes_of(path: Path) -> bytes:
+    """The bytes of a file, also of one in an archive: ``site.tar.xz/site/index.html``."""
+    archive = next((above for above in path.parents if above.suffixes[-2:] == [".tar", ".xz"]), None)
+    if archive is None:
+        return path.read_bytes()
+    with tarfile.open(archive) as packed:
+        member = packed.extractfile(path.relative_to(archive).as_posix())
+        if member is None:
+            raise KeyError(path.name)
+        return member.read()
 
 
 def read_sentences(path: Path) -> list[Sentence]:
