@@ -87,6 +87,19 @@ COLUMNS = {
 }
 
 OF_TABLE = {
+    ("decisions", "at"): "When it was decided.",
+    (
+        "decisions",
+        "end_key",
+    ): "Key of the node where the edge ends, or of the entity that another is merged into.",
+    ("decisions", "id"): "Id of the decision.",
+    ("decisions", "key"): "Key of the entity, or of the node where the edge begins.",
+    ("decisions", "kind"): "Whether it corrects a field or an edge, or merges two entities.",
+    ("decisions", "number"): "Place in the order of the namespace's decisions.",
+    ("decisions", "property"): "The field or property that is corrected; null: the edge is said not to be.",
+    ("decisions", "reason"): "Why, in the words of who decided.",
+    ("decisions", "value"): "What it really is, as JSON.",
+    ("decisions", "who"): "Who decided.",
     ("declarations", "kind"): "What kind of name it is.",
     ("declarations", "name"): "The name that is declared.",
     ("links", "kind"): "What kind of target the link leads to.",

@@ -78,7 +78,7 @@ class TierSession(Protocol):
         ...
 
 
-#: Opens what a tier depends on beside texts: for a workspace, namespace and source, and what was applied last.
+#: Opens what a tier depends on beside texts, for a workspace, namespace and source; last is what was applied.
 Opens = Callable[[Workspace, str, str, Mapping[str, Any]], TierSession]
 
 
