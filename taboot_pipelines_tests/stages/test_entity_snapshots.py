@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,11 @@ from typing import Any
 import pytest
 from deltalake import write_deltalake
 
-from taboot_pipelines.knowledge.document_units import DocumentText, DocumentUnits, SourceDocuments
-from taboot_pipelines.knowledge.interpretation import Interpretation
-from taboot_pipelines.knowledge.runs import Tier
-from taboot_pipelines.model import records
-from taboot_pipelines.model.graph import Basis, EdgeSource
-from taboot_pipelines.model.records import EdgeClaim, Evidence, NodeRef
 from taboot_pipelines.stages import entity_snapshots
 from taboot_pipelines.stages.chain import AGREEING, CHAIN
 from taboot_pipelines.stages.entity_snapshots import STAGE, TABLES
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.source_versions import source_versions
-from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
 from taboot_pipelines_tests.world import World, differences, logical, rows_of
 
@@ -263,7 +255,7 @@ def test_an_edit_that_says_the_same_rewrites_no_entity(world: World, notes: Path
 
 
 #: The tables of a source that a snapshot is made of.
-SOURCE_TABLES = ("documents", "chunks", "links", "observations", "observations.tier_b")
+SOURCE_TABLES = ("documents", "chunks", "links", "observations", "observations.tier_b", "observations.tier_c")
 
 
 def versions_of(world: World, applied: Mapping[str, Any], stages: Sequence[str]) -> dict[str, Any]:
@@ -281,8 +273,8 @@ def test_a_source_under_way_keeps_its_last_version(world: World, notes: Path) ->
         world.run(stage, "notes")
         versions = versions_of(world, pointer.applied, AGREEING)
         # Until the chunks are cut anew nothing of the new version is published.
-        assert (versions == pointer.applied) == (stage != "tier_b_triples"), stage
-        if stage in ("chunks", "links", "embeddings", "tier_a_triples"):
+        assert (versions == pointer.applied) == (stage != "tier_c_triples"), stage
+        if stage in ("chunks", "links", "embeddings", "tier_a_triples", "tier_b_triples"):
             assert versions_of(world, {}, AGREEING) == {}, "no version is whole"
     assert versions["notes"] == {
         name: world.workspace.tables.version("default", "notes", name) for name in SOURCE_TABLES
@@ -290,116 +282,24 @@ def test_a_source_under_way_keeps_its_last_version(world: World, notes: Path) ->
 
 
 def test_a_stage_that_has_not_run_keeps_the_source_out(world: World, notes: Path) -> None:
-    assert versions_of(world, {}, (*AGREEING, "tier_c_triples")) == {}
+    assert versions_of(world, {}, (*AGREEING, "tier_d_triples")) == {}
     # With the stage that makes the documents it is the same vector.
     assert versions_of(world, {}, ("documents", *AGREEING)) == versions_of(world, {}, AGREEING)
 
 
-# --- a further tier -----------------------------------------------------------------------------------------
+# --- observations of several tiers --------------------------------------------------------------------------
 
 
-class Shouting:
-    """A further tier in miniature: a word in capitals is the name of a service."""
-
-    name = "shouting"
-    version = "1"
-
-    def interpret(self, documents: Sequence[DocumentText]) -> Iterator[records.Interpretation]:
-        for document in documents:
-            edges = [
-                EdgeClaim(
-                    "MENTIONS",
-                    document.node,
-                    NodeRef("Service", ("", word[0].lower()), word[0].lower()),
-                    Evidence(document.node.name, word.start(), word.end()),
-                    method="shouting",
-                    start_basis=Basis.DERIVED,
-                    end_basis=Basis.NORMALIZED,
-                    properties={"span": [word.start(), word.end()]},
-                    confidence=0.7,
-                )
-                for word in re.finditer(r"\b[A-Z]{4,}\b", document.text)
-            ]
-            yield records.Interpretation((), tuple(edges))
-
-
-TIER_C = Tier(EdgeSource.TIER_C, "tier_c_triples", "observations.tier_c", "1", extractor_type="llm")
-WITH_C: Mapping[str, Sequence[str]] = {
-    "stages": (*AGREEING, TIER_C.stage),
-    "observation_tables": ("observations", "observations.tier_b", TIER_C.table),
-}
-
-
-def run_tier_c(world: World, source: str) -> Mapping[str, int]:
-    """Do what the stage of a further tier does: the same interpretation, another extractor and table."""
-    workspace = world.workspace
-    cut = workspace.catalog.pointers.get("default", source, "chunks")
-    old = workspace.catalog.pointers.get("default", source, TIER_C.stage)
-    assert cut is not None
-    found = SourceDocuments(workspace.tables, "default", source, cut.applied["documents"])
-    units = DocumentUnits(Shouting(), found, workspace.blobs, versions=("1",))
-    result = Interpretation(
-        workspace.catalog, workspace.tables, "default", source, TIER_C, [units], found.by_path
-    ).apply(
-        "txn",
-        batch=2,
-        table_is_empty=old is not None and old.tables[TIER_C.table] is None,
-        progress=lambda done, total: None,
+def test_in_which_order_the_tiers_are_read_decides_nothing(world: World, notes: Path) -> None:
+    (notes / "0.md").write_text(
+        "# Web\n\nThe web service depends on the cache service at http://cache.lan/.\n"
     )
-    applied = {"documents": cut.applied["documents"], "chunks": cut.tables["chunks"]}
-    workspace.catalog.pointers.publish(
-        "default",
-        source,
-        Pointer(
-            stage=TIER_C.stage, tables={TIER_C.table: result.version}, inputs="in", txn="txn", applied=applied
-        ),
-    )
-    return result.counts
-
-
-@pytest.fixture
-def with_tier_c(world: World, notes: Path) -> Iterator[Path]:
-    run_tier_c(world, "notes")
-    entity_snapshots.run(world.workspace, "default", "", **WITH_C)
-    yield notes
-
-
-def test_a_further_tiers_table_is_read_beside_the_others(world: World, with_tier_c: Path) -> None:
-    pointer = world.workspace.catalog.pointers.get("default", NAMESPACE, STAGE)
-    assert pointer is not None and set(pointer.applied["notes"]) == {*SOURCE_TABLES, TIER_C.table}
-    assert mentions(world, "notes", "quasarhub") == {"2.md"}
-    (loud,) = [r for r in table(world, "relations") if r["extraction_method"] == "shouting"]
-    assert (loud["source"], loud["confidence"], loud["line"]) == ("tier_c", 0.7, 3)
-    assert [r["name"] for r in table(world, "entities") if r["label"] == "Service"] == ["quasarhub"]
-    # What Tier A found in the same document is there too.
-    endpoint = [r for r in table(world, "relations") if r["end_label"] == "Endpoint"]
-    assert {r["source"] for r in endpoint} == {"tier_a"} and endpoint[0]["doc_id"] == loud["doc_id"]
-    again = entity_snapshots.run(world.workspace, "default", "", **WITH_C)
-    assert again.skipped == "unchanged"
-
-
-def test_a_further_tiers_runs_are_its_own(world: World, with_tier_c: Path) -> None:
-    counts = run_tier_c(world, "notes")
-    assert (counts["units"], counts["interpreted"], counts["reused"]) == (6, 0, 6)
-    (with_tier_c / "0.md").write_text("Now the HYPERDRIVE hums.\n")
-    prepare(world, "notes")
-    # The snapshot waits for both tiers.
-    assert entity_snapshots.run(world.workspace, "default", "", **WITH_C).skipped == "unchanged"
-    counts = run_tier_c(world, "notes")
-    assert (counts["interpreted"], counts["reused"]) == (1, 5)
-    report = entity_snapshots.run(world.workspace, "default", "", **WITH_C)
-    assert report.counts["changed"] == 1 and mentions(world, "notes", "hyperdrive") == {"0.md"}
-    tier_a, tier_c = (
-        world.workspace.catalog.runs.unit_states("default", "notes", tier)
-        for tier in (EdgeSource.TIER_A, EdgeSource.TIER_C)
-    )
-    assert tier_a.keys() == tier_c.keys()
-    assert not {s["run_id"] for s in tier_a.values()} & {s["run_id"] for s in tier_c.values()}
-    # In which order the tables of the tiers are read decides nothing.
+    snapshot(world, "notes")
     before = {name: rows_of(read(world, name)) for name in TABLES}
-    swapped = {**WITH_C, "observation_tables": tuple(reversed(WITH_C["observation_tables"]))}
+    assert {r["source"] for r in table(world, "relations")} >= {"tier_a", "tier_b"}
     world.workspace.catalog.pointers.drop("default", NAMESPACE, [STAGE])
-    entity_snapshots.run(world.workspace, "default", "", **swapped)
+    tables = ("observations.tier_c", "observations.tier_b", "observations")
+    entity_snapshots.run(world.workspace, "default", "", stages=AGREEING, observation_tables=tables)
     assert {name: rows_of(read(world, name)) for name in TABLES} == before
 
 
