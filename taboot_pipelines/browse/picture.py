@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 #: In the units of the SVG. The page shows one as one pixel where there is room for it.
-WIDTH = 1060
+WIDTH = 1100
 _ROW = 48
 _BOX_WIDTH, _BOX_HEIGHT = 216, 38
-_STRAIGHT = 168
+_STRAIGHT = 184
 _CENTRE_WIDTH = 196
 #: Rows of each side; the list below has the others.
 MAX_ROWS = 14
