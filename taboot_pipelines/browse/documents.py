@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from taboot_pipelines.browse.rendering import render, to
 from taboot_pipelines.browse.requests import kb_of, spans, whole
 from taboot_pipelines.browse.saying import says
 from taboot_pipelines.browse.texts import window
+from taboot_pipelines.model.tables import rows_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -25,19 +26,12 @@ if TYPE_CHECKING:
 
 #: Of what was read from a document, of the things it names and of its links: what a page shows.
 _MAX_FACTS, _MAX_NAMES, _MAX_LINKS = 60, 40, 30
+#: Of what was read at a marked place.
+_MAX_THERE = 5
 #: What people look for comes first: containers are called like their services.
 _ORDER = {
     label: n for n, label in enumerate(("Service", "Host", "ReverseProxy", "Network", "TailscaleNode", "IP"))
 }
-
-
-@dataclass(frozen=True)
-class Cited:
-    """A marked place: its text as the file has it, its bytes and its lines."""
-
-    text: str
-    bytes: str
-    lines: str
 
 
 @dataclass(frozen=True)
@@ -50,6 +44,16 @@ class Fact:
     says: str
     line: int
     url: str
+
+
+@dataclass(frozen=True)
+class Cited:
+    """A marked place: its text as the file has it, its bytes and its lines, and what was read there."""
+
+    text: str
+    bytes: str
+    lines: str
+    facts: tuple[Fact, ...]
 
 
 def document(request: Request) -> Response:
@@ -67,6 +71,7 @@ def document(request: Request) -> Response:
     own = edges.filter(pc.equal(edges.column("doc_id"), doc_id))
     manifest = kb.manifest
     links = kb.links(doc_id, _MAX_LINKS)
+    facts = _facts(own)
     page = {"at": [f"{a}-{b}" for a, b in at], "bytes": [f"{a}-{b}" for a, b in by_bytes]}
     return HTMLResponse(
         render(
@@ -75,14 +80,14 @@ def document(request: Request) -> Response:
             q="",
             document=original,
             place=short_url(original.url, manifest.sources, original.source),
-            cited=_cited(original),
+            cited=_cited(original, facts),
             window=window(original.text, marks, first),
             read=window(original.read, [(a, b) for a, b in at if b <= len(original.read)])
             if original.read
             else None,
-            facts=_facts(own),
+            facts=facts[:_MAX_FACTS],
             names=_names(own),
-            more_facts=max(0, _relations(own).num_rows - _MAX_FACTS),
+            more_facts=max(0, len(facts) - _MAX_FACTS),
             links=links,
             metadata=_metadata(original.metadata),
             page=page,
@@ -92,7 +97,7 @@ def document(request: Request) -> Response:
     )
 
 
-def _cited(original: Original) -> list[Cited]:
+def _cited(original: Original, facts: Sequence[Fact]) -> list[Cited]:
     found = []
     for mark in original.marks:
         first = original.text.count("\n", 0, mark.start) + 1
@@ -104,21 +109,18 @@ def _cited(original: Original) -> list[Cited]:
                 text=original.text[mark.start : mark.end][:600],
                 bytes=f"bytes {mark.byte_start}–{mark.byte_end}",
                 lines=lines if known else "",
+                facts=tuple(f for f in facts if known and first <= f.line <= last)[:_MAX_THERE],
             )
         )
     return found
 
 
-def _relations(edges: pa.Table) -> pa.Table:
-    return edges.filter(pc.not_equal(edges.column("type"), "MENTIONS"))
-
-
 def _facts(edges: pa.Table) -> list[Fact]:
     """What the document states, in the order of its lines."""
     rows: Iterable[dict[str, Any]] = (
-        _relations(edges)
+        edges.filter(pc.not_equal(edges.column("type"), "MENTIONS"))
+        .select(["edge_id", "type", "start_name", "end_name", "properties", "line"])
         .sort_by([("line", "ascending"), ("type", "ascending"), ("edge_id", "ascending")])
-        .slice(0, _MAX_FACTS)
         .to_pylist()
     )
     return [
@@ -136,8 +138,11 @@ def _facts(edges: pa.Table) -> list[Fact]:
 
 def _names(edges: pa.Table) -> list[Named]:
     """The things that the document names."""
-    rows = edges.filter(pc.equal(edges.column("type"), "MENTIONS")).to_pylist()
-    found = {Named(r["end_label"], r["end_key"], r["end_name"], None) for r in rows}
+    mentions = edges.filter(pc.equal(edges.column("type"), "MENTIONS"))
+    found = {
+        Named(label, key, name, None)
+        for label, key, name in rows_of(mentions, "end_label", "end_key", "end_name")
+    }
     things = (n for n in found if n.label != "Document")
     return sorted(things, key=lambda n: (_ORDER.get(n.label, len(_ORDER)), n))[:_MAX_NAMES]
 

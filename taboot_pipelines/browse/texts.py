@@ -20,6 +20,7 @@ _BEFORE = 200
 #: Characters of one line: the rest of a longer one is left out and counted.
 _MAX_LINE = 4000
 _FRONT = re.compile(r"---\n.*?\n---\n\s*", re.DOTALL)
+_LAST_HEADING = re.compile(r"\n#{1,6} [^\n]*\s*\Z")
 _HEADING = re.compile(r"#{1,6} [^\n]*\n\s*")
 #: A block of code, whose lines stay; or a line break within running text: what follows is no list, table,
 #: heading or quote.
@@ -121,7 +122,9 @@ def excerpt(text: str, highlights: Ranges, length: int = EXCERPT, prose: bool = 
     if end < len(text) and text[end] != "\n":
         blank = max(text.rfind(" ", start, end), text.rfind("\n", start, end))
         end = blank if blank > start + length * 2 // 3 else end
-    shown = list(pieces(text[start:end].rstrip(), [m for m in marks if m[1] <= end], start))
+    # A heading at the end speaks of what is cut off.
+    own = _LAST_HEADING.sub("", text[start:end]) if end < len(text) else text[start:end]
+    shown = list(pieces(own.rstrip(), [m for m in marks if m[1] <= end], start))
     if start > body:
         shown.insert(0, Piece("… "))
     if end < len(text):

@@ -53,7 +53,8 @@ class Neighborhoods:
         )
         found = graph.neighbourhood(start, hops, types, limit, among)
         documents = graph.edges.column("doc_id").take(pa.array(found.edges)).to_pylist()
-        return graph.subgraph(start, found, urls=[view.document_url(d) for d in documents])
+        urls = {d: view.document_url(d) for d in dict.fromkeys(documents)}
+        return graph.subgraph(start, found, urls=[urls[d] for d in documents])
 
 
 def _open_server(settings: Settings, namespace: str) -> GraphServer | None:

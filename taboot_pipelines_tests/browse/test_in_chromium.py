@@ -159,7 +159,7 @@ def test_by_the_keyboard_alone(page: Page, served: Served, kb: KnowledgeBase) ->
     )
     assert focused.startswith("/node?")
     page.keyboard.press("Enter")
-    page.wait_for_function(f"location.search && location.pathname + location.search === {focused!r}")
+    page.wait_for_url(served.base + focused)
 
 
 def test_without_scripts(chromium: Browser, served: Served) -> None:
