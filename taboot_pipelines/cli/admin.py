@@ -25,19 +25,25 @@ def schema() -> None:
 
 
 @click.command()
-@click.argument("doc_ids", metavar="DOC_ID...", nargs=-1, required=True)
+@click.argument("documents", metavar="DOCUMENT...", nargs=-1, required=True)
 @click.option("--erase", is_flag=True, help="Remove every byte of it too: blobs, tables, vectors, shards.")
 @namespace_option
 @json_option
-def delete(doc_ids: tuple[str, ...], erase: bool, namespace: str | None, as_json: bool) -> None:
-    """Delete documents for good; their sources pass them by until `taboot restore`."""
+def delete(documents: tuple[str, ...], erase: bool, namespace: str | None, as_json: bool) -> None:
+    """Delete documents for good; their sources pass them by until `taboot restore`.
+
+    A DOCUMENT is a document's id or the beginning of it, the id of one of its chunks, its URL or its path.
+    """
     from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages import deletion
+    from taboot_pipelines.stages.naming import documents_called
     from taboot_pipelines.stages.workspace import Workspace
 
     settings = load_settings()
     require_catalog(settings)
-    receipt = deletion.delete(Workspace(settings), namespace or settings.namespace, doc_ids, erase=erase)
+    workspace, tenant = Workspace(settings), namespace or settings.namespace
+    doc_ids = documents_called(workspace, tenant, documents)
+    receipt = deletion.delete(workspace, tenant, doc_ids, erase=erase)
     if as_json:
         emit_json(
             {
@@ -61,18 +67,24 @@ def delete(doc_ids: tuple[str, ...], erase: bool, namespace: str | None, as_json
 
 
 @click.command()
-@click.argument("doc_ids", metavar="DOC_ID...", nargs=-1, required=True)
+@click.argument("documents", metavar="DOCUMENT...", nargs=-1, required=True)
 @namespace_option
 @json_option
-def restore(doc_ids: tuple[str, ...], namespace: str | None, as_json: bool) -> None:
-    """Bring deleted documents back; erased ones come back when their source is ingested."""
+def restore(documents: tuple[str, ...], namespace: str | None, as_json: bool) -> None:
+    """Bring deleted documents back; erased ones come back when their source is ingested.
+
+    A DOCUMENT is named as for `taboot delete`; of an erased one only the id is known.
+    """
     from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages import deletion
+    from taboot_pipelines.stages.naming import documents_called
     from taboot_pipelines.stages.workspace import Workspace
 
     settings = load_settings()
     require_catalog(settings)
-    restored = deletion.restore(Workspace(settings), namespace or settings.namespace, doc_ids)
+    workspace, tenant = Workspace(settings), namespace or settings.namespace
+    doc_ids = documents_called(workspace, tenant, documents, deleted=True)
+    restored = deletion.restore(workspace, tenant, doc_ids)
     if as_json:
         emit_json({"restored": list(restored.restored), "awaiting_fetch": list(restored.awaiting_fetch)})
         return
