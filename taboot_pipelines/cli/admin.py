@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -140,6 +142,23 @@ def require_catalog(settings: Settings) -> None:
         )
 
 
+def _check_free(host: str, port: int) -> None:
+    """Raise ``E_CONFLICT`` where the UI could not listen: said before anything has started."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(address)
+    except OSError as error:
+        why = "in use" if error.errno == errno.EADDRINUSE else f"not to be had ({error.strerror or error})"
+        raise TabootError(
+            "E_CONFLICT",
+            f"Port {port} of {host} is {why}.",
+            remedy="End what listens there, or choose another by --port.",
+            port=port,
+        ) from None
+
+
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
@@ -149,6 +168,7 @@ def ui(host: str, port: int) -> None:
     from taboot_pipelines.settings import load_settings
 
     settings = load_settings()
+    _check_free(host, port)
     with open_instance(settings):
         pass  # Makes the storage, and its dagster.yaml, where there is none.
     arguments = [

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from taboot_pipelines.cli.completion import relations
 from taboot_pipelines.cli.output import emit_json, json_option, namespace_option, open_kb, plain
 from taboot_pipelines.cli.places import Places, columns, counted, kb_places, print_place, print_wrapped
 
@@ -89,6 +90,7 @@ def links(document: str, limit: int, namespace: str | None, as_json: bool) -> No
     metavar="TYPE",
     multiple=True,
     help="Only this relation, such as DEPENDS_ON. May be given several times.",
+    shell_complete=relations,
 )
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Most edges.")
 @namespace_option

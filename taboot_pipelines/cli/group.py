@@ -18,6 +18,7 @@ from taboot_pipelines.cli import (
     admin,
     audit,
     capture,
+    completion,
     config,
     crawls,
     discover,
@@ -86,6 +87,7 @@ for command in (
     admin.restore,
     admin.purge,
     admin.ui,
+    completion.completion,
 ):
     cli.add_command(command)
 

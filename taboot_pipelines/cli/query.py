@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from taboot_pipelines.cli.completion import source_ids
 from taboot_pipelines.cli.output import (
     emit_json,
     fitted,
@@ -43,7 +44,11 @@ def _filters(function: Any) -> Any:
         ("--source", "ID", "Only this source."),
     ):
         function = click.option(
-            name, metavar=metavar, multiple=True, help=f"{what} May be given several times."
+            name,
+            metavar=metavar,
+            multiple=True,
+            help=f"{what} May be given several times.",
+            shell_complete=source_ids if name == "--source" else None,
         )(function)
     for name, what in (
         ("--date-to", "Only documents of at most this day, or before this moment."),

@@ -30,7 +30,7 @@ def marks(text: str, *words: str) -> list[tuple[int, int]]:
 def test_the_passage_that_matched_is_shown_and_front_matter_is_not() -> None:
     shown = snippet(PAGE, marks(PAGE, "restore", "restic"), 70)
     assert "title" not in shown.text and "#" not in shown.text
-    assert "restic restore latest" in shown.text and shown.before and len(shown.text) <= 75
+    assert "run `restic restore" in shown.text and shown.before and len(shown.text) <= 75
     bright = [text for word in shown.words for text, hit in word.pieces if hit]
     assert set(bright) == {"restore", "restic"}
     # Without a match it begins where the text does.
