@@ -560,8 +560,8 @@ def _summary(outcomes: Sequence[Outcome]) -> None:
         if len(problems) > _MAX_PROBLEMS:
             out.print(
                 text(
-                    f"{outcome.source}: … and {len(problems) - _MAX_PROBLEMS} more; `taboot status --failed` lists"
-                    " them all."
+                    f"{outcome.source}: … and {len(problems) - _MAX_PROBLEMS} more; `taboot status --failed`"
+                    " lists them all."
                 ),
                 style="yellow",
             )
