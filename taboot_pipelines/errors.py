@@ -18,13 +18,13 @@ CODES: dict[str, tuple[int, str]] = {
     # Configuration, refused at start
     "E_CONFIG": (
         400,
-        "Correct the setting named in the message; `taboot status` lists the settings in force.",
+        "Correct the setting named in the message; `taboot config` lists the settings in force.",
     ),
     "E_SOURCES": (
         400,
         "Correct the sources file; nothing was changed. Its JSON Schema is printed by `taboot schema`.",
     ),
-    "E_SOURCE_UNKNOWN": (404, "Use an id from the sources file; `taboot status` lists them."),
+    "E_SOURCE_UNKNOWN": (404, "Use an id from the sources file; `taboot sources list` lists them."),
     # Ingestion: the caller's or the source's side (seed 000)
     "E_URL_BAD": (400, "Correct the URL or path in the sources file."),
     "E_ROBOTS": (403, "The site's robots.txt disallows this URL; remove it or ask the site's owner."),
@@ -127,7 +127,7 @@ CODES: dict[str, tuple[int, str]] = {
     ),
     "E_MASS_DELETE": (
         409,
-        "Look at what would go, then run `taboot ingest SOURCE --confirm-deletes` if it is right.",
+        "`taboot held` shows what would go; run `taboot ingest SOURCE --confirm-deletes` if it is right.",
     ),
     "E_TOMBSTONED": (410, "The document was deleted; `KnowledgeBase.restore` brings it back."),
     "E_TRANSITION": (409, "The state machine does not allow this step."),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -25,19 +27,25 @@ def schema() -> None:
 
 
 @click.command()
-@click.argument("doc_ids", metavar="DOC_ID...", nargs=-1, required=True)
+@click.argument("documents", metavar="DOCUMENT...", nargs=-1, required=True)
 @click.option("--erase", is_flag=True, help="Remove every byte of it too: blobs, tables, vectors, shards.")
 @namespace_option
 @json_option
-def delete(doc_ids: tuple[str, ...], erase: bool, namespace: str | None, as_json: bool) -> None:
-    """Delete documents for good; their sources pass them by until `taboot restore`."""
+def delete(documents: tuple[str, ...], erase: bool, namespace: str | None, as_json: bool) -> None:
+    """Delete documents for good; their sources pass them by until `taboot restore`.
+
+    A DOCUMENT is a document's id or the beginning of it, the id of one of its chunks, its URL or its path.
+    """
     from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages import deletion
+    from taboot_pipelines.stages.naming import documents_called
     from taboot_pipelines.stages.workspace import Workspace
 
     settings = load_settings()
     require_catalog(settings)
-    receipt = deletion.delete(Workspace(settings), namespace or settings.namespace, doc_ids, erase=erase)
+    workspace, tenant = Workspace(settings), namespace or settings.namespace
+    doc_ids = documents_called(workspace, tenant, documents)
+    receipt = deletion.delete(workspace, tenant, doc_ids, erase=erase)
     if as_json:
         emit_json(
             {
@@ -61,18 +69,24 @@ def delete(doc_ids: tuple[str, ...], erase: bool, namespace: str | None, as_json
 
 
 @click.command()
-@click.argument("doc_ids", metavar="DOC_ID...", nargs=-1, required=True)
+@click.argument("documents", metavar="DOCUMENT...", nargs=-1, required=True)
 @namespace_option
 @json_option
-def restore(doc_ids: tuple[str, ...], namespace: str | None, as_json: bool) -> None:
-    """Bring deleted documents back; erased ones come back when their source is ingested."""
+def restore(documents: tuple[str, ...], namespace: str | None, as_json: bool) -> None:
+    """Bring deleted documents back; erased ones come back when their source is ingested.
+
+    A DOCUMENT is named as for `taboot delete`; of an erased one only the id is known.
+    """
     from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages import deletion
+    from taboot_pipelines.stages.naming import documents_called
     from taboot_pipelines.stages.workspace import Workspace
 
     settings = load_settings()
     require_catalog(settings)
-    restored = deletion.restore(Workspace(settings), namespace or settings.namespace, doc_ids)
+    workspace, tenant = Workspace(settings), namespace or settings.namespace
+    doc_ids = documents_called(workspace, tenant, documents, deleted=True)
+    restored = deletion.restore(workspace, tenant, doc_ids)
     if as_json:
         emit_json({"restored": list(restored.restored), "awaiting_fetch": list(restored.awaiting_fetch)})
         return
@@ -128,6 +142,23 @@ def require_catalog(settings: Settings) -> None:
         )
 
 
+def _check_free(host: str, port: int) -> None:
+    """Raise ``E_CONFLICT`` where the UI could not listen: said before anything has started."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(address)
+    except OSError as error:
+        why = "in use" if error.errno == errno.EADDRINUSE else f"not to be had ({error.strerror or error})"
+        raise TabootError(
+            "E_CONFLICT",
+            f"Port {port} of {host} is {why}.",
+            remedy="End what listens there, or choose another by --port.",
+            port=port,
+        ) from None
+
+
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
@@ -137,6 +168,7 @@ def ui(host: str, port: int) -> None:
     from taboot_pipelines.settings import load_settings
 
     settings = load_settings()
+    _check_free(host, port)
     with open_instance(settings):
         pass  # Makes the storage, and its dagster.yaml, where there is none.
     arguments = [

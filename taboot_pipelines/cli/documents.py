@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from taboot_pipelines.cli.completion import source_ids
 from taboot_pipelines.cli.output import (
     console,
     cut,
@@ -27,7 +28,14 @@ _GAPS = 13
 
 @click.command()
 @click.argument("pattern", required=False)
-@click.option("--source", "sources", metavar="ID", multiple=True, help="Only of this source.")
+@click.option(
+    "--source",
+    "sources",
+    metavar="ID",
+    multiple=True,
+    help="Only of this source.",
+    shell_complete=source_ids,
+)
 @click.option("--type", "types", metavar="TYPE", multiple=True, help="Only of sources of this type.")
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only of sources with this tag.")
 @click.option("--language", "languages", metavar="CODE", multiple=True, help="Only in this language.")

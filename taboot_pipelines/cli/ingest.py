@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taboot_pipelines.cli import held
+from taboot_pipelines.cli.completion import source_ids
 from taboot_pipelines.cli.output import console, emit_json, json_option, table, text
 from taboot_pipelines.errors import TabootError
 
@@ -51,6 +53,8 @@ _SHOWN = (
     "failed",
 )
 _MAX_PROBLEMS = 20
+#: Off a terminal a line says so often how far it is.
+_SECONDS_BETWEEN_LINES = 10.0
 
 
 @dataclass
@@ -103,7 +107,7 @@ class Outcome:
 
 
 @click.command()
-@click.argument("sources", metavar="[SOURCE]...", nargs=-1)
+@click.argument("sources", metavar="[SOURCE]...", nargs=-1, shell_complete=source_ids)
 @click.option(
     "--confirm-deletes",
     is_flag=True,
@@ -402,31 +406,79 @@ class _Bars(_Display):
         self._crawls = False
 
     def begin(self, what: str) -> None:
-        self._task, self._crawls = self._progress.add_task(what, total=None, stage=""), False
+        self._task, self._crawls = self._progress.add_task(what, total=None, stage="", rate=""), False
 
     def progress(self, stage: str, done: int, total: int) -> None:
         # The crawl itself knows more.
         if not self._crawls:
-            self._progress.update(self._task, stage=stage, completed=done, total=total or None)
+            self._update(stage, done, total or None)
 
     def crawl(self, progress: CrawlProgress) -> None:
         self._crawls = True
         known = progress.counts["discovered"]
-        self._progress.update(self._task, stage=progress.sentence, completed=progress.done, total=known)
+        self._update(progress.sentence, progress.done, known)
 
     def report(self, report: StageReport) -> None:
         self._crawls = False
-        self._progress.update(self._task, stage=report.stage, completed=0, total=None)
+        # What comes next has a rate of its own.
+        self._progress.reset(self._task, total=None, stage=report.stage, rate="")
 
     def end(self, what: str, ok: bool) -> None:
-        self._progress.update(self._task, stage="done" if ok else "look below", completed=1, total=1)
+        stage = "done" if ok else "look below"
+        self._progress.update(self._task, stage=stage, completed=1, total=1, rate="")
+
+    def _update(self, stage: str, done: int, total: int | None) -> None:
+        self._progress.update(self._task, stage=stage, completed=done, total=total)
+        task = next((t for t in self._progress.tasks if t.id == self._task), None)
+        speed = task.speed if task is not None else None
+        self._progress.update(self._task, rate=f"{speed:,.1f}/s" if speed else "")
+
+
+class _Lines(_Display):
+    """Off a terminal: a line for what takes long, every ten seconds, with its rate and the time left."""
+
+    def __init__(self) -> None:
+        self._what = self._stage = ""
+        self._began = self._last = time.monotonic()
+
+    def begin(self, what: str) -> None:
+        self._what, self._stage = what, ""
+        self._last = time.monotonic()
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if stage != self._stage:
+            self._stage, self._began = stage, now
+        if now - self._last < _SECONDS_BETWEEN_LINES:
+            return
+        self._last = now
+        click.echo(f"{self._what}: {stage}: {_pace(done, total, now - self._began)}", err=True)
+
+    def crawl(self, progress: CrawlProgress) -> None:
+        now = time.monotonic()
+        if now - self._last >= _SECONDS_BETWEEN_LINES:
+            self._last = now
+            click.echo(f"{self._what}: {progress.sentence}", err=True)
+
+
+def _pace(done: int, total: int, seconds: float) -> str:
+    """How far it has come, how fast, and how long the rest takes at that rate."""
+    told = f"{done:,} of {total:,}" if total else f"{done:,}"
+    rate = done / seconds if seconds > 0 else 0
+    if not rate:
+        return told
+    left = f", {(total - done) / rate:,.0f} s left" if total > done else ""
+    return f"{told}, {rate:,.1f}/s{left}"
 
 
 @contextlib.contextmanager
 def _display(chosen: Sequence[str], quiet: bool) -> Iterator[_Display]:
     out = console(stderr=True)
-    if quiet or not out.is_terminal:
+    if quiet:
         yield _Display()
+        return
+    if not out.is_terminal:
+        yield _Lines()
         return
     from rich.progress import (
         BarColumn,
@@ -435,6 +487,7 @@ def _display(chosen: Sequence[str], quiet: bool) -> Iterator[_Display]:
         SpinnerColumn,
         TextColumn,
         TimeElapsedColumn,
+        TimeRemainingColumn,
     )
 
     with Progress(
@@ -443,7 +496,9 @@ def _display(chosen: Sequence[str], quiet: bool) -> Iterator[_Display]:
         TextColumn("{task.fields[stage]}", style="cyan"),
         BarColumn(),
         MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}", style="dim"),
         TimeElapsedColumn(),
+        TimeRemainingColumn(compact=True),
         console=out,
     ) as progress:
         yield _Bars(progress)
@@ -452,8 +507,15 @@ def _display(chosen: Sequence[str], quiet: bool) -> Iterator[_Display]:
 def _summary(outcomes: Sequence[Outcome]) -> None:
     out = console()
     shown = table("source", "stage", "what", "seconds", right=("seconds",))
+    idle: dict[str, str] = {}
     for outcome in outcomes:
-        for i, report in enumerate(outcome.reports):
+        told = []
+        for report in outcome.reports:
+            if (report.skipped or "").startswith("skipped: "):
+                idle[report.stage] = (report.skipped or "").removeprefix("skipped: ")
+            else:
+                told.append(report)
+        for i, report in enumerate(told):
             counts = ", ".join(
                 f"{report.counts[n]:,} {n.replace('_', ' ')}" for n in _SHOWN if report.counts.get(n)
             )
@@ -467,6 +529,10 @@ def _summary(outcomes: Sequence[Outcome]) -> None:
             )
     if shown.row_count:
         out.print(shown)
+    unset = [f"{stage} ({why})" for stage, why in sorted(idle.items()) if why.startswith("TABOOT_")]
+    if unset:
+        # Said once: it holds for every source.
+        out.print(text(f"not configured: {', '.join(unset)}"), style="dim")
     for outcome in outcomes:
         for error in outcome.errors:
             out.print(text(f"{outcome.source}: {error.code}: {error.message}"), style="red")
@@ -497,8 +563,8 @@ def _summary(outcomes: Sequence[Outcome]) -> None:
         if len(problems) > _MAX_PROBLEMS:
             out.print(
                 text(
-                    f"{outcome.source}: … and {len(problems) - _MAX_PROBLEMS} more; `taboot status` lists"
-                    " them all."
+                    f"{outcome.source}: … and {len(problems) - _MAX_PROBLEMS} more; `taboot status --failed`"
+                    " lists them all."
                 ),
                 style="yellow",
             )

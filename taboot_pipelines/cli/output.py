@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from taboot_pipelines.retrieval import KnowledgeBase
     from taboot_pipelines.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,13 +64,13 @@ def table(*columns: str, right: Sequence[str] = (), short: bool = False) -> Tabl
 
 def fitted(value: object, width: int) -> str:
     """A text of at most ``width`` columns: of a longer one its end, which tells paths apart."""
-    shown = _printable(value)
+    shown = printable(value)
     return shown if len(shown) <= width else f"…{shown[len(shown) - width + 1 :]}"
 
 
 def cut(value: object, width: int) -> str:
     """A text of at most ``width`` columns: of a longer one its beginning."""
-    shown = _printable(value)
+    shown = printable(value)
     return shown if len(shown) <= width else f"{shown[: max(0, width - 1)]}…"
 
 
@@ -83,7 +84,7 @@ def listing(
     shown = [
         fitted(part, width)
         for line in lines
-        for part in textwrap.wrap(_printable(line), width, break_long_words=False, break_on_hyphens=False)
+        for part in textwrap.wrap(printable(line), width, break_long_words=False, break_on_hyphens=False)
     ]
     if most is not None and len(shown) > most:
         shown = [*shown[: most - 1], f"{shown[most - 1][: width - 2]} …"]
@@ -95,21 +96,22 @@ def text(value: object) -> Any:
     """A value as rich prints it unchanged: names of files are no markup, control characters are replaced."""
     from rich.text import Text
 
-    return Text(_printable(value))
+    return Text(printable(value))
 
 
 def plain(value: object, **style: Any) -> None:
     """Print a value as lines of text, control characters replaced, without waiting for rich to load.
     ``style``: as of ``click.style``, where the output is a terminal.
     """
-    click.echo(click.style(_printable(value), **style))
+    click.echo(click.style(printable(value), **style))
 
 
-def _printable(value: object) -> str:
+def printable(value: object) -> str:
+    """The text with control characters replaced: what a file is called must not drive a terminal."""
     return "".join(c if c.isprintable() or c == "\n" else "�" for c in str(value))
 
 
-def open_kb(namespace: str | None, *, embedding: bool = False) -> Any:
+def open_kb(namespace: str | None, *, embedding: bool = False) -> KnowledgeBase:
     """The knowledge base. ``embedding``: the query will be embedded, so the bundled model is loaded while
     this thread still imports what reads the shards.
     """
@@ -144,7 +146,7 @@ def emit_json(value: Any) -> None:
 
 def warn(message: str) -> None:
     """Print a warning to stderr, in a terminal broken between words."""
-    line = f"warning: {_printable(message)}"
+    line = f"warning: {printable(message)}"
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
         line = "\n".join(textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False))

@@ -6,11 +6,12 @@ from dataclasses import asdict
 
 import click
 
+from taboot_pipelines.cli.completion import source_ids
 from taboot_pipelines.cli.output import console, emit_json, json_option, table
 
 
 @click.command()
-@click.argument("source")
+@click.argument("source", shell_complete=source_ids)
 @json_option
 def plan(source: str, as_json: bool) -> None:
     """Say what a run of SOURCE would request: requests, items and bytes where the origin tells them, and the

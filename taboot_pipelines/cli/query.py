@@ -1,29 +1,33 @@
-"""Questions: ``search``, ``ask``, ``explain``, ``links``, ``neighbors``, ``path``, ``drift``; the ``cache``.
+"""Questions: ``search`` and ``ask``; the ``cache``.
 
 They load no Dagster and open no catalog.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from taboot_pipelines.cli.completion import source_ids
 from taboot_pipelines.cli.output import (
-    console,
     emit_json,
+    fitted,
     json_option,
     namespace_option,
     open_kb,
     plain,
-    text,
+    printable,
 )
+from taboot_pipelines.cli.places import Places, columns, kb_places, print_place, print_wrapped
+from taboot_pipelines.errors import TabootError
 
 if TYPE_CHECKING:
+    from taboot_pipelines.retrieval import KnowledgeBase
     from taboot_pipelines.retrieval.results.hits import SearchResult
     from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
+    from taboot_pipelines.retrieval.snippets import Snippet
 
 _SNIPPET = 240
 
@@ -40,7 +44,11 @@ def _filters(function: Any) -> Any:
         ("--source", "ID", "Only this source."),
     ):
         function = click.option(
-            name, metavar=metavar, multiple=True, help=f"{what} May be given several times."
+            name,
+            metavar=metavar,
+            multiple=True,
+            help=f"{what} May be given several times.",
+            shell_complete=source_ids if name == "--source" else None,
         )(function)
     for name, what in (
         ("--date-to", "Only documents of at most this day, or before this moment."),
@@ -67,6 +75,21 @@ def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in options.items()
         if value is not None and value != ()
     }
+
+
+def _check_sources(kb: KnowledgeBase, options: Mapping[str, Any]) -> None:
+    """Raise ``E_SOURCE_UNKNOWN`` for a source that nothing is served of."""
+    known = kb.manifest.sources
+    unknown = [s for s in options.get("source", ()) if s not in known]
+    if unknown:
+        from taboot_pipelines.retrieval.filters import or_near
+
+        raise TabootError(
+            "E_SOURCE_UNKNOWN",
+            f"There is no source {', '.join(map(repr, unknown))}.{or_near(unknown[0], known)}",
+            remedy="`taboot sources list` lists them.",
+            sources=unknown,
+        )
 
 
 def _weights(_context: Any, _parameter: Any, given: tuple[str, ...]) -> dict[str, float] | None:
@@ -129,17 +152,20 @@ def search(
     """Find the passages that fit QUERY best."""
     if compare and why_not is not None:
         raise click.UsageError("--compare and --why-not show different things: give one of them.")
-    kb = open_kb(namespace, embedding=compare or mode != "keyword")
+    kb: Any = open_kb(namespace, embedding=compare or mode != "keyword")
     chosen = _chosen(options)
+    _check_sources(kb, chosen)
     if compare:
         _show_comparison(kb.compare(query, limit, **chosen), as_json)
     elif why_not is not None:
         _show_why_not(kb.why_not(why_not, query, limit, mode=mode, **chosen), as_json)
     else:
-        _show_hits(kb.search(query, limit, mode=mode, **chosen), as_json, explain)
+        _show_hits(kb.search(query, limit, mode=mode, **chosen), kb_places(kb), as_json, explain)
 
 
-def _show_hits(found: SearchResult, as_json: bool, explain: bool) -> None:
+def _show_hits(found: SearchResult, places: Places, as_json: bool, explain: bool) -> None:
+    from taboot_pipelines.retrieval.snippets import heading, snippet
+
     if as_json:
         emit_json({**found.model_dump(mode="json"), **found.made})
         return
@@ -147,21 +173,22 @@ def _show_hits(found: SearchResult, as_json: bool, explain: bool) -> None:
         click.echo(note, err=True)
     if not found.hits:
         click.echo("Nothing found.")
+    width = columns()
     for number, hit in enumerate(found.hits, 1):
-        snippet = " ".join(hit.expanded.split())
-        plain(f"{number}. {hit.title}" + (f" > {hit.section}" if hit.section else ""), bold=True)
-        plain(
-            f"   {_place(hit.url, hit.line)}  [{hit.source}] score {hit.score:.4f}  {hit.chunk_id}", dim=True
-        )
+        print_wrapped(f"{number}. {heading(hit.title, hit.section)}", "", width, hang="   ", bold=True)
+        at = f"  [{hit.source}] score {hit.score:.4f}  {_short(hit.chunk_id) if width else hit.chunk_id}"
+        print_place(places, places.place(hit.url, hit.line, source=hit.source), at, width)
         if explain:
             for arm, score in hit.scores.items():
                 rank = f"rank {hit.ranks[arm]}" if arm in hit.ranks else "not among its best"
                 plain(f"   {arm:<8} {rank:<20} score {score:.6f}", dim=True)
             for what, others in (("equal text", hit.also_in), ("nearly equal", hit.similar)):
                 if others:
-                    plain(f"   {what}: {', '.join(others)}", dim=True)
-        limit = _SNIPPET if len(hit.context) < 2 else _SNIPPET * 4
-        plain(f"   {snippet[:limit]}{'…' if len(snippet) > limit else ''}")
+                    print_wrapped(f"{what}: {', '.join(others)}", "   ", width, dim=True)
+        if len(hit.context) < 2:
+            _print_snippet(snippet(hit.text, hit.highlights, _SNIPPET), width)
+        else:
+            _print_snippet(snippet(hit.expanded, (), _SNIPPET * 4), width)
     if explain:
         joined = ", ".join(f"{arm} {weight:g}" for arm, weight in found.weights.items())
         how = f", {found.fusion} with k {found.rrf_k}, weights {joined}" if found.fusion else ""
@@ -171,6 +198,43 @@ def _show_hits(found: SearchResult, as_json: bool, explain: bool) -> None:
         plain(f"milliseconds: {spent}", dim=True)
     if found.next_cursor is not None and explain:
         plain(f"next page: --cursor {found.next_cursor}", dim=True)
+
+
+def _short(chunk_id: str) -> str:
+    """A chunk_id with the beginning of its document's id; `taboot explain` takes it."""
+    doc_id, _, number = chunk_id.rpartition(":")
+    return f"{doc_id[:8]}:{number}"
+
+
+def _print_snippet(shown: Snippet, width: int | None) -> None:
+    """Print the words of a snippet, those of the query bright, in a terminal broken between words."""
+    words = [
+        (
+            printable(w.text),
+            "".join(
+                click.style(printable(t), fg="yellow", bold=True) if hit else printable(t)
+                for t, hit in w.pieces
+            ),
+        )
+        for w in shown.words
+    ]
+    if shown.before:
+        words.insert(0, ("…", "…"))
+    if shown.after and words:
+        text, styled = words[-1]
+        words[-1] = (f"{text}…", f"{styled}…")
+    indent, lines, used = "   ", [[]], 0  # type: tuple[str, list[list[str]], int]
+    for text, styled in words:
+        if width is not None:
+            if len(text) > width - len(indent):
+                text = styled = fitted(text, width - len(indent))
+            if used and used + 1 + len(text) > width - len(indent):
+                lines.append([])
+                used = 0
+        lines[-1].append(styled)
+        used += len(text) + (1 if used else 0)
+    for line in lines:
+        click.echo(f"{indent}{' '.join(line)}")
 
 
 def _show_comparison(found: Comparison, as_json: bool) -> None:
@@ -219,7 +283,7 @@ def cache(kind: str | None, domain: str | None, namespace: str | None, as_json: 
     """
     if domain is not None and kind is None:
         raise click.UsageError("--domain limits --clear results.")
-    kb = open_kb(namespace)
+    kb: Any = open_kb(namespace)
     if kind is not None:
         dropped = kb.clear_cache(None if kind == "all" else kind, domain)
         if as_json:
@@ -259,198 +323,22 @@ def ask(
     **options: Any,
 ) -> None:
     """Answer QUESTION out of the knowledge base, with citations, or say that nothing does."""
-    answer = open_kb(namespace, embedding=mode != "keyword").answer(
-        question, limit, mode=mode, synthesis=synthesis, **_chosen(options)
-    )
+    kb: Any = open_kb(namespace, embedding=mode != "keyword")
+    chosen = _chosen(options)
+    _check_sources(kb, chosen)
+    answer = kb.answer(question, limit, mode=mode, synthesis=synthesis, **chosen)
     if as_json:
         emit_json(answer.model_dump(mode="json"))
         return
-    plain(answer.text)
+    places, width = kb_places(kb), columns()
+    for line in answer.text.splitlines():
+        print_wrapped(line, "", width)
     for citation in answer.citations:
-        place = _place(citation.url, citation.line, citation.section)
-        plain(f"  [{citation.number}] {place}  {citation.chunk_id}", dim=True)
+        place = places.place(citation.url, citation.line, citation.section)
+        number = f"[{citation.number}] "
+        shown = _short(citation.chunk_id) if width else citation.chunk_id
+        print_place(places, place, f"  {shown}", width, indent=f"  {number}")
     for note in answer.notes:
-        plain(f"  drift: {note}")
+        print_wrapped(f"drift: {note}", "  ", width)
     if answer.found:
         plain(f"  from {answer.kind}, confidence {answer.confidence:.2f}", dim=True)
-
-
-@click.command()
-@click.argument("edge_or_chunk_id")
-@namespace_option
-@json_option
-def explain(edge_or_chunk_id: str, namespace: str | None, as_json: bool) -> None:
-    """Show the bytes behind an edge or a hit, read again and verified."""
-    found = open_kb(namespace).explain(edge_or_chunk_id)
-    if as_json:
-        emit_json(found.model_dump(mode="json"))
-        return
-    out = console()
-    out.print(text(found.statement), style="bold")
-    for quote in found.quotes:
-        out.print(
-            text(
-                f"{_place(quote.url, quote.line, quote.section)}  bytes {quote.byte_start}-{quote.byte_end}"
-                f" of {quote.blob_sha256[:12]}"
-            ),
-            style="dim",
-        )
-        out.print(text("\n".join(f"  │ {line}" for line in quote.text.splitlines())))
-    for note in found.decisions:
-        out.print(text(f"corrected by {note.who}: {note.says} ({note.reason})"))
-    for end in found.ends:
-        out.print(text(f"{end.role}: {end.label} {end.name} ({end.basis}: {end.rule})"))
-    if found.confidence is not None:
-        out.print(
-            text(
-                f"confidence {found.confidence:.2f}, {found.extraction_method}, since"
-                f" {found.since:%Y-%m-%d %H:%M} UTC"
-            ),
-            style="dim",
-        )
-
-
-@click.command()
-@click.argument("document")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Most links.")
-@namespace_option
-@json_option
-def links(document: str, limit: int, namespace: str | None, as_json: bool) -> None:
-    """Show what DOCUMENT (its id, URL or path) links to, and what links to it."""
-    found = open_kb(namespace).links(document, limit)
-    if as_json:
-        emit_json(found.model_dump(mode="json"))
-        return
-    out = console()
-    out.print(text(f"{found.title}  {found.url}"), style="bold", soft_wrap=True)
-    for heading, mark, listed in (
-        ("links to", "→", found.outgoing),
-        ("is linked from", "←", found.incoming),
-        ("links that lead to no document", "?", found.unresolved),
-    ):
-        out.print(text(f"{heading}: {len(listed)}"))
-        for link in listed:
-            place = _place(link.url if mark == "←" else found.url, link.line)
-            named = f"{link.title}  " if link.title else ""
-            out.print(text(f"  {mark} {named}{link.target}  [{link.kind}]"), soft_wrap=True)
-            out.print(text(f"    {place}"), style="dim", soft_wrap=True)
-    if found.truncated:
-        out.print(text("Cut at the limit."), style="dim")
-
-
-@click.command()
-@click.argument("name")
-@click.option("--hops", type=click.IntRange(1, 2), default=1, show_default=True)
-@click.option(
-    "--type",
-    "types",
-    metavar="TYPE",
-    multiple=True,
-    help="Only this relation, such as DEPENDS_ON. May be given several times.",
-)
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Most edges.")
-@namespace_option
-@json_option
-def neighbors(
-    name: str, hops: int, types: tuple[str, ...], limit: int, namespace: str | None, as_json: bool
-) -> None:
-    """Show what surrounds the node called NAME (or whose key it is)."""
-    graph = open_kb(namespace).neighbors(name, hops=hops, types=list(types) or None, limit=limit)
-    if as_json:
-        emit_json(graph.model_dump(mode="json"))
-        return
-    out = console()
-    facts = [e for e in graph.edges if e.type != "MENTIONS" or "MENTIONS" in types]
-    mentions: dict[str, list[int]] = {}
-    for edge in graph.edges:
-        if edge not in facts:
-            mentions.setdefault(edge.url, []).append(edge.line)
-    for edge in facts:
-        out.print(
-            text(f"({edge.start_label} {edge.start_name})-[{edge.type}]->({edge.end_label} {edge.end_name})"),
-            soft_wrap=True,
-        )
-        out.print(text(f"   {_place(edge.url, edge.line)}  {edge.edge_id}"), style="dim", soft_wrap=True)
-    if mentions:
-        # One line for each document that only mentions it; `--type MENTIONS` lists every mention.
-        out.print(text(f"mentioned in {len(mentions)} documents:"))
-        for url, lines in sorted(mentions.items()):
-            shown = sorted(set(lines))
-            out.print(
-                text(
-                    f"   {url}: line{'s' if len(shown) > 1 else ''}"
-                    f" {', '.join(map(str, shown[:8]))}{' …' if len(shown) > 8 else ''}"
-                ),
-                style="dim",
-                soft_wrap=True,
-            )
-    out.print(
-        text(
-            f"{len(graph.nodes)} nodes, {len(graph.edges)} edges"
-            + (", cut at the limit" if graph.truncated else "")
-        ),
-        style="dim",
-    )
-
-
-@click.command()
-@click.option(
-    "--kind",
-    "kinds",
-    metavar="KIND",
-    multiple=True,
-    help="Only drift of this kind, such as prose_port. May be given several times.",
-)
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Most drifts.")
-@namespace_option
-@json_option
-def drift(kinds: tuple[str, ...], limit: int, namespace: str | None, as_json: bool) -> None:
-    """Show statements that cannot both be so: text and configuration, or two configurations."""
-    found = open_kb(namespace).drift(list(kinds) or None, limit)
-    if as_json:
-        emit_json(found.model_dump(mode="json"))
-        return
-    out = console()
-    for item in found.items:
-        of_a_day = "  (a text of a day)" if item.record else ""
-        out.print(text(f"{item.kind}: {item.statement}{of_a_day}"), style="bold", soft_wrap=True)
-        for side in item.sides:
-            out.print(
-                text(f"   {_place(side.url, side.line)}  {side.edge_ids[0]}"), style="dim", soft_wrap=True
-            )
-            for line in (side.quote.text if side.quote is not None else side.says).splitlines():
-                out.print(text(f"   │ {line}"), soft_wrap=True)
-    if not found.items:
-        out.print("Nothing drifted.")
-    if found.truncated:
-        out.print(text("Cut at the limit."), style="dim")
-
-
-@click.command()
-@click.argument("start")
-@click.argument("end")
-@click.option("--max-hops", type=click.IntRange(1, 20), default=8, show_default=True, help="Longest way.")
-@namespace_option
-@json_option
-def path(start: str, end: str, max_hops: int, namespace: str | None, as_json: bool) -> None:
-    """Show the shortest way through the graph from START to END: names, keys, or public host names.
-
-    Exit code 1 if there is none.
-    """
-    found = open_kb(namespace).path(start, end, max_hops=max_hops)
-    if as_json:
-        emit_json(found.model_dump(mode="json"))
-    else:
-        out = console()
-        for at, step in enumerate(found.steps):
-            if at == 0:
-                out.print(text(f"({step.start_label} {step.start_name})"), soft_wrap=True)
-            arrow = f"-[{step.type}]->" if step.forward else f"<-[{step.type}]-"
-            out.print(text(f"  {arrow} ({step.end_label} {step.end_name})"), soft_wrap=True)
-            if step.url:
-                out.print(
-                    text(f"     {_place(step.url, step.line)}  {step.edge_id}"), style="dim", soft_wrap=True
-                )
-        if not found.steps:
-            out.print(text(f"No way of at most {max_hops} steps leads from {start} to {end}."))
-    sys.exit(0 if found.steps else 1)

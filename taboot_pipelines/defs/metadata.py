@@ -160,7 +160,7 @@ def _markdown(header: Sequence[str], rows: Sequence[Sequence[object]], total: in
     ]
     more = max(total, len(rows)) - min(len(rows), _ROWS)
     if more > 0:
-        lines.append(f"\n… and {more} more; `taboot status` lists them all.")
+        lines.append(f"\n… and {more} more; `taboot status --failed` lists them all.")
     return "\n".join(lines)
 
 

@@ -35,6 +35,10 @@ def sources_sensor(
     context: dg.SensorEvaluationContext, workspace: WorkspaceResource
 ) -> dg.SensorResult | dg.SkipReason:
     opened = workspace.open()
+    file = workspace.runtime.settings.sources_file
+    if not file.exists():
+        # As after a fresh install: nothing is wrong yet, and nothing changes.
+        return dg.SkipReason(f"There is no sources file at {file}; `taboot init` begins one.")
     # An invalid or empty file raises E_SOURCES here: the tick fails visibly, and nothing has
     # changed (rule ``complete-enumeration``).
     opened.sync_sources()

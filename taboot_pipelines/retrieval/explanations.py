@@ -13,6 +13,8 @@ from typing import Any
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.retrieval.evidence import Evidence, Quoted, Source
+from taboot_pipelines.retrieval.phrases import statement
+from taboot_pipelines.retrieval.prefixes import ambiguous
 from taboot_pipelines.retrieval.results.base import where
 from taboot_pipelines.retrieval.results.decisions import DecisionNote
 from taboot_pipelines.retrieval.results.explanations import End, Explanation
@@ -21,7 +23,8 @@ from taboot_pipelines.retrieval.results.hits import Hit
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.shards.lines import covers_file
 
-_CHUNK_ID = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):([0-9]{1,9})")
+#: A chunk_id, or one with the beginning of its document's id alone.
+_CHUNK_ID = re.compile(r"([0-9a-f-]{6,36}):([0-9]{1,9})")
 #: The rule behind an end whose basis is ``normalized``, ``derived`` or ``source``, by the end's label.
 _NORMALIZED = {
     "Image": "the image reference with the registry, repository and tag that it leaves out",
@@ -59,7 +62,7 @@ class Explanations:
         target = _target(what)
         chunk = _CHUNK_ID.fullmatch(target)
         if chunk is not None:
-            return self._session.ask(lambda view: self._chunk(view, chunk[1], int(chunk[2])))
+            return self._session.ask(lambda view: self._chunk(view, _whole(view, chunk[1]), int(chunk[2])))
         return self._session.ask(lambda view: self._edge(view, target))
 
     def _edge(self, view: View, edge_id: str) -> Explanation:
@@ -89,10 +92,12 @@ class Explanations:
         others = [quote(*support).shown for support in supports if support != carrying]
         return Explanation(
             kind="edge",
-            id=edge_id,
-            statement=(
-                f"({row['start_label']} {row['start_name']})-[{row['type']}]->({row['end_label']}"
-                f" {row['end_name']})"
+            id=row["edge_id"],
+            statement=statement(
+                view.graph.called(row["start_label"], row["start_key"], row["start_name"]),
+                row["type"],
+                json.loads(row["properties"]),
+                view.graph.called(row["end_label"], row["end_key"], row["end_name"]),
             ),
             doc_id=row["doc_id"],
             url=view.document_url(row["doc_id"]),
@@ -172,6 +177,17 @@ def _target(what: Any) -> str:
                 return found
         raise TabootError("E_QUERY", "explain takes an edge_id, a chunk_id, a hit, or a row of edges().")
     return what.strip()
+
+
+def _whole(view: View, doc_id: str) -> str:
+    """The doc_id that begins so; as it is, where none or it itself does. ``E_QUERY`` where several do."""
+    import pyarrow.compute as pc
+
+    ids = view.graph.documents.column("doc_id")
+    found = ids.filter(pc.starts_with(ids, doc_id)).to_pylist()
+    if len(found) > 1:
+        raise ambiguous(doc_id, found)
+    return str(found[0]) if found else doc_id
 
 
 def _holder(view: View, sha256: str, doc_id: str) -> dict[str, Any]:

@@ -27,6 +27,9 @@ from taboot_pipelines.model.graph import EDGES
 from taboot_pipelines.model.ids import node_key
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.model.tables import rows_of
+from taboot_pipelines.retrieval.filters import or_near
+from taboot_pipelines.retrieval.phrases import Named, node
+from taboot_pipelines.retrieval.prefixes import ambiguous, is_prefix
 from taboot_pipelines.retrieval.results.graph import Edge, Node, Subgraph
 from taboot_pipelines.shards import Shards
 
@@ -115,7 +118,10 @@ class Graph:
             lower = pc.and_(lower, pc.equal(self.nodes.column("label"), label))
         found = np.flatnonzero(lower.to_numpy(zero_copy_only=False))
         if not len(found):
-            raise TabootError("E_NOT_FOUND", f"There is no node named {name!r}.", node=name)
+            known = set(self.nodes.column("name").to_pylist())
+            raise TabootError(
+                "E_NOT_FOUND", f"There is no node named {name!r}.{or_near(name, known)}", node=name
+            )
         return found
 
     def neighbourhood(
@@ -181,10 +187,24 @@ class Graph:
         return _node(self.nodes.slice(number, 1).to_pylist()[0])
 
     def edge(self, edge_id: str) -> dict[str, object] | None:
-        """The row of an edge, if there is one."""
-        at = pc.index(self.edges.column("edge_id"), edge_id).as_py()
+        """The row of an edge by its id or the beginning of it, if there is one.
+
+        Raises ``E_QUERY`` where several begin so.
+        """
+        ids = self.edges.column("edge_id")
+        at = pc.index(ids, edge_id).as_py()
+        if at < 0 and is_prefix(edge_id):
+            found = np.flatnonzero(pc.starts_with(ids, edge_id.lower()).to_numpy(zero_copy_only=False))
+            if len(found) > 1:
+                raise ambiguous(edge_id, (ids[int(n)].as_py() for n in found))
+            at = int(found[0]) if len(found) else -1
         row: dict[str, object] | None = self.edges.slice(at, 1).to_pylist()[0] if at >= 0 else None
         return row
+
+    def called(self, label: str, key: str, name: str) -> str:
+        """What a node is called, with its scope where another of its label has the name."""
+        same = pc.and_(pc.equal(self.nodes.column("label"), label), pc.equal(self.nodes.column("name"), name))
+        return node(Named(label, key, name), alone=pc.sum(same).as_py() in (None, 0, 1))
 
 
 def check_types(types: Collection[str] | str | None) -> frozenset[str] | None:

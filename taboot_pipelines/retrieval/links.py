@@ -6,6 +6,7 @@ where few documents hold it; a title that very many documents share names none o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,11 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval.filters import or_near
+from taboot_pipelines.retrieval.prefixes import ambiguous, is_prefix
 from taboot_pipelines.shards import Shards
 from taboot_pipelines.shards.columns import numbers
 
 Rows = npt.NDArray[np.int64]
 
+#: The end of a chunk_id.
+_CHUNK = re.compile(r":[0-9]{1,9}$")
 #: Common titles count where this share of the documents holds them, or so few documents that a share says
 #: nothing: the one that has the title, and two others.
 RARE_SHARE = 0.01
@@ -223,7 +228,8 @@ def _numbers(parts: Sequence[pa.Table], column: str, dtype: Any) -> Any:
 
 
 def check_document(documents: pa.Table, wanted: str, shown: Sequence[str]) -> int:
-    """The row of the document that a doc_id, a URL (as stored or as shown) or a path means.
+    """The row of the document that is meant by a doc_id or the beginning of one, a chunk_id, a URL (as stored
+    or as shown) or a path.
 
     Raises ``E_NOT_FOUND`` if there is none, ``E_QUERY`` if it is no text or a path of several sources.
     """
@@ -243,4 +249,20 @@ def check_document(documents: pa.Table, wanted: str, shown: Sequence[str]) -> in
                 remedy=f"Name one of them by its URL, such as {urls[0]}.",
                 urls=urls,
             )
-    raise TabootError("E_NOT_FOUND", f"There is no document {wanted!r}.", document=wanted)
+    # A chunk stands for its document, and the beginning of an id for what alone begins so.
+    doc_id = _CHUNK.sub("", wanted)
+    ids = documents.column("doc_id")
+    if is_prefix(doc_id):
+        rows = np.flatnonzero(pc.starts_with(ids, doc_id.lower()).to_numpy(zero_copy_only=False))
+        if len(rows) == 1:
+            return int(rows[0])
+        if len(rows):
+            raise ambiguous(doc_id, (ids[int(row)].as_py() for row in rows))
+    columns = (documents.column(c).to_pylist() for c in ("source_id", "path"))
+    named = [f"{source}:{path}" for source, path in zip(*columns, strict=True)]
+    if wanted in named:
+        return named.index(wanted)
+    known = {*documents.column("path").to_pylist(), *shown}
+    raise TabootError(
+        "E_NOT_FOUND", f"There is no document {wanted!r}.{or_near(wanted, known)}", document=wanted
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from taboot_pipelines.stages.chain import CHAIN
@@ -36,6 +38,23 @@ def test_all_sources_are_published_together(shell: Shell) -> None:
     assert {
         stage["skipped"] for s in again["sources"] for stage in s["stages"] if stage["stage"] == "kb_shards"
     } == {"unchanged"}
+
+
+def test_progress_off_a_terminal_is_lines_and_what_is_not_configured_is_said_once(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taboot_pipelines.cli.ingest._SECONDS_BETWEEN_LINES", 0.0)
+    for n in range(70):
+        (shell.world.directory / "s00" / f"{n}.md").write_text(f"{GUIDE}\nPage {n}.\n")
+    shown = shell("ingest")
+    assert shown.count("TABOOT_NEO4J__URL") == shown.count("TABOOT_QDRANT__URL") == 1
+    assert "skipped:" not in shown and "not configured: neo4j_subgraph (TABOOT_NEO4J__URL)" in shown
+    lines = [line for line in shell.err.splitlines() if line.startswith("source s00: ")]
+    assert any(re.fullmatch(r"source s00: raw_blobs: 64(, .*)?", line) for line in lines), shell.err
+    assert any(re.search(r": \d+ of \d+, [\d,.]+/s", line) for line in lines), shell.err
+    monkeypatch.undo()
+    shell("ingest")
+    assert shell.err == "", "what takes no time says nothing"
 
 
 def test_what_fails_is_told_of_the_sources_that_it_concerns(shell: Shell) -> None:

@@ -15,6 +15,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.stages import running
 from taboot_pipelines.stages.configuration import fingerprint
+from taboot_pipelines.stages.held import held
 from taboot_pipelines_tests.defs.conftest import GUIDE, Project
 from taboot_pipelines_tests.world import World
 
@@ -130,6 +131,25 @@ def test_a_failed_run_is_logged_with_its_code(project: Project, capfd: pytest.Ca
     capfd.readouterr()
     operations.run_failures(context)
     assert "broken: raw_blobs: E_PATH" in capfd.readouterr().err
+
+
+def test_without_a_sources_file_nothing_is_wrong_yet(project: Project) -> None:
+    (project.world.directory / "sources.yaml").unlink()
+    answer = tick(project, operations.sources_sensor)
+    assert isinstance(answer, dg.SkipReason) and "taboot init" in str(answer.skip_message)
+
+
+def test_a_run_of_all_sources_holds_what_left_the_file(project: Project) -> None:
+    def ingest_all() -> dg.ExecuteInProcessResult:
+        return project.defs.resolve_job_def("ingest_all").execute_in_process(instance=project.instance)
+
+    assert ingest_all().success and served(project) == {"compose.yaml", "guide.md"}
+    project.world.source("guides", namespace="elsewhere")
+    project.world.remove_source("stack")
+    assert ingest_all().success
+    assert served(project) == {"compose.yaml", "guide.md"} and project.partitions() == {"guides", "stack"}
+    (waiting, moved) = held(project.world.workspace)
+    assert (waiting.source_id, moved.source_id) == ("guides", "stack")
 
 
 def served(project: Project) -> set[str]:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.retrieval import rendering
+from taboot_pipelines.retrieval.phrases import Named, names_of, relation
 from taboot_pipelines.retrieval.rendering import DrawnEdge, DrawnNode
 from taboot_pipelines.retrieval.results.base import Result, TableResult, where
 
@@ -63,17 +64,22 @@ class Subgraph(TableResult):
             schema=schema,
         )
 
+    def names(self) -> dict[tuple[str, str], str]:
+        """What each node, by (label, key), is called: with its scope where several have the name."""
+        return names_of(Named(n.label, n.key, n.name, n.scope) for n in self.nodes)
+
     def _repr_html_(self) -> str:
         starts = {(n.label, n.key) for n in self.start}
         picture = rendering.picture(
             [DrawnNode(n.label, n.key, n.name, start=(n.label, n.key) in starts) for n in self.nodes],
             [DrawnEdge(e.type, (e.start_label, e.start_key), (e.end_label, e.end_key)) for e in self.edges],
         )
+        called = self.names()
         rows = [
             (
-                f"{e.start_label} {e.start_name}",
-                e.type,
-                f"{e.end_label} {e.end_name}",
+                called[e.start_label, e.start_key],
+                relation(e.type, e.properties),
+                called[e.end_label, e.end_key],
                 where(e.url, e.line),
                 f"{e.confidence:.2f}",
             )
@@ -136,7 +142,7 @@ class GraphPath(TableResult):
         rows = [
             (
                 f"{s.start_label} {s.start_name}",
-                f"{'' if s.forward else '← '}{s.type}",
+                f"{'' if s.forward else '← '}{relation(s.type, s.properties)}",
                 f"{s.end_label} {s.end_name}",
                 where(s.url, s.line),
                 f"{s.confidence:.2f}",

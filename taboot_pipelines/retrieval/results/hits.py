@@ -65,6 +65,8 @@ class Hit(Result):
         return joined or self.text
 
 
+#: Characters of a hit's text that a notebook shows.
+_SNIPPET = 240
 _HIT_SCHEMA = pa.schema(
     [
         ("doc_id", pa.string()),
@@ -153,9 +155,16 @@ class SearchResult(TableResult):
 
     def _repr_html_(self) -> str:
         from taboot_pipelines.retrieval import rendering
+        from taboot_pipelines.retrieval.snippets import snippet
 
         rows = [
-            (f"{h.score:.4f}", h.title, where(h.url, h.line), h.section, rendering.shorten(h.text))
+            (
+                f"{h.score:.4f}",
+                h.title,
+                where(h.url, h.line),
+                h.section,
+                snippet(h.text, h.highlights, _SNIPPET).text,
+            )
             for h in self.hits
         ]
         return rendering.table(

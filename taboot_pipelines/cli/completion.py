@@ -1,0 +1,48 @@
+"""``completion``: what a shell needs to complete commands, options, source ids and relations."""
+
+from __future__ import annotations
+
+import contextlib
+
+import click
+from click.shell_completion import get_completion_class
+
+from taboot_pipelines.errors import TabootError
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion of SHELL: commands, options, source ids and relations.
+
+    \b
+    bash: eval "$(taboot completion bash)"       in ~/.bashrc
+    zsh:  eval "$(taboot completion zsh)"        in ~/.zshrc, after compinit
+    fish: taboot completion fish > ~/.config/fish/completions/taboot.fish
+    """
+    from taboot_pipelines.cli.group import cli
+
+    found = get_completion_class(shell)
+    assert found is not None
+    # Not checked by running the shell: the script may be printed on another machine than it is for.
+    script = found(cli, {}, "taboot", "_TABOOT_COMPLETE")
+    click.echo(script.source_template % script.source_vars())
+
+
+def source_ids(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The ids of the sources file that begin so; none where the file is wrong."""
+    from taboot_pipelines.connectors.sources_file import load_sources
+    from taboot_pipelines.settings import load_leniently
+
+    found: list[str] = []
+    with contextlib.suppress(TabootError):
+        settings, _ = load_leniently()
+        found = list(load_sources(settings.sources_file).entries)
+    return [source for source in found if source.startswith(incomplete)]
+
+
+def relations(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The types of edges that begin so, in any case."""
+    from taboot_pipelines.model.graph import EDGES
+
+    return [type_ for type_ in EDGES if type_.startswith(incomplete.upper())]

@@ -1,0 +1,131 @@
+"""The part of a passage that is shown for a hit: where most of the query's words stand, on one line."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_FRONT_MATTER = re.compile(r"\s*---\r?\n.*?\n---\r?\n", re.DOTALL)
+_HEADING = re.compile(r"\s*#{1,6} [^\n]*\n")
+_WORD = re.compile(r"\S+")
+#: So many words stand before the first that matched, where there are as many.
+_BEFORE = 4
+
+
+class Word(NamedTuple):
+    """A word of a snippet in pieces: (text, whether the query has it)."""
+
+    pieces: tuple[tuple[str, bool], ...]
+
+    @property
+    def text(self) -> str:
+        return "".join(text for text, _ in self.pieces)
+
+
+class Snippet(NamedTuple):
+    """The words that are shown; ``before`` and ``after``: something was left out there."""
+
+    words: tuple[Word, ...]
+    before: bool
+    after: bool
+
+    @property
+    def text(self) -> str:
+        joined = " ".join(word.text for word in self.words)
+        return f"{'… ' if self.before else ''}{joined}{'…' if self.after else ''}"
+
+
+def snippet(text: str, highlights: Sequence[tuple[int, int]], length: int) -> Snippet:
+    """At most ``length`` characters of ``text``. ``highlights``: where words of the query stand in it.
+
+    Front matter, and the heading that stands above the hit anyway, are shown only where nothing else has any
+    of the words.
+    """
+    body = _body(text)
+    if not any(start >= body for start, _ in highlights) and highlights:
+        body = 0
+    marks = sorted((start, end) for start, end in highlights if start >= body)
+    words = list(_WORD.finditer(text, body))
+    marked = _marked(words, marks)
+    first, last = _window([m.group() for m in words], marked, length)
+    shown = tuple(Word(_pieces(text, words[i], marks)) for i in range(first, last))
+    return Snippet(shown, first > 0, last < len(words))
+
+
+def heading(title: str, section: str) -> str:
+    """The title and the headings above a passage; what both say is said once."""
+    parts = [p for p in section.split(" > ") if p]
+    if parts and parts[0].casefold() == title.casefold():
+        parts = parts[1:]
+    return " > ".join([title, *parts])
+
+
+def _body(text: str) -> int:
+    """Where the text begins behind front matter and the headings at its head; 0 if nothing follows."""
+    at = 0
+    front = _FRONT_MATTER.match(text)
+    if front is not None:
+        at = front.end()
+    while (found := _HEADING.match(text, at)) is not None:
+        at = found.end()
+    return at if text[at:].strip() else 0
+
+
+def _marked(words: Sequence[re.Match[str]], marks: Sequence[tuple[int, int]]) -> list[str]:
+    """Of each word the word of the query in it, in lower case; empty where it has none."""
+    found, at = [], 0
+    for word in words:
+        while at < len(marks) and marks[at][1] <= word.start():
+            at += 1
+        start, end = marks[at] if at < len(marks) else (word.end(), word.end())
+        inside = start < word.end()
+        found.append(
+            word.string[max(start, word.start()) : min(end, word.end())].casefold() if inside else ""
+        )
+    return found
+
+
+def _window(words: Sequence[str], marked: Sequence[str], length: int) -> tuple[int, int]:
+    """The range of words that fits and has most of the query's different words, then most of its words; the
+    first of equal ones.
+    """
+    best, chosen = (-1, -1), (0, 0)
+    inside: Counter[str] = Counter()
+    size = last = 0
+    for first in range(len(words)):
+        while last < len(words) and (size + len(words[last]) + 1 <= length or last == first):
+            size += len(words[last]) + 1
+            inside[marked[last]] += 1
+            last += 1
+        counts = [count for word, count in inside.items() if word and count]
+        if (len(counts), sum(counts)) > best:
+            best, chosen = (len(counts), sum(counts)), (first, last)
+        size -= len(words[first]) + 1
+        inside[marked[first]] -= 1
+    first, last = chosen
+    if best[0] > 0:
+        # It begins no more than a few words before the first that matched.
+        at = next(i for i in range(first, last) if marked[i])
+        first = max(first, at - _BEFORE)
+        last, size = first, 0
+        while last < len(words) and (size + len(words[last]) + 1 <= length or last == first):
+            size += len(words[last]) + 1
+            last += 1
+    return first, last
+
+
+def _pieces(text: str, word: re.Match[str], marks: Sequence[tuple[int, int]]) -> tuple[tuple[str, bool], ...]:
+    found, at = [], word.start()
+    for start, end in marks:
+        a, b = max(start, at), min(end, word.end())
+        if a >= b:
+            continue
+        if at < a:
+            found.append((text[at:a], False))
+        found.append((text[a:b], True))
+        at = b
+    if at < word.end():
+        found.append((text[at : word.end()], False))
+    return tuple(found)

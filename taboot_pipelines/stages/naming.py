@@ -1,0 +1,74 @@
+"""What people call a document, as its doc_id: an id or the beginning of one, a chunk_id, a URL or a path.
+
+The catalog is asked, since a document can be deleted before it is served, and restored when it is not.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from taboot_pipelines.connectors.files import source_directory
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.stages.workspace import Workspace
+
+_CHUNK = re.compile(r"(?<=[0-9a-f]):[0-9]{1,9}$")
+_PREFIX = re.compile(r"[0-9a-f-]{6,36}")
+
+
+def documents_called(
+    workspace: Workspace, namespace: str, names: Sequence[str], *, deleted: bool = False
+) -> list[str]:
+    """The doc_ids of what is called so; with ``deleted`` of documents that were deleted.
+
+    Raises ``E_NOT_FOUND`` naming the nearest where nothing is called that, ``E_QUERY`` where several are.
+    """
+    gone = set(workspace.catalog.tombstones.all(namespace))
+    known = set(gone)
+    called: dict[str, set[str]] = {}
+    for doc_id, other in _names(workspace, namespace):
+        known.add(doc_id)
+        # What was deleted gives its name up to what may still be deleted, and the other way round.
+        if deleted == (doc_id in gone):
+            for name in other:
+                called.setdefault(name, set()).add(doc_id)
+    return list(dict.fromkeys(_one(name, known, called) for name in names))
+
+
+def _one(name: str, known: Collection[str], called: dict[str, set[str]]) -> str:
+    doc_id = _CHUNK.sub("", name.strip().lower())
+    if doc_id in known:
+        return doc_id
+    found = sorted(called.get(name.strip(), ()))
+    if not found and _PREFIX.fullmatch(doc_id):
+        found = sorted(i for i in known if i.startswith(doc_id))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise TabootError(
+            "E_QUERY",
+            f"{len(found)} documents are called {name!r}.",
+            remedy=f"Name one by its id, such as {' or '.join(found[:3])}.",
+            doc_ids=found[:10],
+        )
+    near = difflib.get_close_matches(name, called, n=3, cutoff=0.6)
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise TabootError("E_NOT_FOUND", f"There is no document {name!r}.{hint}", document=name)
+
+
+def _names(workspace: Workspace, namespace: str) -> Iterator[tuple[str, list[str]]]:
+    """Every document that is or was there, with what it may be called besides its id."""
+    for row in workspace.catalog.sources.find(namespace, ("active", "retiring", "retired")):
+        source = row["source_id"]
+        (entry,) = workspace.entries_in(namespace, [source])
+        path = getattr(entry.config, "path", None)
+        root = source_directory(path, entry.root) if path is not None else None
+        for x in workspace.catalog.locators.of_source(namespace, source, state=None).values():
+            if x.role != "document":
+                continue
+            names = [x.path, f"{source}:{x.path}", *(u for u in (x.url, x.final_url) if u)]
+            if root is not None:
+                names.append(str(Path(root) / x.path))
+            yield x.doc_id, names
