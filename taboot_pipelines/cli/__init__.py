@@ -2,10 +2,11 @@
 
 One module per subject, one function per command: ``ingest``, ``crawls``, ``query`` (search, ask, explain,
 links, neighbors, cache), ``decide`` (correct, retract, add, merge, undo, assertions, supports), ``capture``,
-``status``, ``audit``, ``domains``, ``discover``, ``admin`` (schema, delete, restore, ui). ``group`` joins them
-and decides about exit codes and errors, ``output`` writes. What a person types and reads belongs here, what a command does to the package that it calls. A module imports at
-its head what all its commands need, and the rest where it is used: a search must not wait for what an ingest
-needs. Only ``ingest`` and ``ui`` load Dagster.
+``status``, ``audit``, ``domains``, ``discover``, ``admin`` (schema, delete, restore, ui). ``group`` joins
+them and decides about exit codes and errors, ``output`` writes. What a person types and reads belongs here,
+what a command does to the package that it calls. A module imports at its head what all its commands need, and
+the rest where it is used: a search must not wait for what an ingest needs. Only ``ingest`` and ``ui`` load
+Dagster.
 """
 
 from __future__ import annotations
