@@ -17,7 +17,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge import assertion_checks as checks
 from taboot_pipelines.knowledge.assertions import Assertion, AssertionKind, in_force, undone
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import NODES, PRIORITY, EdgeSource, check_node
+from taboot_pipelines.model.graph import NODES, PRIORITY, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval.results.decisions import AssertionItem, AssertionList, Decided, Stated
@@ -33,6 +33,8 @@ Named = str | NodeRef | Node
 _CORRECTION = PRIORITY[EdgeSource.CORRECTION]
 _STRUCTURED = PRIORITY[EdgeSource.STRUCTURED]
 _CANDIDATES = 10
+#: So many bytes of what was handed in are quoted.
+_QUOTED = 2_000
 
 
 class Deciding:
@@ -276,7 +278,8 @@ def entity_of(view: View, named: Named, label: str | None) -> Node:
     if label is not None and label not in NODES:
         raise TabootError("E_QUERY", f"{label!r} is no type of entity; there are {', '.join(sorted(NODES))}.")
     if isinstance(named, NodeRef):
-        check_node(named.label, named.key, {})
+        if named.label not in NODES or len(named.key) != len(NODES[named.label].key):
+            raise TabootError("E_QUERY", f"{str(named.label)[:100]!r} and its key name no entity.")
         found = view.graph.find(named)
     elif isinstance(named, Node):
         found = view.graph.find(NodeRef(named.label, (named.key,), named.name))
@@ -388,4 +391,17 @@ def _raw(content: Any, file: Any) -> tuple[dict[str, Any] | None, bytes | None]:
             remedy="Put the file into a source, or hand in the part that shows the fact.",
             field="raw_content" if file is None else "raw_file_path",
         )
-    return {"sha256": ids.sha256_hex(data), "mime": mime, "name": name, "size": len(data)}, data
+    raw = {"sha256": ids.sha256_hex(data), "mime": mime, "name": name, "size": len(data)}
+    return {**raw, "shown_bytes": _shown_bytes(data)}, data
+
+
+def _shown_bytes(data: bytes) -> int:
+    """How much of the beginning of what was handed in is a text that can be quoted; 0: it is none."""
+    beginning = data[:_QUOTED]
+    for end in range(len(beginning), max(len(beginning) - 4, 0), -1):
+        try:
+            text = beginning[:end].decode()
+        except UnicodeDecodeError:
+            continue
+        return end if all(c.isprintable() or c in "\n\r\t" for c in text) else 0
+    return 0

@@ -183,7 +183,7 @@ def test_a_stated_entity_has_a_record_and_is_a_declared_name(house: World) -> No
     kb, before = house.kb(), graph(house.kb())
     done = kb.ingest_structured(
         "Host",
-        {"hostname": "nas-one", "ip": "10.0.0.9"},
+        {"hostname": "NAS-One.", "ip": "10.0.0.9"},
         reason="bought in May",
         who="ann",
         raw_content="serial 4711",
@@ -205,6 +205,7 @@ def test_a_stated_entity_has_a_record_and_is_a_declared_name(house: World) -> No
     (own,) = (e for e in mentions if e["source"] == "structured")
     explained = kb.explain(own["edge_id"])
     assert '"hostname": "nas-one"' in explained.quote and "bought in May" in explained.quote
+    assert [q.text for q in explained.quotes[1:]] == ["serial 4711"]
     # What was handed in is kept, and is found by its hash, which the record names.
     assert done.source_id is not None and done.source_id in explained.quote
     assert house.workspace.blobs.get("default", done.source_id) == b"serial 4711"
