@@ -17,7 +17,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge import assertion_checks as checks
 from taboot_pipelines.knowledge.assertions import Assertion, AssertionKind, in_force, undone
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import NODES, PRIORITY, EdgeSource
+from taboot_pipelines.model.graph import EDGES, NODES, PRIORITY, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval.results.decisions import AssertionItem, AssertionList, Decided, Stated
@@ -225,7 +225,9 @@ class Deciding:
             key, name, own, aliases = checks.check_entity(label, properties, item.get("aliases", ()))
             payload = {"label": label, "key": key, "name": name, "properties": own, "aliases": aliases}
             return Wanted(AssertionKind.ENTITY, {**payload, "raw": raw}, data)
-        start, end = self._end("start", item.get("start")), self._end("end", item.get("end"))
+        type_ = EDGES.get(item["type"]) if isinstance(item["type"], str) else None
+        start = self._end("start", item.get("start"), None if type_ is None else type_.start)
+        end = self._end("end", item.get("end"), None if type_ is None else type_.end)
         own = checks.check_relation(item["type"], start.label, end.label, properties)
         from taboot_pipelines.knowledge.observations import discriminator
 
@@ -238,9 +240,9 @@ class Deciding:
         }
         return Wanted(AssertionKind.RELATION, {**payload, "raw": raw}, data)
 
-    def _end(self, role: str, given: Any) -> Node:
-        """An end of a relation: an entity that there is, or a mapping that says which it is, with its
-        ``label`` and the fields of its key."""
+    def _end(self, role: str, given: Any, labels: frozenset[str] | None) -> Node:
+        """An end of a relation: an entity that there is, of one of these ``labels`` where several are called
+        so, or a mapping that says which it is, with its ``label`` and the fields of its key."""
         if isinstance(given, Mapping):
             fields = dict(given)
             label = fields.pop("label", None)
@@ -260,7 +262,7 @@ class Deciding:
                 remedy="Give a name, a key, or {label: …, and the fields of the key}.",
                 field=role,
             )
-        return self._entity(given, None)
+        return self._session.ask(lambda view: entity_of(view, given, None, prefer=labels))
 
     # --- what is named --------------------------------------------------------------------------------------
 
@@ -269,10 +271,10 @@ class Deciding:
         return self._session.ask(lambda view: entity_of(view, named, label))
 
 
-def entity_of(view: View, named: Named, label: str | None) -> Node:
+def entity_of(view: View, named: Named, label: str | None, *, prefer: frozenset[str] | None = None) -> Node:
     """The one entity of a view that a key, a name, a reference or a node means, of this label (None: of any).
 
-    Of several that have a name, documents do not count. Raises ``E_NOT_FOUND``; ``E_QUERY`` naming the
+    Of several that have a name, documents do not count, nor those of other labels than ``prefer``. Raises ``E_NOT_FOUND``; ``E_QUERY`` naming the
     candidates.
     """
     if label is not None and label not in NODES:
@@ -291,6 +293,7 @@ def entity_of(view: View, named: Named, label: str | None) -> Node:
         if not nodes:
             raise TabootError("E_NOT_FOUND", f"There is no {label} named {str(named)[:200]!r}.")
     entities = [n for n in nodes if n.label != "Document"] or nodes
+    entities = [n for n in entities if prefer is None or n.label in prefer] or entities
     if len(entities) > 1:
         candidates = [f"{n.label} {n.key}" for n in entities[:_CANDIDATES]]
         raise TabootError(
