@@ -274,8 +274,8 @@ class Deciding:
 def entity_of(view: View, named: Named, label: str | None, *, prefer: frozenset[str] | None = None) -> Node:
     """The one entity of a view that a key, a name, a reference or a node means, of this label (None: of any).
 
-    Of several that have a name, documents do not count, nor those of other labels than ``prefer``. Raises ``E_NOT_FOUND``; ``E_QUERY`` naming the
-    candidates.
+    Of several that have a name, documents do not count, nor those of other labels than ``prefer``. Raises
+    ``E_NOT_FOUND``; ``E_QUERY`` naming the candidates.
     """
     if label is not None and label not in NODES:
         raise TabootError("E_QUERY", f"{label!r} is no type of entity; there are {', '.join(sorted(NODES))}.")
