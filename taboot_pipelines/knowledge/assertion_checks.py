@@ -48,6 +48,9 @@ def check_entity(
                 f"A {label} is keyed by {', '.join(node.key)}: give each.",
             )
     key = [given.pop(name) for name in node.key]
+    if label == "Host" and isinstance(key[0], str):
+        # As every document's host is keyed (graph-mapping).
+        key[0] = key[0].lower().rstrip(".")
     own = {name: value for name, value in given.items() if value is not None}
     called: Any = own.get("name") if "name" in node.properties else own.pop("name", None)
     _by_model(lambda: check_node(label, tuple(key), own), allowed=(*node.key, *node.properties))
@@ -96,7 +99,7 @@ def check_field(label: str, name: Any, value: Any) -> Any:
             str(name),
             "Two keys of one thing are joined by a merge; another thing is stated as one of its own.",
         )
-    value = check_value(str(name), value, object)
+    value = check_value(str(name)[:100], value, object)
     if not isinstance(name, str) or name not in node.properties:
         raise _invalid(f"{label} has no field {_shown(name)}.", str(name), _allowed(tuple(node.properties)))
     _by_model(lambda: check_node_property(label, name, value), allowed=tuple(node.properties))
@@ -114,7 +117,7 @@ def check_node_property(label: str, name: str, value: Any) -> None:
 def check_edge_property(type_: str, name: Any, value: Any) -> Any:
     """A corrected property of an edge; None: it has no value."""
     edge = EDGES[type_]
-    value = check_value(str(name), value, object)
+    value = check_value(str(name)[:100], value, object)
     if not isinstance(name, str) or name not in edge.properties:
         raise _invalid(
             f"{type_} has no property {_shown(name)}.", str(name), _allowed(tuple(edge.properties))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from taboot_pipelines.documents.secrets import mask
+from taboot_pipelines.documents.secrets import MASK_VERSION, mask
 from taboot_pipelines.knowledge.assertions import Assertion, AssertionKind
 from taboot_pipelines.knowledge.evidence import Place
 from taboot_pipelines.knowledge.names import NAMED
@@ -25,6 +25,8 @@ STATED = "_stated"
 RECORD_VERSION = "1"
 RECORD_MIME = "application/json"
 _METHOD = "structured"
+#: Of what was handed in with a fact; it comes after the record itself.
+_HANDED_IN = "structured_raw"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +67,44 @@ class Record:
             "since": at,
             "job_id": "",
         }
-        fingerprint = ids.digest(RECORD_VERSION, self.doc_id, self.sha256, row["text_sha256"])
-        return {**row, "fingerprint": fingerprint}
+        return {**row, "fingerprint": record_fingerprint(a)}
 
     def observations(self) -> list[Observation]:
         """The rows of ``tables.OBSERVATIONS``: the entity, or the relation."""
         p = self.assertion.payload
         if self.assertion.kind == AssertionKind.ENTITY:
-            return [self._entity(p)]
-        return [self._relation(p)]
+            return [self._entity(p), *self._shown(p, self._mention(p))]
+        stated = self._relation(p)
+        return [stated, *self._shown(p, stated)]
+
+    def _shown(self, p: Mapping[str, Any], stated: Observation) -> list[Observation]:
+        """The same, said by the beginning of what was handed in, where that is a text."""
+        raw = p["raw"]
+        if raw is None or not raw["shown_bytes"]:
+            return []
+        return [
+            stated._replace(
+                method=_HANDED_IN,
+                start_basis=Basis.DERIVED.value,
+                end_basis=Basis.DERIVED.value,
+                blob_sha256=raw["sha256"],
+                byte_end=raw["shown_bytes"],
+            )
+        ]
+
+    def _mention(self, p: Mapping[str, Any]) -> Observation:
+        return self._observation(
+            kind="edge",
+            type="MENTIONS",
+            start_label="Document",
+            start_key=self.doc_id,
+            start_name="",
+            end_label=p["label"],
+            end_key=ids.node_key(p["key"]),
+            end_name=p["name"],
+            properties="{}",
+            method=_HANDED_IN,
+        )
 
     def _entity(self, p: Mapping[str, Any]) -> Observation:
         label, key = p["label"], ids.node_key(p["key"])
@@ -137,6 +168,16 @@ class Record:
         return Observation(**{**row, **more})
 
 
+def record_id(namespace: str, assertion: Assertion) -> str:
+    """The doc_id of the record of an assertion."""
+    return ids.doc_id(namespace, ids.locator(STATED, assertion.id))
+
+
+def record_fingerprint(assertion: Assertion) -> str:
+    """What changes with the record of an assertion, which itself never does."""
+    return ids.digest(RECORD_VERSION, MASK_VERSION, assertion.id)
+
+
 def record(namespace: str, assertion: Assertion) -> Record:
     """The record of an assertion of an entity or a relation: a function of the assertion alone."""
     p = assertion.payload
@@ -156,8 +197,7 @@ def record(namespace: str, assertion: Assertion) -> Record:
     if p["raw"] is not None:
         said["raw"] = p["raw"]
     text = json.dumps(said, ensure_ascii=False, indent=2) + "\n"
-    locator = ids.locator(STATED, assertion.id)
-    return Record(assertion, ids.doc_id(namespace, locator), text.encode(), mask(text, RECORD_MIME))
+    return Record(assertion, record_id(namespace, assertion), text.encode(), mask(text, RECORD_MIME))
 
 
 def _title(assertion: Assertion) -> str:

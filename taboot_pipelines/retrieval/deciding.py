@@ -17,7 +17,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge import assertion_checks as checks
 from taboot_pipelines.knowledge.assertions import Assertion, AssertionKind, in_force, undone
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import NODES, PRIORITY, EdgeSource, check_node
+from taboot_pipelines.model.graph import EDGES, NODES, PRIORITY, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval.results.decisions import AssertionItem, AssertionList, Decided, Stated
@@ -33,6 +33,8 @@ Named = str | NodeRef | Node
 _CORRECTION = PRIORITY[EdgeSource.CORRECTION]
 _STRUCTURED = PRIORITY[EdgeSource.STRUCTURED]
 _CANDIDATES = 10
+#: So many bytes of what was handed in are quoted.
+_QUOTED = 2_000
 
 
 class Deciding:
@@ -223,7 +225,9 @@ class Deciding:
             key, name, own, aliases = checks.check_entity(label, properties, item.get("aliases", ()))
             payload = {"label": label, "key": key, "name": name, "properties": own, "aliases": aliases}
             return Wanted(AssertionKind.ENTITY, {**payload, "raw": raw}, data)
-        start, end = self._end("start", item.get("start")), self._end("end", item.get("end"))
+        type_ = EDGES.get(item["type"]) if isinstance(item["type"], str) else None
+        start = self._end("start", item.get("start"), None if type_ is None else type_.start)
+        end = self._end("end", item.get("end"), None if type_ is None else type_.end)
         own = checks.check_relation(item["type"], start.label, end.label, properties)
         from taboot_pipelines.knowledge.observations import discriminator
 
@@ -236,9 +240,9 @@ class Deciding:
         }
         return Wanted(AssertionKind.RELATION, {**payload, "raw": raw}, data)
 
-    def _end(self, role: str, given: Any) -> Node:
-        """An end of a relation: an entity that there is, or a mapping that says which it is, with its
-        ``label`` and the fields of its key."""
+    def _end(self, role: str, given: Any, labels: frozenset[str] | None) -> Node:
+        """An end of a relation: an entity that there is, of one of these ``labels`` where several are called
+        so, or a mapping that says which it is, with its ``label`` and the fields of its key."""
         if isinstance(given, Mapping):
             fields = dict(given)
             label = fields.pop("label", None)
@@ -258,7 +262,7 @@ class Deciding:
                 remedy="Give a name, a key, or {label: …, and the fields of the key}.",
                 field=role,
             )
-        return self._entity(given, None)
+        return self._session.ask(lambda view: entity_of(view, given, None, prefer=labels))
 
     # --- what is named --------------------------------------------------------------------------------------
 
@@ -267,16 +271,17 @@ class Deciding:
         return self._session.ask(lambda view: entity_of(view, named, label))
 
 
-def entity_of(view: View, named: Named, label: str | None) -> Node:
+def entity_of(view: View, named: Named, label: str | None, *, prefer: frozenset[str] | None = None) -> Node:
     """The one entity of a view that a key, a name, a reference or a node means, of this label (None: of any).
 
-    Of several that have a name, documents do not count. Raises ``E_NOT_FOUND``; ``E_QUERY`` naming the
-    candidates.
+    Of several that have a name, documents do not count, nor those of other labels than ``prefer``. Raises
+    ``E_NOT_FOUND``; ``E_QUERY`` naming the candidates.
     """
     if label is not None and label not in NODES:
         raise TabootError("E_QUERY", f"{label!r} is no type of entity; there are {', '.join(sorted(NODES))}.")
     if isinstance(named, NodeRef):
-        check_node(named.label, named.key, {})
+        if named.label not in NODES or len(named.key) != len(NODES[named.label].key):
+            raise TabootError("E_QUERY", f"{str(named.label)[:100]!r} and its key name no entity.")
         found = view.graph.find(named)
     elif isinstance(named, Node):
         found = view.graph.find(NodeRef(named.label, (named.key,), named.name))
@@ -288,6 +293,7 @@ def entity_of(view: View, named: Named, label: str | None) -> Node:
         if not nodes:
             raise TabootError("E_NOT_FOUND", f"There is no {label} named {str(named)[:200]!r}.")
     entities = [n for n in nodes if n.label != "Document"] or nodes
+    entities = [n for n in entities if prefer is None or n.label in prefer] or entities
     if len(entities) > 1:
         candidates = [f"{n.label} {n.key}" for n in entities[:_CANDIDATES]]
         raise TabootError(
@@ -388,4 +394,17 @@ def _raw(content: Any, file: Any) -> tuple[dict[str, Any] | None, bytes | None]:
             remedy="Put the file into a source, or hand in the part that shows the fact.",
             field="raw_content" if file is None else "raw_file_path",
         )
-    return {"sha256": ids.sha256_hex(data), "mime": mime, "name": name, "size": len(data)}, data
+    raw = {"sha256": ids.sha256_hex(data), "mime": mime, "name": name, "size": len(data)}
+    return {**raw, "shown_bytes": _shown_bytes(data)}, data
+
+
+def _shown_bytes(data: bytes) -> int:
+    """How much of the beginning of what was handed in is a text that can be quoted; 0: it is none."""
+    beginning = data[:_QUOTED]
+    for end in range(len(beginning), max(len(beginning) - 4, 0), -1):
+        try:
+            text = beginning[:end].decode()
+        except UnicodeDecodeError:
+            continue
+        return end if all(c.isprintable() or c in "\n\r\t" for c in text) else 0
+    return 0

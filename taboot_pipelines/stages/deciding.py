@@ -100,10 +100,10 @@ def erase(workspace: Workspace, namespace: str, assertion_id: str) -> Recorded:
         catalog.audit_log.record(namespace, "erase", target.id)
         # While the row still names them.
         workspace.blobs.delete(namespace, *sorted(blobs))
+        catalog.forget(namespace, (), sorted(blobs))
         catalog.assertions.erase(namespace, [target.id])
         stores = _apply(workspace, namespace) | {"blobs": "done", "catalog": "done"}
         remove_old_files(workspace, namespace)
-        catalog.forget(namespace, (), sorted(blobs))
         if not catalog.database.compact():
             stores["catalog"] = "pending"
         forgotten = forget_results(workspace, namespace)

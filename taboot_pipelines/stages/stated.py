@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taboot_pipelines.documents.secrets import MASK_VERSION
 from taboot_pipelines.knowledge.assertions import (
     STATING,
     Assertion,
@@ -26,6 +27,8 @@ from taboot_pipelines.knowledge.structured import (
     STATED,
     Record,
     record,
+    record_fingerprint,
+    record_id,
 )
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import DOCUMENTS, rows_of
@@ -67,13 +70,15 @@ def bring_up_to_date(workspace: Workspace, namespace: str) -> None:
     catalog, tables = workspace.catalog, workspace.tables
     position = catalog.assertions.position(namespace)
     pointer = catalog.pointers.get(namespace, STATED, STAGE)
-    inputs = ids.digest(position, RECORD_VERSION)
+    inputs = _inputs(position)
     whole = pointer is not None and tables.exist(namespace, STATED, pointer.tables)
     if not position or (pointer is not None and pointer.inputs == inputs and whole):
         return
     before = pointer.tables if pointer is not None and whole else dict.fromkeys(_TABLES)
     versions = {name: tables.rollback(namespace, STATED, name, before[name]) for name in _TABLES}
-    records = [record(namespace, a) for a in in_force(asserted(workspace, namespace)) if a.kind in STATING]
+    stated = {
+        record_id(namespace, a): a for a in in_force(asserted(workspace, namespace)) if a.kind in STATING
+    }
     held = dict(
         rows_of(
             tables.read(
@@ -81,12 +86,12 @@ def bring_up_to_date(workspace: Workspace, namespace: str) -> None:
             )
         )
     )
-    wanted = {r.doc_id: r.document() for r in records}
-    new = [r for r in records if held.get(r.doc_id) != wanted[r.doc_id]["fingerprint"]]
-    gone = held.keys() - wanted.keys()
+    # Of thousands of records only those are made that are not there yet.
+    new = [record(namespace, a) for doc_id, a in stated.items() if held.get(doc_id) != record_fingerprint(a)]
+    gone = held.keys() - stated.keys()
     _keep_blobs(workspace, namespace, new)
     if new or gone:
-        versions = _write(workspace, namespace, versions, new, wanted, gone, inputs)
+        versions = _write(workspace, namespace, versions, new, gone, inputs)
     catalog.pointers.publish(
         namespace,
         STATED,
@@ -107,9 +112,13 @@ def stated_version(workspace: Workspace, namespace: str) -> dict[str, Any] | Non
     if not position:
         return None
     pointer = workspace.catalog.pointers.get(namespace, STATED, STAGE)
-    if pointer is None or pointer.inputs != ids.digest(position, RECORD_VERSION):
+    if pointer is None or pointer.inputs != _inputs(position):
         return {"position": position}
     return {**pointer.tables, "chunks": None, "links": None, "position": position}
+
+
+def _inputs(position: str) -> str:
+    return ids.digest(position, RECORD_VERSION, MASK_VERSION)
 
 
 def _keep_blobs(workspace: Workspace, namespace: str, records: Sequence[Record]) -> None:
@@ -130,7 +139,6 @@ def _write(
     namespace: str,
     versions: Mapping[str, TableVersion | None],
     new: Sequence[Record],
-    wanted: Mapping[str, dict[str, Any]],
     gone: set[str],
     txn: str,
 ) -> dict[str, TableVersion | None]:
@@ -138,7 +146,7 @@ def _write(
     changed = gone | {r.doc_id for r in new}
     buckets = {ids.doc_bucket(doc_id) for doc_id in changed}
     rows = {
-        "documents": pa.Table.from_pylist([wanted[r.doc_id] for r in new], schema=DOCUMENTS),
+        "documents": pa.Table.from_pylist([r.document() for r in new], schema=DOCUMENTS),
         OBSERVATIONS: observation_table(o for r in new for o in r.observations()),
     }
     after = dict(versions)

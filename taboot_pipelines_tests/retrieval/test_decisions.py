@@ -13,9 +13,10 @@ from taboot_pipelines.model.graph import check_edge
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.purging import purge_vanished
 from taboot_pipelines.stages.storage_audit import run as audit
 from taboot_pipelines.stores.catalog.assertions import NewAssertion
-from taboot_pipelines_tests.world import World, differences, graph, logical
+from taboot_pipelines_tests.world import World, differences, graph, holding, logical
 
 ALPHA = (
     "services:\n  jellyfin:\n    image: jellyfin/jellyfin:10\n    ports: ['8096:8096']\n"
@@ -182,7 +183,7 @@ def test_a_stated_entity_has_a_record_and_is_a_declared_name(house: World) -> No
     kb, before = house.kb(), graph(house.kb())
     done = kb.ingest_structured(
         "Host",
-        {"hostname": "nas-one", "ip": "10.0.0.9"},
+        {"hostname": "NAS-One.", "ip": "10.0.0.9"},
         reason="bought in May",
         who="ann",
         raw_content="serial 4711",
@@ -204,6 +205,7 @@ def test_a_stated_entity_has_a_record_and_is_a_declared_name(house: World) -> No
     (own,) = (e for e in mentions if e["source"] == "structured")
     explained = kb.explain(own["edge_id"])
     assert '"hostname": "nas-one"' in explained.quote and "bought in May" in explained.quote
+    assert [q.text for q in explained.quotes[1:]] == ["serial 4711"]
     # What was handed in is kept, and is found by its hash, which the record names.
     assert done.source_id is not None and done.source_id in explained.quote
     assert house.workspace.blobs.get("default", done.source_id) == b"serial 4711"
@@ -327,3 +329,232 @@ def test_a_change_reduces_only_what_it_touches(house: World) -> None:
     assert report.counts["entities_written"] == report.counts["decisions_changed"] == 1
     assert report.counts["changed"] == report.counts["rescanned"] == report.counts["edges_written"] == 0
     assert stage.run(house.workspace, "default", "").skipped == "unchanged"
+
+
+def test_everything_behind_an_entity_can_be_listed(house: World) -> None:
+    kb = house.kb()
+    kb.correct("jellyfin", "port", 8920, "behind TLS", who="ann")
+    kb.ingest_structured("Service", {"name": "jellyfin", "description": "films"}, who="bob")
+    found = kb.supports("jellyfin", label="Service")
+    assert found.entity.properties["port"] == 8920 and found.entity.properties["description"] == "films"
+    (note,) = found.decisions
+    assert (note.who, note.reason, note.says) == ("ann", "behind TLS", "port = 8920")
+    first, second = found.observations[:2]
+    assert first.source == "structured" and first.properties == {"description": "films"}
+    assert second.source == "tier_a" and second.properties["port"] == 8096
+    assert second.url.endswith("alpha/compose.yaml") and second.line == 2
+    # The bare name was stated, and the runbook only refers to it.
+    assert first.observed_key == '["","jellyfin"]'
+    assert any(o.url.endswith("runbook.md") and o.properties == {} for o in found.observations)
+    assert found.to_arrow().num_rows == len(found.observations)
+    assert kb.supports("jellyfin", label="Service", limit=1).truncated
+    refused("E_NOT_FOUND", kb.supports, "nobody-here")
+
+
+def test_an_erased_decision_leaves_no_byte(house: World) -> None:
+    kb = house.kb()
+    stated = kb.ingest_structured(
+        "Host",
+        {"hostname": "swordfish-one"},
+        raw_content="swordfish-two",
+        reason="swordfish-three",
+        who="swordfish-four",
+    )
+    corrected = kb.correct("jellyfin", "description", "swordfish-five", "swordfish-six")
+    merged = kb.merge("swordfish-one", "hearth.lan", "swordfish-seven", label="Host")
+    assert holding(house.root, "swordfish")
+    for done in (merged, corrected, stated):
+        gone = kb.undo(done.observation_id, erase=True)
+        assert gone.final and gone.stores["blobs"] == "done", gone
+    kb._session._pinned = None
+    house.workspace.close()
+    assert holding(house.root, "swordfish") == []
+    house.workspace = house.open(house.home)
+    assert {i.state for i in house.kb().assertions(all_states=True).items} == {"erased"}
+    # Erasing it once more completes what was killed; undoing it is no longer possible.
+    house.kb().undo(stated.observation_id, erase=True)
+    refused("E_TRANSITION", house.kb().undo, stated.observation_id)
+    check_replay(house)
+
+
+def test_what_two_assertions_share_stays_until_the_last_is_erased(house: World) -> None:
+    kb = house.kb()
+    one = kb.ingest_structured("Host", {"hostname": "one"}, raw_content="the same")
+    two = kb.ingest_structured("Host", {"hostname": "two"}, raw_content="the same")
+    assert one.source_id == two.source_id is not None
+    kb.undo(one.observation_id, erase=True)
+    assert house.workspace.blobs.get("default", two.source_id) == b"the same"
+    # What was undone is kept by a purge: the undoing can be undone.
+    back = kb.undo(two.observation_id)
+    purge_vanished(house.workspace, "default", carry_out=True)
+    kb.undo(back.observation_id)
+    assert house.workspace.blobs.get("default", two.source_id) == b"the same"
+    assert audit(house.workspace, "default").left == []
+
+
+def test_namespaces_decide_for_themselves(house: World) -> None:
+    (house.source("theirs", "files", namespace="other") / "a.md").write_text("Restart jellyfin.\n")
+    house.ingest()
+    mine, other = house.kb(), house.kb("other")
+    before = graph(other)
+    done = mine.correct("jellyfin", "port", 1)
+    (edge,) = edges(mine, "DEPENDS_ON")
+    mine.ingest_structured("Host", {"hostname": "nas-one"})
+    assert graph(other) == before and other.assertions().items == ()
+    refused("E_NOT_FOUND", other.correct, '["hearth.lan/alpha","jellyfin"]', "port", 2)
+    refused("E_NOT_FOUND", other.merge, "nas-one", "hearth.lan")
+    refused("E_EDGE_UNKNOWN", other.correct_edge, edge["edge_id"])
+    refused("E_NOT_FOUND", other.undo, done.observation_id)
+    refused("E_NOT_FOUND", other.undo, done.observation_id, True)
+    assert len(mine.assertions().items) == 2
+
+
+HOSTILE: list[tuple[Any, ...]] = [
+    ("Service", {"name": "🦈"}),
+    ("Service", {"name": "a" * 256}),
+    ("Service", {"name": ["a"]}),
+    ("Service", {}),
+    ("Service", {"name": "a", "port": "80"}),
+    ("Service", {"name": "a", "port": True}),
+    ("Service", {"name": "a", "port": 10**400}),
+    ("Service", {"name": "a", "colour": "red"}),
+    ("Service", {"name": "a", "🦈": 1}),
+    ("Service", {"name": "a", 1: 1}),
+    ("Service", {"name": "a", "description": "x\x00y"}),
+    ("Service", {"name": "a", "description": "\ud800"}),
+    ("Service", {"name": "a", "description": "x" * 100_000}),
+    ("Service", {"name": "a", "description": b"bytes"}),
+    ("Service", {"name": "a", "description": float("nan")}),
+    ("Service", {"name": "a", "profiles": [[[[[[[[[[[]]]]]]]]]]]}),
+    ("Service", [("name", "a")]),
+    ("Service", None),
+    ("Document", {"docId": "x"}),
+    ("Nonsense", {"name": "a"}),
+    (None, {"name": "a"}),
+    (["Service"], {"name": "a"}),
+    ("Host", {"hostname": "a b"}),
+    ("Endpoint", {"scheme": "http", "fqdn": "a"}),
+]
+
+
+def test_hostile_facts_are_refused_and_nothing_is_recorded(house: World) -> None:
+    kb = house.kb()
+    for label, properties in HOSTILE:
+        error = refused("E_ENTITY_VALIDATION", kb.ingest_structured, label, properties)
+        assert len(error.message) < 600
+    good = {"entity_type": "Host", "properties": {"hostname": "good"}}
+    for items in (
+        [good, {"entity_type": "Host", "properties": {"hostname": "!"}}],
+        [good, {"entity_type": "Host", "properties": {"hostname": "x"}, "colour": 1}],
+        [good, {"entity_type": "Host", "type": "RUNS"}],
+        [good, "Host"],
+        [good, None],
+        [good] * 10_001,
+        good,
+        [{**good, "aliases": "abc"}],
+        [{**good, "aliases": [""]}],
+        [{**good, "raw_content": 7}],
+        [{**good, "raw_content": "x" * 1_000_001}],
+        [{**good, "raw_content": "x", "raw_file_path": "y"}],
+        [{**good, "raw_file_path": "/nowhere/at/all"}],
+        [{**good, "raw_file_path": "\x00"}],
+        [{"type": "MENTIONS", "start": "jellyfin", "end": "jellyfin"}],
+        [
+            {
+                "type": "RUNS",
+                "start": {"label": "Host", "hostname": "a"},
+                "end": {"label": "Host", "hostname": "a"},
+            }
+        ],
+        [
+            {
+                "type": "BINDS",
+                "start": {"label": "Service", "name": "a"},
+                "end": {"label": "Host", "hostname": "a"},
+            }
+        ],
+        [
+            {
+                "type": "DEPENDS_ON",
+                "start": {"label": "Service", "name": "a", "port": 1},
+                "end": {"label": "Service", "name": "b"},
+            }
+        ],
+        [{"type": "DEPENDS_ON", "start": {"label": "Service", "name": "a"}}],
+        [
+            {
+                "type": ["DEPENDS_ON"],
+                "start": {"label": "Service", "name": "a"},
+                "end": {"label": "Service", "name": "b"},
+            }
+        ],
+    ):
+        refused("E_ENTITY_VALIDATION", kb.ingest_structured_batch, items)
+    refused(
+        "E_NOT_FOUND",
+        kb.ingest_structured_batch,
+        [{"type": "DEPENDS_ON", "start": "nobody", "end": "jellyfin"}],
+    )
+    for field, value in (
+        ("port", "x"),
+        ("scope", "x"),
+        ("name", "x"),
+        ("colour", 1),
+        (7, 1),
+        (None, 1),
+        ("port", {1: 2}),
+    ):
+        refused("E_ENTITY_VALIDATION", kb.correct, "jellyfin", field, value)
+    refused("E_ENTITY_VALIDATION", kb.correct, "jellyfin", "port", 1, "x" * 5000)
+    refused("E_ENTITY_VALIDATION", kb.correct, "jellyfin", "port", 1, "a\x07b")
+    refused("E_ENTITY_VALIDATION", kb.correct, "jellyfin", "port", 1, who=7)
+    refused("E_ENTITY_VALIDATION", kb.correct, "Runbook", "title", "x")
+    refused("E_ENTITY_VALIDATION", kb.merge, "jellyfin", "hearth.lan")
+    refused("E_TRANSITION", kb.merge, "jellyfin", "jellyfin")
+    for what in ("", " ", 7, None, "🦈"):
+        assert refused(("E_QUERY" if what != "🦈" else "E_NOT_FOUND"), kb.correct, what, "port", 1)
+    for what in ("", "zz", "🦈"):
+        refused("E_NOT_FOUND", kb.undo, what)
+    refused("E_QUERY", kb.undo, 7)
+    assert kb.assertions(all_states=True).items == ()
+
+
+def test_a_fresh_home_can_begin_with_what_people_state(world: World) -> None:
+    kb = KnowledgeBase(world.settings(world.home), "default")
+    done = kb.ingest_structured("Host", {"hostname": "nas-one", "ip": "10.0.0.9"})
+    assert done.final
+    assert [r["key"] for r in world.kb().nodes().to_pylist() if r["label"] == "Host"] == ["nas-one"]
+
+
+def test_thousands_of_decisions_are_one_step(house: World) -> None:
+    kb = house.kb()
+    facts = [
+        {"entity_type": "Host", "properties": {"hostname": f"h{i}", "ip": "10.0.0.1"}} for i in range(2_000)
+    ]
+    done = kb.ingest_structured_batch(facts, "inventory")
+    assert len({d.observation_id for d in done}) == 2_000
+    corrections = [
+        NewAssertion(
+            "field",
+            ids.canonical_json(
+                {
+                    "label": "Host",
+                    "key": f"h{i % 2_000}",
+                    "name": f"h{i % 2_000}",
+                    "field": "description",
+                    "value": str(i),
+                }
+            ),
+            "ann",
+            "",
+        )
+        for i in range(10_000)
+    ]
+    with house.workspace.leases.namespace("default"):
+        house.workspace.catalog.assertions.add("default", corrections)
+    (stage,) = (s for s in CHAIN.of_namespace if s.name == "entity_snapshots")
+    assert stage.run(house.workspace, "default", "").counts["entities_written"] == 2_000
+    kb.correct("h7", "description", "the last word")
+    hosts = {r["key"]: json.loads(r["properties"]) for r in kb.nodes().to_pylist() if r["label"] == "Host"}
+    assert hosts["h7"]["description"] == "the last word" and hosts["h8"]["description"] == "8008"
+    assert len(kb.assertions(limit=50).items) == 50 and kb.assertions(limit=50).truncated

@@ -125,6 +125,29 @@ def test_the_graph_is_that_of_the_knowledge_base_and_goes_with_it(place: Place) 
     assert {n["label"] for n in place.tables()[0].to_pylist()} == {"Document"} and place.audit() == []
 
 
+def test_what_people_decide_is_in_neo4j_at_once(place: Place) -> None:
+    write(place)
+    place.ingest()
+    kb = place.world.kb(place.namespace)
+    (edge,) = (e for e in kb.edges().to_pylist() if e["type"] == "DEPENDS_ON")
+    for done in (
+        kb.correct(edge["start_key"], "port", 1234),
+        kb.correct_edge(edge["edge_id"], "condition", "service_healthy", "tried"),
+        kb.ingest_structured("Host", {"hostname": "nas-two", "ip": "10.0.0.8"}),
+        kb.ingest_structured("Host", {"hostname": "nas-three"}),
+        kb.merge("nas-three", "nas-two"),
+        kb.correct_edge(edge["edge_id"], None, None, "it does not"),
+    ):
+        assert done.final and done.stores["neo4j"] == "done"
+        place.assert_equal()
+    assert place.audit() == []
+    assert "DEPENDS_ON" not in kb.edges().column("type").to_pylist()
+    for item in reversed(kb.assertions().items):
+        kb.undo(item.observation_id)
+        place.assert_equal()
+    assert edge in kb.edges().to_pylist() and place.audit() == []
+
+
 def test_nothing_changed_sends_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     write(place)
     place.ingest()

@@ -15,10 +15,12 @@ import pytest
 import sqlalchemy as sa
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model import ids
 from taboot_pipelines.model.crawls import CrawlPlan, DoneUrl, FoundUrl, Listing, Outcome, crawl_id, url_id
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog, Pointer, open_catalog
+from taboot_pipelines.stores.catalog.assertions import HandedIn, NewAssertion
 from taboot_pipelines.stores.catalog.database import Database
 from taboot_pipelines.stores.catalog.frontier import Frontier
 from taboot_pipelines.stores.catalog.schema import metadata
@@ -90,6 +92,7 @@ def fill(catalog: Catalog, ns: str) -> None:
     )
     catalog.source_states.save(ns, "s", mark, {"cursor": mark})
     catalog.tombstones.add(ns, ["doc-p3"], "deleted")
+    catalog.assertions.add(ns, [NewAssertion("field", mark, mark, mark)])
     catalog.receipts.save(ns, "receipt", [mark], True, {"s": "pending"}, [mark])
     catalog.audit_log.record(ns, mark, mark)
     frontier = catalog.crawls.frontier(ns, catalog.crawls.begin(ns, "s", crawl_plan(mark)), mark)
@@ -165,6 +168,7 @@ def calls(
     batch, promotion = (random_.choice(ids) for ids in zip(*theirs, strict=True))
     crawl, plan = crawl_id(random_.choice(OTHERS), "s", 1), crawl_plan("of-alpha")
     reports = catalog.crawl_reports
+    theirs = [ids.digest(o, "field", f"of-{o}", 1) for o in OTHERS]
     x = locator(path, random_.choice([sha, "new"]), job)._replace(url="of-alpha")
     return {
         "sources.find": lambda: catalog.sources.find(MINE),
@@ -266,6 +270,13 @@ def calls(
         "tombstones.all": lambda: catalog.tombstones.all(MINE),
         "tombstones.add": lambda: catalog.tombstones.add(MINE, [doc], "deleted"),
         "tombstones.remove": lambda: catalog.tombstones.remove(MINE, [doc]),
+        "assertions.all": lambda: catalog.assertions.all(MINE),
+        "assertions.position": lambda: catalog.assertions.position(MINE),
+        "assertions.add": lambda: catalog.assertions.add(MINE, [NewAssertion("field", "{}", "", "")]),
+        "assertions.record_blobs": lambda: catalog.assertions.record_blobs(
+            MINE, [HandedIn(sha, 1, "text/plain")], "of-alpha"
+        ),
+        "assertions.erase": lambda: catalog.assertions.erase(MINE, [random_.choice(theirs)]),
         "locators.restore": lambda: catalog.locators.restore(MINE, [doc]),
         "forget": lambda: catalog.forget(MINE, [doc], [sha]),
         "receipts.save": lambda: catalog.receipts.save(MINE, "receipt", [], True, {"s": "done"}, []),
