@@ -80,6 +80,9 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
         "join_crawls",
         "audit",
         "measure_extraction",
+        "reinterpret",
+        "promote_runs",
+        "rollback_runs",
     }
     measured = graph.get(dg.AssetKey("extraction_quality"))
     assert measured.partitions_def is None and {c.name for c in measured.check_keys} == {"no_drop"}
