@@ -28,7 +28,7 @@ def outputs(result: dg.ExecuteInProcessResult, op: str) -> dict[str, Any]:
 
 
 def table(value: Any) -> list[dict[str, Any]]:
-    return [record.data for record in value]
+    return [dict(record.data) for record in value.records]
 
 
 @pytest.mark.parametrize("names", [False, True])
