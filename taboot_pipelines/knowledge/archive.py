@@ -18,10 +18,13 @@ from taboot_pipelines.knowledge.runs import Tier
 from taboot_pipelines.model.tables import empty
 from taboot_pipelines.stores.tables import Tables
 
+#: What the names of these tables begin with.
+ARCHIVES = "observations.archive."
+
 
 def archive_table(tier: Tier) -> str:
     """The name of a tier's archive, which has the schema of ``observations``."""
-    return f"observations.archive.{tier.source.value}"
+    return f"{ARCHIVES}{tier.source.value}"
 
 
 class Archive:

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Iterator
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.archive import ARCHIVES
 from taboot_pipelines.shards import load_manifest, prune
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.snapshot import snapshot_pointer
@@ -53,6 +54,7 @@ def tidy(workspace: Workspace, namespace: str, source_id: str, *, changed: bool 
             )
             if changed:
                 removed += _vacuum(workspace, namespace, source_id) + _join_vectors(workspace, namespace)
+                removed += _join_archives(workspace, namespace, source_id)
                 removed += _drop_dead_vectors(workspace, namespace)
             return removed
     except TabootError as error:
@@ -76,6 +78,19 @@ def _join_vectors(workspace: Workspace, namespace: str) -> int:
             if workspace.tables.files(namespace, NAMESPACE, name) >= STALE_FILES:
                 workspace.tables.compact(namespace, NAMESPACE, name)
                 removed += workspace.tables.vacuum(namespace, NAMESPACE, name)
+    return removed
+
+
+def _join_archives(workspace: Workspace, namespace: str, source_id: str) -> int:
+    """Join the files of the archives of a source's runs and drop the old ones.
+
+    Rows come in a few at a time, and all of them stay. Returns the number of files removed.
+    """
+    tables, removed = workspace.tables, 0
+    for name in tables.names(namespace, source_id):
+        if name.startswith(ARCHIVES) and tables.files(namespace, source_id, name) >= STALE_FILES:
+            tables.compact(namespace, source_id, name)
+            removed += vacuum(workspace, namespace, source_id, name)
     return removed
 
 

@@ -68,7 +68,7 @@ def promote(
         if lapsed and named:
             raise TabootError(
                 "E_CONFLICT",
-                f"{len(lapsed)} of {len(named)} runs were made from other bytes than those of today.",
+                f"{len(lapsed)} of {len(named)} runs were made from other bytes, or by another version.",
                 remedy="Interpret their units again: `taboot reinterpret`.",
                 runs=sorted(lapsed)[:10],
             )
@@ -117,12 +117,11 @@ def rollback(
         run_ids = sorted({row["run_id"] for row in rows})
         catalog.audit_log.record(namespace, "rollback", rows[0]["promotion"], runs=run_ids[:1000])
         pending = _follow(workspace, namespace, sources)
-    units = {(row["source_id"], row["tier"], row["unit_id"]) for row in rows}
     active = [
-        row["run_id"]
-        for of, called in {(row["source_id"], row["tier"]) for row in rows}
-        for row in catalog.runs.find(namespace, active=True, source_id=of, tier=called)
-        if (of, called, row["unit_id"]) in units
+        state["run_id"]
+        for (of, called), its in tiers_of(rows).items()
+        for state in catalog.runs.unit_states(namespace, of, called, {row["unit_id"] for row in its}).values()
+        if not state["suppressed"]
     ]
     return RolledBack(tuple(run_ids), tuple(sorted(active)), pending)
 

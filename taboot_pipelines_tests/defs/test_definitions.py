@@ -113,6 +113,9 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
         "measure_extraction",
         "dead_letters",
         "replay_dead_letters",
+        "reinterpret",
+        "promote_runs",
+        "rollback_runs",
     }
     measured = graph.get(dg.AssetKey("extraction_quality"))
     assert measured.partitions_def is None and {c.name for c in measured.check_keys} == {"no_drop"}

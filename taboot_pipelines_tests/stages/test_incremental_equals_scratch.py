@@ -7,8 +7,9 @@ or not. Runs are killed, stop half-way, and meet a disk that is full or a clock 
 vacuumed at any time. Compose projects with overrides, ``.env`` and Dockerfiles, confs with includes, and
 prose change together with a tailnet, a network, mailboxes of several messages and a chat that grows; names
 become ambiguous and unambiguous again, and so do titles; what links lead to comes and goes. A chat model
-reads along, and now and then answers nonsense or not at all. At the end the stores equal a replay of the
-catalog's inputs into empty ones, which asks the model nothing.
+reads along, and now and then answers nonsense or not at all; units are interpreted once more, such runs are
+promoted and promotions taken back. At the end the stores equal a replay of the catalog's inputs into empty
+ones, which asks the model nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.stages import dead_letters
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete, restore
+from taboot_pipelines.stages.promotion import promote, rollback
+from taboot_pipelines.stages.reinterpreting import reinterpret
 from taboot_pipelines.stages.vacuum import vacuum
 from taboot_pipelines.stores.catalog.answers import Answers
 from taboot_pipelines.stores.catalog.assertions import Assertions
@@ -276,6 +279,10 @@ operation = st.one_of(
     st.tuples(st.just("move"), place, st.just(0)),
     st.tuples(st.just("add"), place, st.integers(0, 1)),
     st.tuples(st.just("full"), place, st.integers(1, 25)),
+    st.tuples(st.just("reinterpret"), place, st.integers(0, 3)),
+    st.tuples(st.just("reinterpret"), place, st.integers(0, 3)),
+    st.tuples(st.just("promote"), place, st.integers(0, 3)),
+    st.tuples(st.just("rollback"), place, st.integers(0, 1)),
     st.tuples(st.just("clock"), place, st.sampled_from([-6, 6])),
     st.tuples(st.just("model"), place, st.integers(0, 5)),
 )
@@ -530,6 +537,31 @@ def apply(world: World, clock: Clock, llm: FakeOpenAi, kind: str, where: tuple[s
         case "model":
             event("model fails")
             llm.say('{"facts": [{"quote"', times=n) if n % 2 else llm.fail(500, times=n)
+        case "reinterpret" | "promote" | "rollback":
+            chosen(world, kind, source, n)
+
+
+def chosen(world: World, kind: str, source: str, n: int) -> None:
+    """Interpret a source once more by tier A or B, promote what waits, or take the last promotion back.
+
+    Where there is nothing of it, the refusal is the right answer.
+    """
+    tier = "B" if n % 2 else "A"
+    try:
+        match kind:
+            case "reinterpret":
+                # A threshold that is above what every second claim has.
+                config = {"min_confidence": 0.8} if n == 3 else {}
+                made = reinterpret(world.workspace, "default", tier=tier, source=source, config=config)
+                if made.run_ids and n > 1:
+                    promote(world.workspace, "default", runs=made.run_ids)
+            case "promote":
+                promote(world.workspace, "default", source=source, tier=tier)
+            case _:
+                rollback(world.workspace, "default", source=source, tier=tier)
+        event(f"done: {kind}")
+    except TabootError as error:
+        assert error.code in {"E_NOT_FOUND", "E_SOURCE_UNKNOWN", "E_CONFLICT"}
 
 
 @settings(
@@ -568,6 +600,28 @@ def apply(world: World, clock: Clock, llm: FakeOpenAi, kind: str, where: tuple[s
         ("crash", ("stacks", "alpha/compose.yaml"), 1),
         ("write", ("stacks", "alpha/compose.yaml"), 0),
         ("full", ("stacks", "alpha/compose.yaml"), 12),
+    ],
+    confirmed=True,
+)
+@example(
+    # Promoted, edited, erased beside it, put back, and taken back.
+    start=[
+        (("stacks", "alpha/compose.yaml"), 0),
+        (("stacks", "alpha/.env"), 0),
+        (("stacks", "alpha/compose.override.yaml"), 0),
+        (("notes", "runbook.md"), 0),
+        (("notes", "page.html"), 1),
+    ],
+    operations=[
+        ("reinterpret", ("stacks", "alpha/compose.yaml"), 2),
+        ("reinterpret", ("notes", "page.html"), 3),
+        ("write", ("stacks", "alpha/.env"), 1),
+        ("ingest", ("stacks", "alpha/.env"), 0),
+        ("vacuum", ("stacks", "alpha/.env"), 0),
+        ("delete", ("stacks", "alpha/compose.override.yaml"), 1),
+        ("write", ("stacks", "alpha/.env"), 0),
+        ("crash", ("notes", "page.html"), 7),
+        ("rollback", ("notes", "page.html"), 1),
     ],
     confirmed=True,
 )

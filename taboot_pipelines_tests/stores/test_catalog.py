@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -353,3 +354,79 @@ def test_a_catalog_that_answers_is_well(catalog: Catalog) -> None:
     catalog.blobs.hashes("n")
     health = catalog.health()
     assert health.ok and health.version and health.latency_ms is not None and health.part == "catalog", health
+
+
+def test_a_batch_is_one_row_until_its_runs_are_recorded(catalog: Catalog) -> None:
+    batches = catalog.batches
+    waiting, _ = batches.announce("n", "s", "A", ["u1", "u2"])
+    assert waiting is not None
+    refused, other = batches.announce("n", "s", "A", ["u2", "u3"])
+    assert refused is None and other is not None and other["batch_id"] == waiting
+    for source, tier in (("s", "B"), ("t", "A")):
+        assert batches.announce("n", source, tier, ["u2"])[0] is not None
+    batches.start("n", waiting)
+    (running,) = batches.find("n", "s", "A")
+    assert (running["status"], running["units"]) == ("running", ["u1", "u2"])
+    batches.beat("n", waiting)
+    (beaten,) = batches.find("n", "s", "A")
+    assert beaten["heartbeat_at"] >= running["heartbeat_at"] and beaten["started_at"] is not None
+    # Who begins holds the lease, so the one that ran is dead; what waits for the lease is not.
+    later, _ = batches.announce("n", "s", "A", ["u9"])
+    begun = batches.begin("n", "s", "A", ["u1"])
+    states = {row["batch_id"]: row["status"] for row in batches.find("n", "s", "A")}
+    assert states == {waiting: "failed", later: "pending", begun: "running"}
+    run = {"run_id": "r1", "unit_id": "u1", **RUN}
+    catalog.runs.record(
+        "n", "s", "A", [run], [{"unit_id": "u1", "run_id": "r1", **STATE}], [], batch_id=begun
+    )
+    assert begun not in {row["batch_id"] for row in batches.find("n")}
+
+
+def test_so_many_failed_batches_are_kept_and_no_more(catalog: Catalog) -> None:
+    ids = []
+    for _ in range(25):
+        ids.append(catalog.batches.begin("n", "s", "A", ["u"]))
+        catalog.batches.fail("n", ids[-1], "E_LLM: away")
+    other = catalog.batches.begin("n", "t", "A", ["u"])
+    kept = catalog.batches.find("n", "s", "A")
+    assert {row["batch_id"] for row in kept} == set(ids[-20:])
+    assert {row["error_message"] for row in kept} == {"E_LLM: away"}
+    assert [row["batch_id"] for row in catalog.batches.find("n", "t")] == [other]
+
+
+def test_what_failed_takes_no_place_of_what_was_said(catalog: Catalog) -> None:
+    interpret(catalog, {"u": "{}"})
+    failed = {**RUN, "status": "failed", "error_message": "gone", "run_id": "s-u", "unit_id": "u"}
+    catalog.runs.record("n", "s", "A", [failed], [], ["u"])
+    (row,) = catalog.runs.find("n")
+    assert (row["status"], row["error_message"]) == ("completed", None) and row["archived_at"] is not None
+    other = {**failed, "run_id": "another"}
+    catalog.runs.record("n", "s", "A", [other], [], ["u"])
+    (row,) = catalog.runs.find("n", status="failed")
+    assert row["run_id"] == "another" and row["archived_at"] is not None
+    catalog.runs.record("n", "s", "A", [], [{"unit_id": "u", "run_id": "s-u", **STATE}], [], again=["s-u"])
+    assert [r["run_id"] for r in catalog.runs.find("n", active=True)] == ["s-u"]
+
+
+def test_the_newest_choice_that_was_not_taken_back_comes_first(catalog: Catalog) -> None:
+    def choice(unit: str, number: int) -> dict[str, Any]:
+        return {
+            "source_id": "s",
+            "tier": "A",
+            "unit_id": unit,
+            "run_id": f"{unit}-{number}",
+            "number": number,
+            "input_fingerprint": "f",
+            "overrides": "{}",
+            "reads": "{}",
+        }
+
+    choices = catalog.choices
+    first = choices.add("n", [choice("u", 1), choice("v", 1)])
+    second = choices.add("n", [choice("u", 2)])
+    assert [row["run_id"] for row in choices.of_tier("n", "s", "A")] == ["u-2", "v-1", "u-1"]
+    assert choices.last_promotion("n", "s", "A") == second != first
+    choices.withdraw("n", [row["id"] for row in choices.find("n", promotion=second)])
+    assert choices.last_promotion("n", "s", "A") == first and choices.find("n", promotion=second) == []
+    assert [row["run_id"] for row in choices.find("n", run_ids=["v-1", "u-2"])] == ["v-1"]
+    assert choices.of_tier("m", "s", "A") == choices.of_tier("n", "t", "A") == []

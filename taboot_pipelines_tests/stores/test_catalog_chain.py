@@ -31,7 +31,9 @@ services:
 
 
 def live(world: World) -> None:
-    """Adds, an edit, an absence, a deletion with its return, an erasure, and a source that left."""
+    """Adds, an edit, an absence, a deletion with its return, an erasure, a source that left, and a promotion
+    that stands beside one that was taken back.
+    """
     notes, stack, old = (
         world.source("notes"),
         world.source("stack", "compose", host="atlas"),
@@ -59,6 +61,11 @@ def live(world: World) -> None:
     kb.restore([ids["three.md"]])
     kb.delete([ids["four.md"]], erase=True)
     world.ingest()
+    kb.reinterpret(source="stack", tier="A", promote=True)
+    kb.reinterpret(source="notes", tier="A", promote=True)
+    kb.rollback(source="notes", tier="A")
+    (promoted,) = kb.runs("stack", "A", document="compose.yaml", active=True).items
+    assert promoted.number == 1 and kb.edges().column("run_id").to_pylist().count(promoted.run_id) > 3
 
 
 def replayed_on_sqlite(server: World, tei: FakeTei) -> World:

@@ -26,6 +26,8 @@ TIMEOUT_SECONDS = 600
 _TIMEOUT = TIMEOUT_SECONDS * 1_000_000
 _ENDED = "The process that interpreted it ended before it did."
 _SILENT = "Timeout - no heartbeat"
+#: Failed batches that are kept of a source and tier.
+_KEPT = 20
 _UNDER_WAY = (RunState.PENDING.value, RunState.RUNNING.value)
 
 
@@ -95,14 +97,14 @@ class Batches:
 
     @retried
     def fail(self, namespace: str, batch_id: str, message: str) -> None:
-        """Keep a batch as failed. ``message``: ids and codes, no content."""
+        """Keep a batch as failed, and the newest of those before it. ``message``: ids and codes only."""
         b = t.interpretation_batch
         with self.database.begin(namespace) as c:
-            c.execute(
-                sa.update(b)
-                .where(b.c.namespace == namespace, b.c.batch_id == batch_id)
-                .values(**_failed(message))
-            )
+            own = (b.c.namespace == namespace, b.c.batch_id == batch_id)
+            c.execute(sa.update(b).where(*own).values(**_failed(message)))
+            place = c.execute(sa.select(b.c.source_id, b.c.tier).where(*own)).one_or_none()
+            if place is not None:
+                self._forget_old(c, namespace, place.source_id, place.tier)
 
     @retried
     def fail_stale(self) -> list[str]:
@@ -120,6 +122,7 @@ class Batches:
                         .where(b.c.namespace == row.namespace, b.c.batch_id == row.batch_id)
                         .values(**_failed(message))
                     )
+                    self._forget_old(c, row.namespace, row.source_id, row.tier)
                     found.append(row.batch_id)
         return found
 
@@ -179,6 +182,11 @@ class Batches:
             )
         )
         return batch_id
+
+    def _forget_old(self, c: Connection, namespace: str, source_id: str, tier: str) -> None:
+        failed = self._find(c, namespace, source_id, tier, [RunState.FAILED.value])
+        for row in failed[:-_KEPT]:
+            self.end(c, namespace, row["batch_id"])
 
     def _fail_others(self, c: Connection, namespace: str, source_id: str, tier: str) -> None:
         b = t.interpretation_batch
