@@ -97,7 +97,7 @@ class Asker:
         chat: ChatModel,
         asking: Asking,
         failed: Callable[[Question, TabootError], None],
-        progress: Callable[[int, int], None] = lambda _done, _total: None,
+        progress: Callable[[int, int], None],
     ) -> None:
         """``failed`` is told each window that failed by its own fault; ``progress`` (done, to do)."""
         self.account = Account()
@@ -148,13 +148,18 @@ class Asker:
         return answers
 
     def end(self) -> TabootError | None:
-        """Return why not everything was asked, if so. Windows that alone made the server fail are told."""
-        if self._suspects and self.account.asked > len(self._suspects):
-            for question, error in self._suspects:
+        """Return why not everything was asked, if so.
+
+        A few windows at which a server failed that answered others are told as failed; where it answered
+        nothing, or went on failing, they wait.
+        """
+        suspects, self._suspects = self._suspects, []
+        if self.account.stopped is None and self.account.asked > len(suspects):
+            for question, error in suspects:
                 self._tell(question, error)
-        elif self._suspects and self.account.stopped is None:
-            self.account.stopped = self._suspects[0][1]
-        self._suspects = []
+        elif suspects:
+            self.account.waiting += len(suspects)
+            self.account.stopped = self.account.stopped or suspects[0][1]
         return self.account.stopped
 
     def _next(self, waiting: Iterator[Question]) -> Iterator[Question]:

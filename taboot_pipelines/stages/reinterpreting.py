@@ -6,7 +6,6 @@ What comes of it waits beside the active runs: nothing that is served changes un
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,8 +70,7 @@ def reinterpret(
         _Work(workspace, entry, stage, doc_ids, canonical_json(overrides))
         for entry, doc_ids in _places(workspace, namespace, docs, source)
     ]
-    units = sum(len(work.units) for work in works)
-    check_quota(workspace, namespace, stage.tier, units)
+    check_quota(workspace, namespace, stage.tier)
     outcomes = [outcome for work in works for outcome in work.carry_out(progress)]
     return Reinterpreted(
         namespace,
@@ -82,21 +80,15 @@ def reinterpret(
     )
 
 
-def check_quota(workspace: Workspace, namespace: str, tier: Tier, units: int) -> None:
-    """Raise ``E_QUOTA`` if so many runs of the tier are more than the namespace has left of this month."""
-    usage = workspace.catalog.blobs.usage(namespace)
-    limit = usage.get("interpretation_limit_month")
-    if not tier.counted or limit is None:
-        return
-    this_month = usage["billing_month"] == time.strftime("%Y-%m", time.gmtime())
-    used = usage["interpretation_count_month"] if this_month else 0
-    if used + units > limit:
+def check_quota(workspace: Workspace, namespace: str, tier: Tier) -> None:
+    """Raise ``E_QUOTA`` if the namespace may ask nothing more this month, and the tier asks."""
+    quota = workspace.catalog.quotas.of(namespace, workspace.settings.extraction.questions_per_month)
+    if tier.counted and quota.left == 0:
         raise TabootError(
             "E_QUOTA",
-            f"{units} interpretations are more than {max(0, limit - used)}, which namespace {namespace} has"
-            f" left of {limit} this month.",
-            limit=limit,
-            used=used,
+            f"Namespace {namespace} has asked {quota.asked} of {quota.limit} questions this month.",
+            limit=quota.limit,
+            used=quota.asked,
         )
 
 

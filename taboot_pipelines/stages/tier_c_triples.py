@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
@@ -32,11 +33,11 @@ from taboot_pipelines.stages.documents import PARSING
 from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.tiers import InterpretedKind, TierInput
 from taboot_pipelines.stages.window_letters import WindowLetters
-from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines.stages.workspace import Progress, Workspace
 
 STAGE = "tier_c_triples"
 VERSION = "1"
-TIER = Tier(EdgeSource.TIER_C, STAGE, "observations.tier_c", VERSION, extractor_type="llm")
+TIER = Tier(EdgeSource.TIER_C, STAGE, "observations.tier_c", VERSION, extractor_type="llm", counted=True)
 #: Without it, or a model in this process, the tier says nothing.
 SETTING = "TABOOT_LLM__URL"
 #: Windows that a model in this process is given together; it does its own batching.
@@ -59,6 +60,7 @@ class Session:
     #: None if there is no model, or if the server does not tell its name.
     asking: Asking | None
     letters: WindowLetters
+    progress: Progress
     #: Why the server could not be asked for the model's name.
     unreachable: TabootError | None = None
     #: {doc_id: windows without an answer}, of documents that were last read without some.
@@ -128,13 +130,15 @@ class Session:
             report.skipped = f"skipped: {SETTING}"
 
 
-def opens(workspace: Workspace, namespace: str, source_id: str, last: Mapping[str, Any]) -> Session:
+def opens(
+    workspace: Workspace, namespace: str, source_id: str, last: Mapping[str, Any], progress: Progress
+) -> Session:
     """Open a run over one source; the server is asked for the model's name if no setting tells it.
 
     ``last``: what the run before applied; it has the name to go by while the server does not answer.
     """
     letters = WindowLetters(workspace.catalog, namespace, source_id)
-    session = Session(workspace, namespace, source_id, workspace.chat, None, letters)
+    session = Session(workspace, namespace, source_id, workspace.chat, None, letters, progress)
     if session.chat is None:
         return session
     try:
@@ -173,7 +177,12 @@ def extractors(given: TierInput) -> Sequence[UnitExtractor]:
     workspace, asking = given.workspace, session.asking
     window_tokens = workspace.settings.extraction.window_tokens
     asker = session.asker = Asker(
-        workspace.catalog, session.namespace, session.chat, asking, session.letters.failed
+        workspace.catalog,
+        session.namespace,
+        session.chat,
+        asking,
+        session.letters.failed,
+        partial(session.progress, STAGE),
     )
     if session.unreachable is not None:
         # Its name was remembered: what is known is said, and nothing is asked.

@@ -23,7 +23,7 @@ from taboot_pipelines.model.records import SourceFacts
 from taboot_pipelines.stages import chunks, documents, raw_blobs
 from taboot_pipelines.stages.snapshot import PROJECTS
 from taboot_pipelines.stages.stage import SourceStage, SourceWork, StageTable
-from taboot_pipelines.stages.workspace import Entry, Workspace
+from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class TierSession(Protocol):
 
 
 #: Opens what a tier depends on beside texts, for a workspace, namespace and source; last is what was applied.
-Opens = Callable[[Workspace, str, str, Mapping[str, Any]], TierSession]
+Opens = Callable[[Workspace, str, str, Mapping[str, Any], Progress], TierSession]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class TierStage(SourceStage):
         """Return what interprets a source of which these are the documents."""
         session = None
         if self.opens is not None:
-            session = self.opens(workspace, entry.namespace, entry.source_id, {})
+            session = self.opens(workspace, entry.namespace, entry.source_id, {}, no_progress)
         return _interpreter(self.tier, self.extractors, workspace, entry, documents, choices, session)
 
 
@@ -183,7 +183,7 @@ def _run(
     # Where nothing was chosen, the digest is what earlier releases published.
     choices = [[row["unit_id"], row["run_id"]] for row in chosen]
     last = {} if work.old is None else work.old.applied
-    session = None if opens is None else opens(workspace, work.namespace, work.source_id, last)
+    session = None if opens is None else opens(workspace, work.namespace, work.source_id, last, work.progress)
     settings = ids.digest(
         facts.host,
         facts.proxy,

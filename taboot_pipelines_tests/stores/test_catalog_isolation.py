@@ -90,6 +90,8 @@ def fill(catalog: Catalog, ns: str) -> None:
         [{"item": "p0", "code": "E_PARSE", "message": mark, "fingerprint": "f", "kind": "failed"}],
         [],
     )
+    catalog.answers.keep(ns, [answer(mark)])
+    catalog.answers.record_windows(ns, "s", ["doc-p0"], [window(mark)])
     catalog.source_states.save(ns, "s", mark, {"cursor": mark})
     catalog.tombstones.add(ns, ["doc-p3"], "deleted")
     catalog.assertions.add(ns, [NewAssertion("field", mark, mark, mark)])
@@ -131,6 +133,16 @@ def chosen(mark: str) -> dict[str, Any]:
         "overrides": "{}",
         "reads": f'{{"files": {{"{mark}": null}}}}',
     }
+
+
+def answer(mark: str) -> dict[str, Any]:
+    text = dict.fromkeys(("model", "prompt_version", "schema_version"), mark)
+    return {"key": "k", "answer": f'"{mark}"', "input_tokens": 1, "output_tokens": 1, **text}
+
+
+def window(mark: str) -> dict[str, Any]:
+    numbers = {"span_start": 0, "span_end": 1, "tokens": 1}
+    return {"doc_id": "doc-p0", "blob_sha256": mark, "key": "k", "open": True, **numbers}
 
 
 def crawl_plan(mark: str) -> CrawlPlan:
@@ -266,6 +278,19 @@ def calls(
         "blobs.not_stored": lambda: catalog.blobs.not_stored(MINE),
         "dead_letters.find": lambda: catalog.dead_letters.find(MINE),
         "dead_letters.record": lambda: catalog.dead_letters.record(MINE, "s", "documents", [], ["p0"]),
+        "dead_letters.start_over": lambda: catalog.dead_letters.start_over(
+            MINE, [{"source_id": "s", "stage": "documents", "item": "p0"}]
+        ),
+        "answers.known": lambda: catalog.answers.known(MINE, ["k"]),
+        "answers.keep": lambda: catalog.answers.keep(MINE, [answer("of-alpha")]),
+        "answers.record_windows": lambda: catalog.answers.record_windows(
+            MINE, "s", [doc], [window("of-alpha")]
+        ),
+        "answers.close_windows": lambda: catalog.answers.close_windows(MINE, "s", [doc]),
+        "answers.open_windows": lambda: catalog.answers.open_windows(MINE, "s"),
+        "answers.places": lambda: catalog.answers.places(MINE, "s", "k"),
+        "quotas.of": lambda: catalog.quotas.of(MINE, 5),
+        "quotas.count": lambda: catalog.quotas.count(MINE, 1),
         "dead_letters.forget_retired": lambda: catalog.dead_letters.forget_retired(MINE),
         "tombstones.all": lambda: catalog.tombstones.all(MINE),
         "tombstones.add": lambda: catalog.tombstones.add(MINE, [doc], "deleted"),

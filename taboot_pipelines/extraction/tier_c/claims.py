@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import lru_cache
 
 from taboot_pipelines.extraction.tier_a.endpoints import endpoint, normal_host
 from taboot_pipelines.extraction.tier_a.images import try_reference
@@ -12,7 +12,7 @@ from taboot_pipelines.extraction.tier_b.claims import service_name
 from taboot_pipelines.extraction.tier_b.lexicon import no_services, software, words
 from taboot_pipelines.extraction.tier_b.names import read_address
 from taboot_pipelines.extraction.tier_c.ontology import of_graph
-from taboot_pipelines.extraction.tier_c.reading import End, Triple
+from taboot_pipelines.extraction.tier_c.reading import Triple
 from taboot_pipelines.model.graph import SCHEMES, Basis, is_hostname, is_ip
 from taboot_pipelines.model.records import EdgeClaim, Evidence, NodeRef
 
@@ -106,7 +106,7 @@ _NODES: Mapping[str, Callable[[str], NodeRef | None]] = {
 }
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _fits(label: str, name: str) -> bool:
     return node(label, name) is not None
 
@@ -129,6 +129,3 @@ def _properties(triple: Triple, end: NodeRef) -> dict[str, object]:
     if triple.type == "ROUTES_TO":
         return {"tls": end.label == "Endpoint" and end.key[0] == "https"}
     return dict(triple.properties)
-
-
-__all__ = ["GRAPH", "METHOD", "End", "claims", "node"]

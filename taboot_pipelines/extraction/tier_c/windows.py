@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ class Window:
     """
 
     text: str
-    offsets: tuple[int, ...]
+    offsets: array[int]
     names: tuple[str, ...]
     tokens: int
     over: bool = False
@@ -135,7 +136,7 @@ class _Filling:
             return
         names = known.within(text, self._counter)
         tokens = self.tokens + (self._counter.count(", ".join(names)) if names else 0)
-        yield Window(text, tuple(self._offsets), names, tokens, over)
+        yield Window(text, array("i", self._offsets), names, tokens, over)
 
     def _heading(self, piece: _Piece) -> str:
         """Return the headings above a piece: all of them at first, then those that are new."""
