@@ -20,7 +20,13 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import EDGES, NODES, PRIORITY, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.records import NodeRef
-from taboot_pipelines.retrieval.results.decisions import AssertionItem, AssertionList, Decided, Stated
+from taboot_pipelines.retrieval.results.decisions import (
+    AssertionItem,
+    AssertionList,
+    Decided,
+    EntityName,
+    Stated,
+)
 from taboot_pipelines.retrieval.results.graph import Edge, Node
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.retrieval.writing import Writing
@@ -28,8 +34,6 @@ from taboot_pipelines.retrieval.writing import Writing
 if TYPE_CHECKING:
     from taboot_pipelines.stages.deciding import Wanted
 
-#: How an entity may be named: its key, its name, or itself.
-Named = str | NodeRef | Node
 _CORRECTION = PRIORITY[EdgeSource.CORRECTION]
 _STRUCTURED = PRIORITY[EdgeSource.STRUCTURED]
 _CANDIDATES = 10
@@ -45,7 +49,7 @@ class Deciding:
         self._writing = writing
 
     def correct(
-        self, entity: Named, field: str, value: Any, *, reason: str, who: str | None, label: str | None
+        self, entity: EntityName, field: str, value: Any, *, reason: str, who: str | None, label: str | None
     ) -> Decided:
         """See ``KnowledgeBase.correct``."""
         node = self._entity(entity, label)
@@ -75,7 +79,7 @@ class Deciding:
         return self._decide(AssertionKind.EDGE, payload, reason, who)
 
     def merge(
-        self, entity: Named, into: Named, *, reason: str, who: str | None, label: str | None
+        self, entity: EntityName, into: EntityName, *, reason: str, who: str | None, label: str | None
     ) -> Decided:
         """See ``KnowledgeBase.merge``."""
         first, second = self._entity(entity, label), self._entity(into, label)
@@ -266,12 +270,14 @@ class Deciding:
 
     # --- what is named --------------------------------------------------------------------------------------
 
-    def _entity(self, named: Named, label: str | None) -> Node:
+    def _entity(self, named: EntityName, label: str | None) -> Node:
         """The one entity that is called so. Raises ``E_NOT_FOUND``; ``E_QUERY`` naming the candidates."""
         return self._session.ask(lambda view: entity_of(view, named, label))
 
 
-def entity_of(view: View, named: Named, label: str | None, *, prefer: frozenset[str] | None = None) -> Node:
+def entity_of(
+    view: View, named: EntityName, label: str | None, *, prefer: frozenset[str] | None = None
+) -> Node:
     """The one entity of a view that a key, a name, a reference or a node means, of this label (None: of any).
 
     Of several that have a name, documents do not count, nor those of other labels than ``prefer``. Raises

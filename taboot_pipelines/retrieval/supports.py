@@ -18,9 +18,9 @@ from taboot_pipelines.knowledge.reducer import PROPOSED, resolve_key
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import PRIORITY, EdgeSource
 from taboot_pipelines.model.tables import rows_of
-from taboot_pipelines.retrieval.deciding import Named, entity_of
+from taboot_pipelines.retrieval.deciding import entity_of
 from taboot_pipelines.retrieval.explanations import notes
-from taboot_pipelines.retrieval.results.decisions import EntitySupports, Observed
+from taboot_pipelines.retrieval.results.decisions import EntityName, EntitySupports, Observed
 from taboot_pipelines.retrieval.results.graph import Node
 from taboot_pipelines.retrieval.session import View
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def supports(
-    view: View, workspace: Workspace, namespace: str, named: Named, label: str | None, limit: int
+    view: View, workspace: Workspace, namespace: str, named: EntityName, label: str | None, limit: int
 ) -> EntitySupports:
     """See ``KnowledgeBase.supports``."""
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 100_000:

@@ -14,8 +14,7 @@ from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
     from taboot_pipelines.knowledge.assertions import Assertion
-    from taboot_pipelines.retrieval.deciding import Named
-    from taboot_pipelines.retrieval.results.decisions import EntitySupports
+    from taboot_pipelines.retrieval.results.decisions import EntityName, EntitySupports
     from taboot_pipelines.retrieval.session import View
     from taboot_pipelines.stages.deciding import Recorded, Wanted
     from taboot_pipelines.stages.deletion import Receipt, Restored
@@ -65,7 +64,7 @@ class Writing:
         with self._workspace() as workspace:
             return deciding.erase(workspace, self._namespace, assertion_id)
 
-    def supports(self, view: View, named: Named, label: str | None, limit: int) -> EntitySupports:
+    def supports(self, view: View, named: EntityName, label: str | None, limit: int) -> EntitySupports:
         """See ``KnowledgeBase.supports``; it changes nothing, but reads the tables."""
         from taboot_pipelines.retrieval.supports import supports
 

@@ -8,9 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from taboot_pipelines.model.ids import canonical_json
+from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval import rendering
 from taboot_pipelines.retrieval.results.base import Result, TableResult, where
 from taboot_pipelines.retrieval.results.graph import Node
+
+#: How a person names an entity: by its key, its name, or itself.
+EntityName = str | NodeRef | Node
 
 
 class Decided(Result):
