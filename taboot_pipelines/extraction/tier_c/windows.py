@@ -14,6 +14,7 @@ import unicodedata
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from taboot_pipelines.extraction.tier_a.prose import find_mentions
 from taboot_pipelines.extraction.tier_b.blocks import Block, Heading, blocks
@@ -172,19 +173,23 @@ class _Known:
         shown = [n for n in (*names, *mentions) if _CODE_NAME.fullmatch(n) and len(n) <= _MAX_NAME]
         wanted = [*dict.fromkeys(shown)][:_MAX_KNOWN]
         self._own = _whole_names(wanted)
-        self._software = _whole_names(sorted(software()), ignore_case=True)
 
     def within(self, text: str, counter: TokenCounter) -> tuple[str, ...]:
         """Return the names that a text holds as it writes them, in its order, as many as there is room."""
         spots: dict[str, int] = {}
-        for pattern in (self._own, self._software):
-            for match in pattern.finditer(text) if pattern is not None else ():
+        for pattern in filter(None, (self._own, _software())):
+            for match in pattern.finditer(text):
                 spots[match.group()] = min(match.start(), spots.get(match.group(), match.start()))
         names = sorted(spots, key=lambda name: (spots[name], name))[:_MAX_NAMES]
         # The words around the names cost a few tokens too.
         while names and counter.count(", ".join(names)) > _NAME_TOKENS - 4:
             names.pop()
         return tuple(names)
+
+
+@cache
+def _software() -> re.Pattern[str] | None:
+    return _whole_names(sorted(software()), ignore_case=True)
 
 
 def _whole_names(names: Sequence[str], *, ignore_case: bool = False) -> re.Pattern[str] | None:
