@@ -64,7 +64,7 @@ def main(chunks: int, count: int) -> None:
 def start(kb: KnowledgeBase) -> tuple[uvicorn.Server, int]:
     taken = take_port(0)
     port = taken.getsockname()[1]
-    app = make_app(kb, TOKEN, port)
+    app = make_app(kb, TOKEN, "once", port)
     server = uvicorn.Server(
         uvicorn.Config(app, http="h11", lifespan="off", log_config=None, access_log=False)
     )

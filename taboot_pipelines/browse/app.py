@@ -43,15 +43,16 @@ _PAGES: dict[str, View] = {
 _FOR_EVER = "private, max-age=31536000, immutable"
 
 
-def make_app(kb: KnowledgeBase, token: str, port: int) -> Starlette:
-    """The application over ``kb``. ``token``: what opens it; ``port``: that it is served on."""
+def make_app(kb: KnowledgeBase, token: str, once: str, port: int) -> Starlette:
+    """The application over ``kb``. ``token``: what opens it; ``once``: what opens it one time; ``port``: that
+    it is served on."""
     app = Starlette(
         routes=[
             *(Route(path, _told(view), methods=["GET"]) for path, view in _PAGES.items()),
             Route("/static/{name}", _told(_static), methods=["GET"]),
             Route("/favicon.ico", _told(_icon), methods=["GET"]),
         ],
-        middleware=[Middleware(Guard, token=token, port=port)],
+        middleware=[Middleware(Guard, token=token, once=once, port=port)],
         exception_handlers={HTTPException: _not_here},
     )
     app.state.kb = kb

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from starlette.responses import HTMLResponse, Response
 
 from taboot_pipelines.browse.digest import Named
-from taboot_pipelines.browse.places import short_url, with_line
+from taboot_pipelines.browse.places import short_url
 from taboot_pipelines.browse.rendering import render, to
 from taboot_pipelines.browse.requests import kb_of, spans, whole
 from taboot_pipelines.browse.saying import says
@@ -91,8 +91,6 @@ def document(request: Request) -> Response:
             links=links,
             metadata=_metadata(original.metadata),
             page=page,
-            max_links=_MAX_LINKS,
-            with_line=with_line,
         )
     )
 

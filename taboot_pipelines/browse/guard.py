@@ -57,12 +57,13 @@ browser and after each start of it.</p>
 
 
 class Guard:
-    """Passes on what may be asked. ``token``: what opens it; ``port``: of the server, which names the cookie,
-    since cookies of one host are shared by its ports."""
+    """Passes on what may be asked. ``token``: what opens it; ``once``: what opens it too, one time; ``port``:
+    of the server, which names the cookie, since cookies of one host are shared by its ports."""
 
-    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, token: str, once: str, port: int) -> None:
         self._app = app
         self._token = token.encode()
+        self._once: bytes | None = once.encode()
         self._cookie = f"taboot-{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,7 +91,7 @@ class Guard:
         given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         tokens = [value for name, value in given if name == TOKEN]
         if tokens:
-            if len(tokens) > 1 or not self._is_token(tokens[0]):
+            if len(tokens) > 1 or not (self._is_token(tokens[0]) or self._is_used_now(tokens[0])):
                 return HTMLResponse(_CLOSED, 403)
             return self._opened(scope, [pair for pair in given if pair[0] != TOKEN])
         if not self._has_cookie(headers.getlist("cookie")):
@@ -112,6 +113,13 @@ class Guard:
         except CookieError:
             return False
         return self._cookie in cookies and self._is_token(cookies[self._cookie].value)
+
+    def _is_used_now(self, value: str) -> bool:
+        """Whether it is the token that opens once, which it does not again."""
+        if self._once is None or not hmac.compare_digest(value.encode("utf-8", "replace"), self._once):
+            return False
+        self._once = None
+        return True
 
     def _is_token(self, value: str) -> bool:
         return hmac.compare_digest(value.encode("utf-8", "replace"), self._token)

@@ -40,17 +40,18 @@ def take_port(port: int) -> socket.socket:
     return taken
 
 
-def serve(kb: KnowledgeBase, taken: socket.socket, ready: Callable[[str], None]) -> None:
+def serve(kb: KnowledgeBase, taken: socket.socket, ready: Callable[[str, str], None]) -> None:
     """Serve ``kb`` on a socket that listens, until the process is interrupted. ``ready`` is called with the
-    address that opens it, once requests are answered.
+    address that opens it, and with one that does so a single time: for a browser that is started with it,
+    since others can see the arguments of a process.
     """
     import uvicorn
 
     from taboot_pipelines.browse.app import make_app
 
-    token = secrets.token_urlsafe(32)
+    token, once = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
     port = taken.getsockname()[1]
-    app = make_app(kb, token, port)
+    app = make_app(kb, token, once, port)
     config = uvicorn.Config(
         app,
         # h11 bounds what it keeps of a request's head.
@@ -68,7 +69,7 @@ def serve(kb: KnowledgeBase, taken: socket.socket, ready: Callable[[str], None])
     )
     server = uvicorn.Server(config)
     # The socket listens already: what is asked before the loop runs waits in its queue.
-    ready(f"http://{HOST}:{port}/?token={token}")
+    ready(*(f"http://{HOST}:{port}/?token={value}" for value in (token, once)))
     # The first question of a process loads the model and maps the shards; it need not be a person's.
     threading.Thread(target=app.state.warm, name="browse-warm", daemon=True).start()
     try:

@@ -44,13 +44,15 @@ def browse(port: int, open_: bool | None, namespace: str | None) -> None:
     # One that nothing was published for yet is served too: its page says so, until something is.
     kb = KnowledgeBase(settings, settings.namespace if namespace is None else namespace)
 
-    def ready(address: str) -> None:
+    def ready(address: str, once: str) -> None:
         click.echo(address)
         click.echo("Ctrl-C ends it.", err=True)
         if _has_screen() if open_ is None else open_:
+            import threading
             import webbrowser
 
-            webbrowser.open(address)
+            # One that runs in the terminal returns when it ends.
+            threading.Thread(target=webbrowser.open, args=(once,), daemon=True).start()
 
     serve(kb, taken, ready)
 

@@ -38,7 +38,10 @@ def _row_of(view: View, document: str) -> int:
     row: int = pc.index(documents.column("doc_id"), document).as_py() if isinstance(document, str) else -1
     if row >= 0:
         return row
-    return check_document(documents, document, [_shown_url(view, r) for r in range(len(documents))])
+    columns = (documents.column(c).to_pylist() for c in ("source_id", "path", "url"))
+    return check_document(
+        documents, document, [view.shown_url(*place) for place in zip(*columns, strict=True)]
+    )
 
 
 def _shown_url(view: View, row: int) -> str:

@@ -48,7 +48,7 @@ def kb(house: House) -> KnowledgeBase:
 @pytest.fixture(scope="session")
 def client(kb: KnowledgeBase) -> TestClient:
     """Asks the pages in this process, with the cookie."""
-    made = TestClient(make_app(kb, "token", 80), base_url="http://localhost", follow_redirects=False)
+    made = TestClient(make_app(kb, "token", "once", 80), base_url="http://localhost", follow_redirects=False)
     assert made.get("/?token=token").status_code == 303
     return made
 

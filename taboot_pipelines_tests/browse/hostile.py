@@ -223,7 +223,7 @@ def serving(kb: Any) -> Iterator[str]:
     taken = take_port(0)
     port = taken.getsockname()[1]
     config = uvicorn.Config(
-        make_app(kb, "token", port), http="h11", lifespan="off", log_config=None, access_log=False
+        make_app(kb, "token", "once", port), http="h11", lifespan="off", log_config=None, access_log=False
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)

@@ -11,14 +11,27 @@ from starlette.testclient import TestClient
 from taboot_pipelines.browse.guard import HEADERS, Guard
 
 TOKEN = "tT0-ken_" * 5
+ONCE = "0nce-" * 8
 
 
 def client(host: str = "127.0.0.1:8300") -> TestClient:
     async def page(_request: object) -> PlainTextResponse:
         return PlainTextResponse("inside")
 
-    app = Guard(Starlette(routes=[Route("/{rest:path}", page, methods=["GET", "POST"])]), TOKEN, 8300)
+    app = Guard(Starlette(routes=[Route("/{rest:path}", page, methods=["GET", "POST"])]), TOKEN, ONCE, 8300)
     return TestClient(app, base_url=f"http://{host}", follow_redirects=False)
+
+
+def test_the_other_token_opens_once() -> None:
+    c = client()
+    opened = c.get(f"/?token={ONCE}")
+    assert opened.status_code == 303 and opened.headers["location"] == "/"
+    assert ONCE not in opened.headers["set-cookie"]
+    assert c.get("/").text == "inside"
+    c.cookies.clear()
+    assert c.get(f"/?token={ONCE}").status_code == 403
+    assert c.get("/", headers={"cookie": f"taboot-8300={ONCE}"}).status_code == 403
+    assert c.get(f"/?token={TOKEN}").status_code == 303
 
 
 def test_the_token_becomes_a_cookie_and_leaves_the_address() -> None:

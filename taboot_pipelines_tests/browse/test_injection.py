@@ -76,7 +76,7 @@ def test_there_are_enough_of_them() -> None:
 
 def test_the_check_finds_what_runs() -> None:
     """A template that escaped nothing would fail it, for nearly every payload that is markup."""
-    clean = TestClient(make_app(HostileBase("x"), "t", 80), base_url="http://localhost")  # type: ignore[arg-type]
+    clean = TestClient(make_app(HostileBase("x"), "t", "once", 80), base_url="http://localhost")  # type: ignore[arg-type]
     clean.get("/?token=t")
     page = clean.get("/keys").text
     check(page, "/keys")
@@ -91,7 +91,7 @@ def test_the_check_finds_what_runs() -> None:
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_in_every_field_of_every_page_it_is_text(payload: str) -> None:
-    client = TestClient(make_app(HostileBase(payload), "t", 80), base_url="http://localhost")  # type: ignore[arg-type]
+    client = TestClient(make_app(HostileBase(payload), "t", "once", 80), base_url="http://localhost")  # type: ignore[arg-type]
     client.get("/?token=t")
     for url in PAGES:
         answer = client.get(url)
@@ -122,7 +122,7 @@ def test_in_every_field_of_every_page_it_is_text(payload: str) -> None:
 @pytest.mark.parametrize("payload", PAYLOADS[::5])
 def test_in_errors_it_is_text(payload: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kb = HostileBase("x")
-    client = TestClient(make_app(kb, "t", 80), base_url="http://localhost")  # type: ignore[arg-type]
+    client = TestClient(make_app(kb, "t", "once", 80), base_url="http://localhost")  # type: ignore[arg-type]
     client.get("/?token=t")
 
     def fail(*_args: object, **_options: object) -> None:

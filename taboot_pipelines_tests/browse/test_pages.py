@@ -40,7 +40,9 @@ def links(tree: LexborHTMLParser, selector: str) -> list[str]:
 
 
 def open_client(kb: KnowledgeBase) -> TestClient:
-    client = TestClient(make_app(kb, "token", 80), base_url="http://localhost", follow_redirects=False)
+    client = TestClient(
+        make_app(kb, "token", "once", 80), base_url="http://localhost", follow_redirects=False
+    )
     client.get("/?token=token")
     return client
 
