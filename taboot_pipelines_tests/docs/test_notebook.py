@@ -45,9 +45,10 @@ def says_what_it_promises(text: str, where: str) -> None:
     )
     assert f"{where}runbooks/monitoring-and-alerting.md:{line}<" in text, "the cited answer"
     assert "<svg" in text and ">grafana<" in text, "the picture of the neighbourhood"
-    assert "&quot;3010:3000&quot;" in text and "(Service grafana)-[BINDS 3010→3000/tcp]-&gt;(Host hearth.lan)" in text, (
-        "the explained edge"
-    )
+    assert (
+        "&quot;3010:3000&quot;" in text
+        and "(Service grafana)-[BINDS 3010→3000/tcp]-&gt;(Host hearth.lan)" in text
+    ), "the explained edge"
     way = [">swag<", ">paperless<", ">hearth.lan<", ">hearth-lan.tail5e1f.ts.net<"]
     assert all(name in text for name in way) and "4 steps" in text, "the picture of the path"
     sides = ["media/README.md says 8920 for jellyfin", "stacks/media/README.md:6<"]
