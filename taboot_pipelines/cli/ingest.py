@@ -438,17 +438,19 @@ class _Lines(_Display):
     """Off a terminal: a line for what takes long, every ten seconds, with its rate and the time left."""
 
     def __init__(self) -> None:
-        self._what = self._stage = ""
+        self._what = ""
+        #: When the stage that is under way began, and when a line was written last.
         self._began = self._last = time.monotonic()
 
     def begin(self, what: str) -> None:
-        self._what, self._stage = what, ""
-        self._last = time.monotonic()
+        self._what = what
+        self._began = self._last = time.monotonic()
+
+    def report(self, report: StageReport) -> None:
+        self._began = time.monotonic()
 
     def progress(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if stage != self._stage:
-            self._stage, self._began = stage, now
         if now - self._last < _SECONDS_BETWEEN_LINES:
             return
         self._last = now
