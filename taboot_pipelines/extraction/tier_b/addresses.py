@@ -565,7 +565,7 @@ class Addresses:
         subjects = [t for t in self._clauses.subjects(verb) if t.lower_ not in _PEOPLE]
         if lemma == "expose" and (objects := self._objects_exposed(verb, port)):
             # "This service exposes the shop on port 80": what is exposed, or, unnamed, nothing.
-            exposed = [m for t in objects for m in self._owners(t)]
+            exposed = [m for t in objects for m in self._owners(t) if not m.context or not self._is_told(t)]
             if exposed:
                 return exposed[:1]
             subjects = [t for t in subjects if self._clauses.named_or_apposed(t) is not None]
@@ -586,6 +586,10 @@ class Addresses:
             for t in self._clauses.objects(verb)
             if t is not port and not is_port(t) and not t.lower_.startswith("port") and t.lower_ not in _READ
         ]
+
+    def _is_told(self, noun: Token) -> bool:
+        """Whether a noun has another before it that tells which is meant: "the shopfront application"."""
+        return any(c.dep_ == "compound" and c.lower_ not in GENERIC | _PLACES for c in noun.lefts)
 
     def _is_there(self, verb: Token) -> bool:
         """Whether "is" says where something is: "monitoring is on port 8222", "is available on port 80"."""

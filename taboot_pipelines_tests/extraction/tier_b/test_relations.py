@@ -59,7 +59,7 @@ ASSERTED = [
         "http://yourhost:8080/",
     ),
     ("Port 8086 is used by InfluxDB.", "EXPOSES_ENDPOINT", "InfluxDB", "8086"),
-    ("This service exposes the shopfront application on port 80.", "EXPOSES_ENDPOINT", "shopfront", "80"),
+    ("This service exposes the echoserver application on port 80.", "EXPOSES_ENDPOINT", "echoserver", "80"),
     ("Compose maps port 80 of the web container to port 8080 of the host.", "BINDS", "web", "host"),
     ("The Gitea container port 3000 is mapped to port 3001 on nas.lan.", "BINDS", "Gitea", "nas.lan"),
 ]
@@ -81,6 +81,7 @@ NOT_ASSERTED = [
     "12.03.24: - Grafana uses Postgres.",
     "Grafana uses `find_dotenv` to read its settings.",
     "Grafana is backed by Astral.",
+    "This service exposes the shopfront application on port 80.",
     "This guide describes how to deploy CoreDNS backed by etcd.",
     "Should you use host networking, the admin page is found on port 81.",
     "The shop is available on PyPI: https://pypi.org/project/shop.",
