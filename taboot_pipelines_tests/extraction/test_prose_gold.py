@@ -37,7 +37,7 @@ def rows(name: str) -> list[Sentence]:
 # --- the labels ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=FILES)
+@pytest.fixture(scope="module", params=(*FILES, "later"))
 def labelled(request):
     return ProseSet.load(prose.PROSE / f"{request.param}.jsonl", half="both", data=DATA)
 

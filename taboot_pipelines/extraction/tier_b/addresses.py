@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from taboot_pipelines.extraction.tier_b import modality
 from taboot_pipelines.extraction.tier_b.clauses import Clauses, is_no_service, is_passive
-from taboot_pipelines.extraction.tier_b.lexicon import words
-from taboot_pipelines.extraction.tier_b.names import GENERIC, Mention, read_address
+from taboot_pipelines.extraction.tier_b.lexicon import software, words
+from taboot_pipelines.extraction.tier_b.names import CLASSES, GENERIC, Mention, read_address
 from taboot_pipelines.extraction.tier_b.triple import Triple
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ _PEOPLE = words("people")
 _NO_ENDPOINT_HOSTS = re.compile(
     r"(?i)(?:.*\.)?(?:github\.com|gitlab\.com|docker\.com|docker\.io|ghcr\.io|lscr\.io|quay\.io|readthedocs\.io|"
     r"discord\.(?:gg|com)|reddit\.com|youtube\.com|wikipedia\.org|linuxserver\.io|kubernetes\.io|google\.com|"
-    r"githubusercontent\.com)|docs?\..*|wiki\..*|www\.w3\.org|registry\..*|.*\.readthedocs\..*"
+    r"githubusercontent\.com|github\.io|codeberg\.org|bitbucket\.org|sourceforge\.net|pypi\.(?:org|python\.org)|"
+    r"python\.org|npmjs\.com|crates\.io|rubygems\.org|packagist\.org|medium\.com)|docs?\..*|wiki\..*|www\.w3\.org|registry\..*|.*\.readthedocs\..*"
 )
 _CONFIGURES = re.compile(
     r"(?i)\b(?:environment variables?|env(?:ironment)? vars?|parameter|setting|option|annotation|value of|"
@@ -45,7 +46,8 @@ _CONFIGURES = re.compile(
 #: A line that explains a setting begins with its name.
 _VARIABLE = re.compile(r"\W*[A-Z][A-Z0-9]*_[A-Z0-9_]+\W")
 _ASSUMES = re.compile(
-    r"(?i)^\W*(?:assuming|if (?!everything|all )|when using|unless|suppose|in case)\b|\bassuming\b"
+    r"(?i)^\W*(?:assuming|if (?!everything|all )|when using|unless|suppose|in case)\b|\bassuming\b|"
+    r"\bin (?:bridge|host|macvlan) mode\b|\bdepends (?:if|on (?:if|whether))\b"
 )
 #: What leads to a list of addresses.
 _INTRODUCES = re.compile(
@@ -53,7 +55,7 @@ _INTRODUCES = re.compile(
     r"(?:at|on|via|under|here)(?: the following \w+| one of)?:?\s*$"
 )
 #: Paths of pages that one reads, and of queries.
-_TO_READ = re.compile(r"(?i)[?]|/(?:docs?|documentation|wiki|manual|blog|install|guide)(?:/|$)")
+_TO_READ = re.compile(r"(?i)/(?:docs?|documentation|wiki|manual|blog|install|guide)(?:/|$)")
 #: An address of the web: beside a name it is where one reads of the thing.
 _PUBLIC = re.compile(
     r"(?i)https?://(?:[\w-]+\.)+(?!lan\b|local\b|home\b|internal\b|localdomain\b)[a-z]{2,24}(?:/\S*)?"
@@ -62,6 +64,16 @@ _PORTS_LISTED = re.compile(r"(?i)\bports?\b")
 _MAX_LABEL = 6
 #: Tokens between an address and what says that one gets there.
 _MAX_REACH = 25
+#: What people go to an address for; the object is what is there.
+_MANAGED = words("managed")
+#: What people do there with another thing.
+_JOINS = words("joins")
+#: What leads to a name that is not what is reached.
+_BY_WAY_OF = words("by_way_of")
+#: What follows a name that is not what is reached.
+_ASIDE = words("aside")
+#: Verbs that put their object at an address.
+_OFFERS = frozenset(("expose", "publish", "serve", "host", "offer", "provide"))
 #: What people do to get somewhere; of a thing it says something else.
 _GOES = frozenset(("connect", "go", "log", "sign", "point", "look", "get", "head", "navigate", "browse"))
 _DASHES = ("-", "–", "—", ":")
@@ -104,6 +116,8 @@ class Addresses:
 
     def _configures(self, token: Token) -> bool:
         """Whether what leads to an address speaks of a setting, a download, or a proxy's target."""
+        if self._clauses.word(token.i + 1) in ("image", "images", "tag"):
+            return True
         before = self._names.doc[self._sentence.start : token.i].text
         if _VARIABLE.match(before) is not None or "unless" in before:
             return True
@@ -119,9 +133,51 @@ class Addresses:
         if self._introduced():
             return [self._clauses.title] if self._clauses.title is not None else []
         trigger = self._trigger(token)
-        if trigger is not None:
-            return self._reached(trigger, token)
-        return self._told_of(token)
+        if trigger is None:
+            return self._told_of(token)
+        reached = self._reached(trigger, token)
+        if reached and all(mention.context for mention in reached):
+            return self._instead(reached, token)
+        return reached
+
+    def _instead(self, reached: list[Mention], token: Token) -> list[Mention]:
+        """What the sentence itself names up to the address, as what one goes there to see, or beside it,
+        where otherwise the page would say what is reached."""
+        told = self._named_on_the_way(token, token)
+        if told is not None:
+            return [told]
+        named: list[Mention] = []
+        for word in self._sentence:
+            if word.i > token.i and self._is_other(word):
+                continue
+            if word.lower_ in CLASSES | GENERIC | _PLACES:
+                continue
+            mention = self._names.of(word)
+            if mention is None and word.lower_ in software():
+                mention = self._names.mention(word, word, sure=True)  # Also a word of English.
+            if mention is None or mention.kind != "name" or mention.marked or is_no_service(mention):
+                continue
+            if self._clauses.is_sure(mention, word) and not self._is_aside(word):
+                named = [m for m in named if m.start != mention.start and m.end != mention.end] + [mention]
+        return named if len(named) == 1 else reached
+
+    def _is_other(self, word: Token) -> bool:
+        """Whether a name after an address is of something that is joined to what is reached there."""
+        verb = next((a for a in word.ancestors if a.pos_ == "VERB"), None)
+        joined = verb is not None and verb.lemma_.lower() in _JOINS and verb.i > self._sentence.start
+        return joined or self._clauses.word(word.i - 1) in ("to", "your", "with")
+
+    def _is_aside(self, word: Token) -> bool:
+        """Whether a name stands where something else than what is reached does: "via X", "X's manual"."""
+        before = {self._clauses.word(i) for i in range(word.i - 3, word.i)}
+        after = {self._clauses.word(i) for i in range(word.i + 1, word.i + 3)}
+        of = word.head
+        of_another = (
+            word.dep_ in ("compound", "nmod", "poss")
+            and of.lower_ not in GENERIC | CLASSES | _PLACES | _PAGES
+            and not self._clauses.is_proper(of)
+        )
+        return of_another or bool(before & _BY_WAY_OF or after & _ASIDE)
 
     def _introduced(self) -> bool:
         """Whether it is little more than an address below "The application can be accessed at:"."""
@@ -223,7 +279,7 @@ class Addresses:
         lemma = word.lemma_.lower()
         begins = word.i == self._sentence.start or self._names.doc[word.i - 1].is_punct
         if word.lower_ not in _REACHED and not (
-            lemma in _ACCESS and (begins or word.pos_ in ("VERB", "AUX"))
+            lemma in _ACCESS and (begins or word.pos_ in ("VERB", "AUX") or self._is_bare(word))
         ):
             return False
         if lemma in _GOES and any(
@@ -235,6 +291,15 @@ class Addresses:
             return False
         return lemma != "be" or self._is_copula(word, token)
 
+    def _is_bare(self, word: Token) -> bool:
+        """Whether "access" has an object and no article: a verb, whatever it was taken for."""
+        before, after = self._clauses.word(word.i - 1), self._names.doc[word.i + 1 : word.i + 2]
+        return (
+            word.lower_ in ("access", "visit", "open", "browse")
+            and before not in ("the", "an", "for", "of", "your", "remote", "web", "http", "external", "gain")
+            and any(t.lower_ in ("the", "your", "to") or t.text[:1].isupper() for t in after)
+        )
+
     def _is_copula(self, be: Token, token: Token) -> bool:
         """Whether "is" leads to the address: "the webui is at …", "the URL will be …"."""
         between = [t.lower_ for t in self._names.doc[be.i + 1 : token.i]]
@@ -243,6 +308,8 @@ class Addresses:
     def _holds(self, word: Token, token: Token) -> bool:
         """Whether the words around a trigger leave it as it is; what follows the address does not matter."""
         verb = word
+        if word.pos_ == "ADJ" and word.dep_ in ("amod", "appos") and word.i > word.head.i:
+            return not modality.in_condition(word, before=max(token.i, word.i))  # "the UI, reachable at".
         if word.pos_ not in ("VERB", "AUX"):
             verb = next((a for a in word.ancestors if a.pos_ in ("VERB", "AUX")), word)
         limit = max(token.i, word.i)
@@ -274,13 +341,46 @@ class Addresses:
                 first = self._sentence[0]
                 begins = clauses.title is not None and first.lower_ == clauses.title.text.lower()
                 return [title] if begins and title is not None else []
+        told = self._named_on_the_way(trigger, token)
+        if told is not None:
+            return [told]
         # An order to open an address that says nothing of what is there says nothing of the page's thing.
         spoken = any(t.lower_ in GENERIC | _PAGES | _SPOKEN for t in self._sentence)
         silent = modality.is_order(verb) and not spoken
         return [title] if title is not None and not silent else []
 
+    def _named_on_the_way(self, trigger: Token, token: Token) -> Mention | None:
+        """The one name between the word for reaching and the address, or after "to see", whatever the tree
+        makes of it; not one that is gone through or used to get there."""
+        doc = self._names.doc
+        shown = next(
+            (word for word in doc[token.i + 1 : self._sentence.end - 1] if self._is_seen(word)), None
+        )
+        ways = [(trigger.i + 1, token.i)] if trigger.i < token.i else []
+        if shown is not None:
+            ways.append((shown.i + 1, min(shown.i + _MAX_LABEL + 4, self._sentence.end)))
+        for first, last in ways:
+            found: list[Mention] = []
+            for word in doc[first:last]:
+                if word.lower_ in _BY_WAY_OF or word.text in (",", ";", "("):
+                    break
+                if word.lower_ == "to" and doc[word.i - 1].lower_ not in ("in", "on", "access"):
+                    break
+                mention = self._names.of(word) if word.lower_ not in CLASSES else None
+                if mention is None and word.lower_ in software() and doc[word.i - 1].lower_ in ("of", "for"):
+                    mention = self._names.mention(word, word, sure=True)  # Also a word of English.
+                if mention is None or mention.kind != "name" or is_no_service(mention):
+                    continue
+                if self._clauses.is_sure(mention, word) and not any(m.end == mention.end for m in found):
+                    found = [m for m in found if m.start != mention.start] + [mention]
+            if len(found) == 1:
+                return found[0]
+        return None
+
     def _owners(self, token: Token) -> list[Mention]:
         """What a noun that is reached stands for."""
+        if token.lower_ in GENERIC | _PLACES and (named := self._for_whom(token)) is not None:
+            return [named]
         found = [
             m
             for t in self._clauses.listed(token) or [token]
@@ -293,6 +393,27 @@ class Addresses:
         if title is not None and (token.lower_ in GENERIC | _PLACES or token.pos_ == "PRON"):
             return [title]
         return []
+
+    def _is_seen(self, verb: Token) -> bool:
+        """Whether a verb after an address says what one goes there for: "to see X", "to configure X"."""
+        before = self._clauses.word(verb.i - 1)
+        if verb.lemma_.lower() in _SHOWN:
+            return before in ("to", "and", "you", "can", "directly")
+        return verb.lemma_.lower() in _MANAGED and before == "to"
+
+    def _for_whom(self, token: Token) -> Mention | None:
+        """``X`` of "the web UI for X", which a tree may give to the verb."""
+        at = token.i + 1
+        if self._clauses.word(at) not in ("for", "of"):
+            return None
+        while self._clauses.word(at + 1) in ("the", "your", "our", "this"):
+            at += 1
+        if at + 1 >= self._sentence.end:
+            return None
+        word = self._names.doc[at + 1]
+        found = self._names.of(word)
+        named = found is not None and found.kind == "name" and not is_no_service(found)
+        return found if named and found is not None and self._clauses.is_sure(found, word) else None
 
     def _candidates(self, verb: Token, trigger: Token, token: Token) -> Iterator[list[Token]]:
         """Nouns that may be what is reached, in groups, the likeliest first."""
@@ -312,6 +433,12 @@ class Addresses:
             ]
             yield [t for t in objects if not self._is_address(t)]
             yield [t for t in between if not self._is_address(t)]
+        if trigger.lemma_.lower() in _OFFERS:
+            offered = [
+                t for t in objects if not self._is_address(t) and self._clauses.owners(t, ("of", "for"))
+            ]
+            if offered:
+                yield offered
         subjects = [t for t in subjects if t.tag_ not in ("WDT", "WP")]
         if not subjects:
             for ancestor in (verb, *verb.ancestors):
@@ -393,7 +520,7 @@ class Addresses:
         port = next(
             (
                 doc[i]
-                for i in range(number.i - 1, max(self._sentence.start, number.i - 7), -1)
+                for i in range(number.i - 1, max(self._sentence.start - 1, number.i - 7), -1)
                 if doc[i].lower_.strip(":") in ("port", "ports")
             ),
             number,
@@ -436,10 +563,12 @@ class Addresses:
         if verb.dep_ == "relcl" and any(c.tag_ in ("WDT", "WP") for c in verb.children):
             return self._owners(verb.head)
         subjects = [t for t in self._clauses.subjects(verb) if t.lower_ not in _PEOPLE]
-        if lemma == "expose" and (
-            exposed := [m for t in self._clauses.objects(verb) for m in self._owners(t)]
-        ):
-            return exposed[:1]
+        if lemma == "expose" and (objects := self._objects_exposed(verb, port)):
+            # "This service exposes the shop on port 80": what is exposed, or, unnamed, nothing.
+            exposed = [m for t in objects for m in self._owners(t) if not m.context or not self._is_told(t)]
+            if exposed:
+                return exposed[:1]
+            subjects = [t for t in subjects if self._clauses.named_or_apposed(t) is not None]
         if not subjects and self._clauses.is_silent(verb) and self._clauses.title is not None:
             return [self._clauses.title]
         if is_passive(verb) and (agents := self._clauses.after(verb, ("by",))):
@@ -449,6 +578,18 @@ class Addresses:
             subjects = [*self._clauses.objects(verb), *self._clauses.after(verb, ("to",))]
             subjects = [t for t in subjects if not t.lower_.startswith("port") and not is_port(t)]
         return [m for t in subjects[:1] for m in self._owners(t)]
+
+    def _objects_exposed(self, verb: Token, port: Token) -> list[Token]:
+        """What a verb puts on a port, if that is not the port itself or something that is read there."""
+        return [
+            t
+            for t in self._clauses.objects(verb)
+            if t is not port and not is_port(t) and not t.lower_.startswith("port") and t.lower_ not in _READ
+        ]
+
+    def _is_told(self, noun: Token) -> bool:
+        """Whether a noun has another before it that tells which is meant: "the shopfront application"."""
+        return any(c.dep_ == "compound" and c.lower_ not in GENERIC | _PLACES for c in noun.lefts)
 
     def _is_there(self, verb: Token) -> bool:
         """Whether "is" says where something is: "monitoring is on port 8222", "is available on port 80"."""
@@ -482,6 +623,8 @@ class Addresses:
         return found if before in ("and", ",", ";", "while") or found.sure else None
 
 
+#: What is read at an address, and is not what listens there.
+_READ = words("read")
 #: Verbs that lead to what is elsewhere.
 _ELSEWHERE = words("elsewhere")
 _COPULA = words("copula")

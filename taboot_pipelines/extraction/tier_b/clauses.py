@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from taboot_pipelines.extraction.tier_b.language import is_common
+from taboot_pipelines.extraction.tier_b.language import is_common, is_word
 from taboot_pipelines.extraction.tier_b.lexicon import no_services, software, words
 from taboot_pipelines.extraction.tier_b.names import CLASSES, GENERIC, Mention, Names, joined
 
@@ -190,7 +190,12 @@ class Clauses:
                 break
         if at is token or at.lower_ in _NO_MODIFIERS:
             return None
-        if token.lower_ not in ("service", "container") or at.lower_ in GENERIC - {"frontend", "backend"}:
+        if at.lower_ in GENERIC - {"frontend", "backend"}:
+            return None
+        unknown = at.text.isalpha() and not is_word(at.lower_) and at.lower_ not in no_services()
+        if token.lower_ not in ("service", "container") and not (
+            token.lower_ in ("application", "app") and unknown
+        ):
             return None
         return replace(self.names.mention(at, at), marked=True)
 

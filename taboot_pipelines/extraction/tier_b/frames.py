@@ -126,6 +126,7 @@ class Frames:
             and verb.dep_ in ("acl", "relcl")
             and not modality.is_negated(verb)
             and not modality.in_condition(verb)
+            and not modality.is_unknown(verb)
         )
         if not told_for and not participle and not modality.states(verb):
             return
@@ -229,7 +230,7 @@ class Frames:
             words_of = {noun.lower_, *(t.lower_ for t in noun.children)}
             if words_of & {"exit", "tunnel", "vpn", "network", "image"}:
                 return False
-            return end.kind == "name" and end.sure and end.text.lower() not in no_services()
+            return end.kind == "name" and self._runs(end, noun)
         if kind == "proxy":
             return self._is_proxy(start, owner) and self._is_target(end, noun)
         if kind == "base":
@@ -246,11 +247,33 @@ class Frames:
             )
         if is_no_service(end) or end.kind not in ("name", "host"):
             return False
+        if frame.type == "DEPENDS_ON" and kind == "software":
+            return end.text.lower() in software() or end.marked
+        if type_ == "DEPENDS_ON" and self._is_network(end, noun):
+            return False
+        if type_ == "CONNECTS_TO" and "through" in frame.end and end.text.lower() in _VPNS:
+            return False  # A tunnel is no partner of what goes through it.
         if type_ == "CONNECTS_TO":
             if end.kind == "name" and not sure and end.text.lower() not in software():
                 return self._called_service(noun)
             return not (self._is_proxy(start, owner) and frame.end == ("to",))
         return sure
+
+    def _runs(self, end: Mention, noun: Token) -> bool:
+        """Whether a thing that is used or needed is known to run, and is no function, package or command:
+        what is only written as code must be called a service, or have a service's part."""
+        text = end.text.lower()
+        if text in no_services() or not end.sure:
+            return False
+        if not end.marked or text in software():
+            return True
+        as_what = (
+            {t.lower_ for t in self._names.doc[noun.i + 1 : noun.i + 5]} if self._said_as(noun) else set()
+        )
+        return self._called_service(noun) or bool(as_what & _STORES)
+
+    def _said_as(self, noun: Token) -> bool:
+        return bool(noun.i + 1 < self._sentence.end and noun.nbor(1).lower_ in ("as", "for"))
 
     def _called_service(self, noun: Token) -> bool:
         around = {noun.lower_, *(t.lower_ for t in noun.children)}

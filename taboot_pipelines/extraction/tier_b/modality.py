@@ -6,6 +6,7 @@ What it denies, makes depend on a condition, calls possible, asks, orders or giv
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from taboot_pipelines.extraction.tier_b.lexicon import words
@@ -20,11 +21,16 @@ _CONDITIONS = frozenset(
 #: What such a verb governs is wished, allowed, tried or asked for, and need not be so.
 _UNREAL = words("unreal")
 _EXAMPLE = re.compile(
-    r"(?i)\b(?:e\.\s?g\.|for example|for instance|such as|i\.e\.|example\s*:|as an example|let's say|"
+    r"(?i)\b(?:e\.\s?g\.|ex[.:]|for example|for instance|such as|i\.e\.|example\s*:|as an example|let's say|"
     r"let us say|imagine|suppose|hypothetical)"
 )
 _HISTORY = re.compile(
     r"^\s*\*{0,2}(?:\d{1,2}\.\d{1,2}\.\d{2,4}\b|\d{4}-\d{2}-\d{2}\b|v?\d+(?:\.\d+){1,3}\*{0,2}\s*[:\u2013\u2014-]\s)"
+)
+#: Sections that tell what changed, by their headings: a word for it, or the number of a release.
+_HISTORY_SECTION = re.compile(
+    r"(?i)\W*(?:change ?logs?|(?:notable |breaking |contributor-facing )?changes|history|versions|"
+    r"release notes|what'?s new|\[?v?\d+\.\d+(?:\.\w+)*\]?(?:\W.*)?)\W*"
 )
 _PAST = re.compile(
     r"(?i)\b(?:before the|previously|formerly|originally|back then|in the past|until \d{4}|at that time|"
@@ -35,6 +41,8 @@ _GOAL = re.compile(
     r"this (?:tutorial|guide|post|section) (?:shows|explains)|you will have|you'll have|we want|our goal|"
     r"the goal|i'll show|we'll show|we will (?:put|set|build|add))\b"
 )
+#: "Should you use X, …": a condition without its word.
+_INVERTED = re.compile(r"(?i)\W*should (?:you|we|it|this|the|your|any|they)\b")
 _NO_LONGER = re.compile(
     r"(?i)\b(?:no longer|not any ?more|instead of|rather than|without|never|neither|nor|deprecated|used to)\b"
 )
@@ -44,9 +52,9 @@ def is_question(sentence: Span) -> bool:
     return sentence.text.rstrip(" \n\"')*").endswith("?")
 
 
-def is_history(text: str) -> bool:
-    """Whether it is a line of a change log."""
-    return _HISTORY.match(text) is not None
+def is_history(text: str, headings: Sequence[str] = ()) -> bool:
+    """Whether it is a line of a change log, or stands in one."""
+    return _HISTORY.match(text) is not None or any(map(_HISTORY_SECTION.fullmatch, headings))
 
 
 def is_past(sentence: Span) -> bool:
@@ -56,7 +64,7 @@ def is_past(sentence: Span) -> bool:
 
 def states(verb: Token, *, people: bool = False) -> bool:
     """Whether the clause of a verb says that something is so now; ``people``: "we run X" is such."""
-    if modals(verb) & {"should", "must"} or _is_unknown(verb):
+    if modals(verb) & {"should", "must"} or is_unknown(verb):
         return False
     if verb.dep_ == "advcl" and any(c.lower_ == "when" for c in verb.children) and is_order(verb.head):
         return False
@@ -67,9 +75,14 @@ def states(verb: Token, *, people: bool = False) -> bool:
     return asserts(verb)
 
 
-def _is_unknown(verb: Token) -> bool:
+def is_unknown(verb: Token) -> bool:
     """Whether a verb stands in what somebody shows, explains or wonders: "how X talks to Y"."""
-    return any(c.lower_ in ("how", "why", "whether") and c.dep_ in ("advmod", "mark") for c in verb.children)
+    return any(
+        c.lower_ in ("how", "why", "whether") and c.dep_ in ("advmod", "mark")
+        for clause in (verb, *(a for a in verb.ancestors if a.pos_ == "VERB"))
+        for c in clause.children
+        if c.i < verb.i
+    )
 
 
 def gives_example(sentence: Span) -> bool:
@@ -94,6 +107,8 @@ def is_negated(verb: Token) -> bool:
 def in_condition(verb: Token, before: int | None = None) -> bool:
     """Whether a verb stands in a condition, or has one; of those after the token ``before`` none counts."""
     limit = len(verb.doc) if before is None else before
+    if _INVERTED.match(verb.sent.text) is not None:
+        return True
     for token in (verb, *verb.ancestors):
         if any(_is_conditional(child) and child.i < min(limit, verb.i + 1) for child in token.children):
             return True

@@ -52,7 +52,7 @@ _ADDRESS_PORT = re.compile(r"(?i)\bbinds?\s+(?:to\s+)?`?(?P<ip>\d{1,3}(?:\.\d{1,
 
 _NO_OWNER = re.compile(r"(?i)localhost|host|machine|nodes?|\W*-.*")
 #: Words of sentences that ask for something to be so.
-_ASKS = frozenset(("sure", "ensure", "must", "need", "should", "you", "please", "required"))
+_ASKS = words("asks")
 
 
 @dataclass(slots=True)
@@ -123,6 +123,8 @@ class Published:
             verb = token
             if token.pos_ not in ("VERB", "AUX"):
                 verb = next((a for a in token.ancestors if a.pos_ in ("VERB", "AUX")), token)
+            if modality.is_purpose(verb) or (verb.tag_ == "VBG" and verb.dep_ in ("csubj", "pcomp")):
+                return None  # "To publish a port": what somebody does, not what is.
             if (
                 modality.is_order(verb)
                 or modality.is_negated(verb)
@@ -199,12 +201,13 @@ class Published:
         owned = verb.lemma_.lower() == "belong"
         limit = self._sentence.end if owned else self._tokens(ports[0].start, ports[0].end)[0].i
         for token in self._names.doc[self._sentence.start : limit]:
-            if token.lower_ in skipped or (token.lower_ in CLASSES and token.lower_ in GENERIC):
+            generic = token.lower_ in CLASSES and token.lower_ in GENERIC
+            if token.lower_ in skipped or (generic and token.lower_ not in ("service", "container")):
                 continue
             named = self._clauses.named(token)
             if named is None or named.kind != "name" or _NO_OWNER.fullmatch(named.text):
                 continue
-            if named.sure or self._clauses.is_proper(token):
+            if named.sure or named.marked or self._clauses.is_proper(token):
                 return named
         told = len(ports) < 3 and any(t.lower_ in GENERIC for t in self._sentence)
         return self._clauses.title if told else None

@@ -22,10 +22,16 @@ from taboot_pipelines.extraction.tier_b.triple import Triple
 if TYPE_CHECKING:
     from spacy.tokens import Span
 
+#: What is longer is a dump of data, or a list without its marks: nothing that grammar tells of it holds.
+_MAX_TOKENS = 120
+
 
 def relations(names: Names, sentence: Span) -> Iterator[Triple]:
     """What a sentence states, each once, in no order; nothing of questions and change logs."""
-    if modality.is_question(sentence) or modality.is_history(names.block.text):
+    block = names.block
+    if modality.is_question(sentence) or len(sentence) > _MAX_TOKENS:
+        return
+    if modality.is_history(block.text, [heading.text for heading in block.headings]):
         return
     clauses = Clauses(names, sentence)
     found = list(Published(clauses).triples())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -36,14 +37,22 @@ def test_claims_of_real_pages_fit_the_model_and_quote_their_sentences() -> None:
             assert basis is not Basis.BYTES or node.name in quote
 
 
-def test_any_number_of_processes_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("processes", [2, 3])
+def test_any_number_of_processes_says_the_same(processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pages = documents(12)
     alone = list(read_all(pages))
     monkeypatch.setattr(extractor, "_WORTH_A_PROCESS", 1)
     monkeypatch.setattr(extractor, "_PORTION", 20_000)
-    assert list(read_all(pages, processes=2)) == alone
-    one_by_one = [said for page in pages for said in read_all([page])]
-    assert one_by_one == alone
+    assert list(read_all(pages, processes=processes)) == alone
+
+
+def test_any_order_and_any_batch_says_the_same() -> None:
+    pages = documents(12)
+    alone = dict(zip(pages, read_all(pages), strict=True))
+    for seed in range(2):
+        shuffled = random.Random(seed).sample(pages, len(pages))
+        assert dict(zip(shuffled, read_all(shuffled), strict=True)) == alone
+    assert {page: said for page in pages for said in read_all([page])} == alone
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,26 @@ ASSERTED = [
         "Heimdall",
         "http://localhost:81",
     ),
+    (
+        "Access the web UI for Miniflux at `http://<your-ip>:8080`.",
+        "EXPOSES_ENDPOINT",
+        "Miniflux",
+        "http://<your-ip>:8080",
+    ),
+    (
+        "Access the web interface at `<your-ip>:9117` and connect Sonarr there.",
+        "EXPOSES_ENDPOINT",
+        "diskover",
+        "<your-ip>:9117",
+    ),
+    (
+        "There is no password for the GUI, reachable at `http://yourhost:8080/`.",
+        "EXPOSES_ENDPOINT",
+        "diskover",
+        "http://yourhost:8080/",
+    ),
+    ("Port 8086 is used by InfluxDB.", "EXPOSES_ENDPOINT", "InfluxDB", "8086"),
+    ("This service exposes the echoserver application on port 80.", "EXPOSES_ENDPOINT", "echoserver", "80"),
     ("Compose maps port 80 of the web container to port 8080 of the host.", "BINDS", "web", "host"),
     ("The Gitea container port 3000 is mapped to port 3001 on nas.lan.", "BINDS", "Gitea", "nas.lan"),
 ]
@@ -59,6 +79,12 @@ NOT_ASSERTED = [
     "For more information see https://docs.example.org:8080/guide.",
     "Configure the exporter to push to `http://loki:3100`.",
     "12.03.24: - Grafana uses Postgres.",
+    "Grafana uses `find_dotenv` to read its settings.",
+    "Grafana is backed by Astral.",
+    "This service exposes the shopfront application on port 80.",
+    "This guide describes how to deploy CoreDNS backed by etcd.",
+    "Should you use host networking, the admin page is found on port 81.",
+    "The shop is available on PyPI: https://pypi.org/project/shop.",
     "Unless Traefik forwards requests to Gitea, nothing works.",
 ]
 
@@ -89,6 +115,12 @@ def test_what_is_denied_supposed_asked_or_advised_is_not(sentence: str) -> None:
     ],
 )
 def test_a_title_that_describes_and_what_only_leads_elsewhere_name_nothing(text: str) -> None:
+    assert list(assertions([Prose("a.md", text)])) == []
+
+
+@pytest.mark.parametrize("heading", ["Changelog", "v1.24.0", "Release notes", "[2.1.0] - 2024-05-01"])
+def test_what_changed_once_is_not_so_now(heading: str) -> None:
+    text = f"# Gitea\n\n## {heading}\n\nGitea uses Redis.\n"
     assert list(assertions([Prose("a.md", text)])) == []
 
 
