@@ -229,4 +229,5 @@ def test_the_file_of_a_run_is_small(stored: Project) -> None:
     path = Path(stored.world.home / "dagster" / "history" / "runs" / f"{run}.db")
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    assert path.stat().st_size < 300_000
+    # Some 20 kB for each of its assets and checks: events, figures, schemas of tables.
+    assert path.stat().st_size < 400_000
