@@ -12,7 +12,8 @@ from taboot_pipelines.errors import TabootError
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
     """Print the completion of SHELL: commands, options, source ids and relations.
 
     \b
@@ -20,12 +21,10 @@ def completion(shell: str) -> None:
     zsh:  eval "$(taboot completion zsh)"        in ~/.zshrc, after compinit
     fish: taboot completion fish > ~/.config/fish/completions/taboot.fish
     """
-    from taboot_pipelines.cli.group import cli
-
     found = get_completion_class(shell)
     assert found is not None
     # Not checked by running the shell: the script may be printed on another machine than it is for.
-    script = found(cli, {}, "taboot", "_TABOOT_COMPLETE")
+    script = found(context.find_root().command, {}, "taboot", "_TABOOT_COMPLETE")
     click.echo(script.source_template % script.source_vars())
 
 

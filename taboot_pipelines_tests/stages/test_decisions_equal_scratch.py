@@ -21,6 +21,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.retrieval.results.graph import Node
 from taboot_pipelines.stages.storage_audit import run as audit
+from taboot_pipelines_tests.fakes.openai import FakeOpenAi
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.stages.test_incremental_equals_scratch import (
     BATCH,
@@ -34,6 +35,8 @@ from taboot_pipelines_tests.stages.test_incremental_equals_scratch import (
     no_space,
     operation,
     place,
+    reads,
+    well,
 )
 from taboot_pipelines_tests.world import World, differences, graph, logical
 
@@ -172,18 +175,25 @@ def try_to_decide(world: World, kind: str, n: int, m: int, failing: tuple[int, b
     operations=st.lists(st.one_of(decision, decision, operation), min_size=3, max_size=9),
 )
 def test_decisions_equal_a_replay(tei: FakeTei, start: list[Any], operations: list[Any]) -> None:
-    with tempfile.TemporaryDirectory() as directory, Clock() as clock:
-        world = World(Path(directory), tei.url, limits={"batch_documents": BATCH})
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        Clock() as clock,
+        FakeOpenAi(context=10**6) as llm,
+    ):
+        llm.react = reads
+        model = {"url": llm.url, "model": "fake/llm", "max_retries": 0}
+        world = World(Path(directory), tei.url, limits={"batch_documents": BATCH}, llm=model)
         for source in DECLARED:
             declared(world, source)
         for where, n in start:
-            apply(world, clock, "write", where, n)
+            apply(world, clock, llm, "write", where, n)
         ingest(world)
         for step in operations:
             if len(step) == 4:
                 try_to_decide(world, *step)
             else:
-                apply(world, clock, *step)
+                apply(world, clock, llm, *step)
+        well(world, llm)
         ingest(world)
         scratch = world.replay()
         other = world.open(scratch)
