@@ -17,9 +17,9 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge import assertion_checks as checks
 from taboot_pipelines.knowledge.assertions import Assertion, AssertionKind, in_force, undone
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import EDGES, NODES, PRIORITY, EdgeSource
+from taboot_pipelines.model.graph import EDGES, PRIORITY, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
-from taboot_pipelines.model.records import NodeRef
+from taboot_pipelines.retrieval.entities import entity_of
 from taboot_pipelines.retrieval.results.decisions import (
     AssertionItem,
     AssertionList,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 _CORRECTION = PRIORITY[EdgeSource.CORRECTION]
 _STRUCTURED = PRIORITY[EdgeSource.STRUCTURED]
-_CANDIDATES = 10
 #: So many bytes of what was handed in are quoted.
 _QUOTED = 2_000
 
@@ -273,42 +272,6 @@ class Deciding:
     def _entity(self, named: EntityName, label: str | None) -> Node:
         """The one entity that is called so. Raises ``E_NOT_FOUND``; ``E_QUERY`` naming the candidates."""
         return self._session.ask(lambda view: entity_of(view, named, label))
-
-
-def entity_of(
-    view: View, named: EntityName, label: str | None, *, prefer: frozenset[str] | None = None
-) -> Node:
-    """The one entity of a view that a key, a name, a reference or a node means, of this label (None: of any).
-
-    Of several that have a name, documents do not count, nor those of other labels than ``prefer``. Raises
-    ``E_NOT_FOUND``; ``E_QUERY`` naming the candidates.
-    """
-    if label is not None and label not in NODES:
-        raise TabootError("E_QUERY", f"{label!r} is no type of entity; there are {', '.join(sorted(NODES))}.")
-    if isinstance(named, NodeRef):
-        if named.label not in NODES or len(named.key) != len(NODES[named.label].key):
-            raise TabootError("E_QUERY", f"{str(named.label)[:100]!r} and its key name no entity.")
-        found = view.graph.find(named)
-    elif isinstance(named, Node):
-        found = view.graph.find(NodeRef(named.label, (named.key,), named.name))
-    else:
-        found = view.graph.find(named)
-    nodes = [view.graph.node(int(number)) for number in found]
-    if label is not None:
-        nodes = [n for n in nodes if n.label == label]
-        if not nodes:
-            raise TabootError("E_NOT_FOUND", f"There is no {label} named {str(named)[:200]!r}.")
-    entities = [n for n in nodes if n.label != "Document"] or nodes
-    entities = [n for n in entities if prefer is None or n.label in prefer] or entities
-    if len(entities) > 1:
-        candidates = [f"{n.label} {n.key}" for n in entities[:_CANDIDATES]]
-        raise TabootError(
-            "E_QUERY",
-            f"{len(entities)} entities are called {str(named)[:200]!r}: {'; '.join(candidates)}.",
-            remedy="Name one by its key, or by its label too.",
-            candidates=candidates,
-        )
-    return entities[0]
 
 
 def _edge(view: View, edge: str | Edge | Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from taboot_pipelines.knowledge.reducer import PROPOSED, resolve_key
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import PRIORITY, EdgeSource
 from taboot_pipelines.model.tables import rows_of
-from taboot_pipelines.retrieval.deciding import entity_of
+from taboot_pipelines.retrieval.entities import entity_of
 from taboot_pipelines.retrieval.explanations import notes
 from taboot_pipelines.retrieval.results.decisions import EntityName, EntitySupports, Observed
 from taboot_pipelines.retrieval.results.graph import Node

@@ -170,6 +170,6 @@ def test_a_source_names_no_proxies_that_are_not_there(world: World, site: Site) 
     file = world.directory / "sources.yaml"
     file.write_text(yaml.safe_dump({"sources": [world.entries[0] | {"proxies": "home"}]}))
     with pytest.raises(
-        TabootError, match=r"E_SOURCES.*entry site names proxies home, which the file does not"
+        TabootError, match=r"E_SOURCES.*entry 1 \(site\) names proxies home, which the file does not"
     ):
         world.workspace.sync_sources()
