@@ -33,7 +33,15 @@ def opened(context: BrowserContext, served: Served) -> Iterator[Page]:
     asked: set[str] = set()
     wrong: list[str] = []
     context.on("request", lambda r: asked.add("/".join(r.url.split("/")[:3])))
-    context.on("requestfailed", lambda r: wrong.append(f"failed {r.url}") if "static" in r.url else None)
+    # What a page still fetches is aborted when the next one is opened.
+    context.on(
+        "requestfailed",
+        lambda r: (
+            wrong.append(f"failed {r.url}: {r.failure}")
+            if "static" in r.url and r.failure != "net::ERR_ABORTED"
+            else None
+        ),
+    )
     context.on(
         "console",
         lambda m: (
