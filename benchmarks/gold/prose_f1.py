@@ -52,7 +52,7 @@ def found_in(gold: ProseSet) -> dict[str, list[Triple]]:
             ):
                 found[sentence.id].append(triple)
     pages = [s for s in gold.sentences if s.file.endswith(".html")]
-    rebuilt = [_Rebuilt(gold, sentence) for sentence in pages]
+    rebuilt = [Rebuilt(gold, sentence) for sentence in pages]
     for asserted in tier_b.assertions([tier_b.Prose(r.sentence.file, r.text) for r in rebuilt]):
         page = rebuilt[asserted.document]
         if asserted.place[0] < page.begin:
@@ -64,7 +64,7 @@ def found_in(gold: ProseSet) -> dict[str, list[Triple]]:
     return found
 
 
-class _Rebuilt:
+class Rebuilt:
     """A sentence of a page as Markdown of its own, below its headings."""
 
     def __init__(self, gold: ProseSet, sentence: Sentence) -> None:
