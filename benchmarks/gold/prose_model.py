@@ -1,13 +1,14 @@
 """A chat model beside the rules over labelled prose: what Tier C adds to Tiers A and B, and what it costs.
 
     TABOOT_LLM__URL=http://127.0.0.1:8000/v1 python benchmarks/gold/prose_model.py [--set gold|later]
-        [--half open|locked] [--answers FILE] [--missing]
+        [--half open|locked] [--sample 0] [--answers FILE] [--missing]
 
 The model is the one that the settings name; it is asked about the windows that hold a labelled sentence, as
 the product asks, and what is left of its answers is scored as ``prose_f1.py`` scores the rules: alone, and
 together with them (goal: F1 not below that of the rules, precision at least 0.85). ``--answers`` keeps what
 was answered in a file of JSON lines, and asks nothing that stands there: a change of how answers are read
-needs no model. ``--missing`` prints what the model says in vain, of the open half only.
+needs no model. ``--sample`` takes so many windows, spread over the set, and the sentences in them.
+``--missing`` prints what the model says in vain, of the open half only.
 """
 
 from __future__ import annotations
@@ -115,6 +116,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--half", choices=("open", "locked"), default="open")
     parser.add_argument("--set", choices=SETS, default="gold")
+    parser.add_argument("--sample", type=int, default=0, help="windows; 0: all")
     parser.add_argument("--answers", type=Path)
     parser.add_argument("--missing", action="store_true")
     options = parser.parse_args()
@@ -126,9 +128,12 @@ def main() -> int:
     gold = ProseSet.load(PROSE / f"{options.set}.jsonl", half=options.half)
     asking = asking_of(settings, chat.model)
     asked = windows(gold, asking)
+    asked = asked[:: max(1, len(asked) // options.sample) if options.sample else 1][: options.sample or None]
+    sentences = list({s.id: s for one in asked for s in one.sentences}.values())
     told = answers(chat, asking, asked, options.answers)
     chat.close()
-    rules = found_in(gold)
+    scored = {s.id for s in sentences}
+    rules = {id_: triples for id_, triples in found_in(gold).items() if id_ in scored}
     model: dict[str, list[Triple]] = defaultdict(list)
     refused: Counter[str] = Counter()
     for one in asked:
@@ -137,22 +142,22 @@ def main() -> int:
             refused.update(read.refused)
             for triple in read.triples:
                 if tier_c.claims([triple], "gold"):
-                    for sentence, found in one.triples(triple):
-                        model[sentence].append(found)
+                    for id_, found in one.triples(triple):
+                        model[id_].append(found)
                 else:
                     refused["node"] += 1
-    both = {s.id: _joined(rules.get(s.id, []), model.get(s.id, [])) for s in gold.sentences}
-    print(f"{chat.model}: {len(asked)} windows, {len(told)} answered")
+    both = {s.id: _joined(rules.get(s.id, []), model.get(s.id, [])) for s in sentences}
+    print(f"{chat.model}: {len(asked)} windows with {len(sentences)} sentences, {len(told)} answered")
     print(f"  not believed: {', '.join(f'{name} {n}' for name, n in refused.most_common())}")
     print(f"{'':<10} {'precision':>9} {'recall':>7} {'F1':>6} {'found':>6} {'gold':>5}")
     for name, found_by in (("rules", rules), ("model", model), ("both", both)):
-        relaxed = score(found_by, gold.sentences)["all"].relaxed
+        relaxed = score(found_by, sentences)["all"].relaxed
         print(
             f"{name:<10} {relaxed.precision:9.3f} {relaxed.recall:7.3f} {relaxed.f1:6.3f}"
             f" {relaxed.predicted:6} {relaxed.gold:5}"
         )
     if options.missing and options.half == "open":
-        for sentence in gold.sentences:
+        for sentence in sentences:
             for triple in model.get(sentence.id, []):
                 if not any(matches_relaxed(triple, own) for own in sentence.triples):
                     ends = (gold.text(sentence, e) for e in (triple.subject, triple.object))

@@ -95,6 +95,13 @@ def older(world: World, seconds: float) -> None:
         c.exec_driver_sql(f"UPDATE dead_letter SET last_at = last_at - {int(seconds * 1e6)}")
 
 
+def tried(world: World, seconds_ago: float) -> None:
+    """Let all letters be from so long ago; from a time to come, however long the runs in between take."""
+    at = int((time.time() - seconds_ago) * 1e6)
+    with world.workspace.catalog.database.begin("default") as c:
+        c.exec_driver_sql(f"UPDATE dead_letter SET last_at = {at}")
+
+
 def test_facts_come_with_the_passage_that_states_them(house: World, llm: FakeOpenAi) -> None:
     (house.source("notes") / "a.md").write_text(
         "# House\n\nHere **mastodon** depends on `postgres`, and nothing else does.\n"
@@ -218,9 +225,10 @@ def test_a_window_that_fails_is_a_dead_letter_and_the_others_stand(
     assert "mastodon" not in str(letter), "a letter never quotes"
     assert stated(world) == {("gitea", "CONNECTS_TO", "loki")}
     # At once nothing is asked again; after the back-off the one window is, where that may help.
+    tried(world, -30)
     world.ingest()
     assert llm.requests == 2
-    older(world, 2)
+    tried(world, 2)
     world.ingest()
     if code == "E_TOKEN_LIMIT":
         assert llm.requests == 2 and letters(world) == [{**letter, "last_at": letters(world)[0]["last_at"]}]
@@ -247,10 +255,10 @@ def test_after_three_retries_a_window_is_asked_no_more_until_somebody_says_so(
     house.ingest()
     for attempt, wait in enumerate(dead_letters.BACKOFF_SECONDS, 1):
         assert [d.attempt for d in dead_letters.due(house.workspace, "default", 9e9)] == [attempt]
-        older(house, wait - 0.9)
+        tried(house, wait - 30)
         house.ingest()
         assert llm.requests == attempt, "not before its time"
-        older(house, 1)
+        tried(house, wait)
         house.ingest()
         assert llm.requests == attempt + 1
     assert dead_letters.due(house.workspace, "default", 9e9) == []
