@@ -1,0 +1,81 @@
+"""A picture as SVG: no script, no style sheet, nothing from elsewhere, and whatever documents say is text.
+
+Presentation attributes only, since what cleans notebooks for strangers (GitHub, nbconvert) takes styles away.
+All words stand on grounds of their own, so it reads the same on a light page and on a dark one.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from taboot_pipelines.retrieval.pictures.layout import (
+    BOX_HEIGHT,
+    CHIP_HEIGHT,
+    CHIP_SIZE,
+    KIND_SIZE,
+    NAME_SIZE,
+    TAG_HEIGHT,
+    TAG_SIZE,
+    Box,
+    Chip,
+    Layout,
+    Tag,
+)
+from taboot_pipelines.retrieval.pictures.texts import width_of
+
+#: Of words that lie on lines; 12:1 between them.
+PAPER, INK = "#d9dee4", "#14181c"
+#: At least 3:1 on white and on black.
+LINE = "#7f8a96"
+START = "#f2c14e"
+FONT = "sans-serif"
+
+
+def svg(layout: Layout, title: str) -> str:
+    """The picture; ``title``: what it shows, for those who do not see it."""
+    width, height = round(layout.width), round(layout.height)
+    parts = [f"<title>{escape(title)}</title>"]
+    for wire in layout.wires:
+        told = escape("\n".join(f"{name}: {value}" for name, value in wire.told))
+        parts.append(
+            f"<g><title>{told}</title><path d='{wire.path}' fill='none' stroke='{LINE}' stroke-width='1.4'/>"
+            f"<path d='{wire.tip}' fill='{LINE}'/>{_tag(wire.tag) if wire.tag else ''}</g>"
+        )
+    parts += [_box(b) for b in layout.boxes]
+    parts += [_chip(c) for c in layout.legend]
+    if layout.note:
+        wide = min(width_of(layout.note, TAG_SIZE) + 16, layout.width)
+        parts.append(_tag(Tag(12 + wide / 2, layout.height - 12 - TAG_HEIGHT / 2, wide, layout.note)))
+    return (
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}'"
+        f" height='{height}' font-family='{FONT}' text-anchor='middle' role='img'>{''.join(parts)}</svg>"
+    )
+
+
+def _tag(tag: Tag) -> str:
+    return (
+        f"<rect x='{tag.x - tag.width / 2:.1f}' y='{tag.y - TAG_HEIGHT / 2:.1f}' width='{tag.width:.1f}'"
+        f" height='{TAG_HEIGHT}' rx='4' fill='{PAPER}'/>"
+        f"<text x='{tag.x:.1f}' y='{tag.y + 3.7:.1f}' font-size='{TAG_SIZE}' fill='{INK}'>"
+        f"{escape(tag.text)}</text>"
+    )
+
+
+def _box(box: Box) -> str:
+    border = f" stroke='{START}' stroke-width='3'" if box.start else ""
+    return (
+        f"<g><title>{escape(box.title)}</title><rect x='{box.x - box.width / 2:.1f}'"
+        f" y='{box.y - BOX_HEIGHT / 2:.1f}' width='{box.width:.1f}' height='{BOX_HEIGHT}' rx='6'"
+        f" fill='{box.colour}'{border}/>"
+        f"<text x='{box.x:.1f}' y='{box.y - 2:.1f}' font-size='{NAME_SIZE}' font-weight='bold'"
+        f" fill='#ffffff'>{escape(box.name)}</text><text x='{box.x:.1f}' y='{box.y + 11:.1f}' font-size='{KIND_SIZE}'"
+        f" fill='#ffffff'>{escape(box.kind)}</text></g>"
+    )
+
+
+def _chip(chip: Chip) -> str:
+    return (
+        f"<rect x='{chip.x - chip.width / 2:.1f}' y='{chip.y - CHIP_HEIGHT / 2:.1f}' width='{chip.width:.1f}'"
+        f" height='{CHIP_HEIGHT}' rx='11' fill='{chip.colour}'/><text x='{chip.x:.1f}' y='{chip.y + 4:.1f}'"
+        f" font-size='{CHIP_SIZE}' fill='#ffffff'>{escape(chip.text)}</text>"
+    )
