@@ -43,11 +43,11 @@ def overview(nodes: pa.Table, edges: pa.Table) -> Picture:
     middle = max(joined, key=lambda label: (joined[label], label), default=None)
     alone = {label for label in labels if label not in joined and label != "Document"}
     boxes = [
-        DrawnNode(label, label, label, start=label == middle or label in alone, scope=f"{count:,}")
+        DrawnNode(label, label, label, start=label == middle or label in alone, kind=f"{count:,}")
         for label, count in sorted(labels.items())
     ]
     mentions = edges.filter(pc.equal(edges.column("type"), "MENTIONS"))
     documents = pc.count_distinct(mentions.column("doc_id")).as_py()
     note = f"{documents:,} documents name things {mentions.num_rows:,} times" if documents else ""
     title = f"{nodes.num_rows:,} nodes, {edges.num_rows:,} edges"
-    return Picture.around(title, boxes, drawn, MAX_DRAWN, note)
+    return Picture.around(title, boxes, drawn, MAX_DRAWN, note, legend=False)

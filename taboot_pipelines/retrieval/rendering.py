@@ -19,6 +19,8 @@ from taboot_pipelines.retrieval.addresses import outside
 _LONG, _LONG_LINES = 280, 8
 #: Rows that are shown; beyond them so many are folded, and the rest is counted.
 _SHOWN_ROWS, _MAX_ROWS = 40, 1000
+#: Places of a cell that are shown unfolded.
+_SHOWN_PLACES = 2
 
 _UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
@@ -39,12 +41,20 @@ class Marked(NamedTuple):
 
 
 class Stack(NamedTuple):
-    """What stands one below the other in a cell, the first in bold; what is empty is left out."""
+    """What stands one below the other in a cell, the first in bold and the others small; what is empty is
+    left out.
+    """
 
     parts: tuple[str | Place, ...]
 
 
-Cell = str | Place | Marked | Stack
+class Places(NamedTuple):
+    """Several places that say the same, one below the other."""
+
+    parts: tuple[Place, ...]
+
+
+Cell = str | Place | Places | Marked | Stack
 
 
 def display(*shown: object) -> None:
@@ -110,16 +120,23 @@ def _table(
 def _cell(value: Cell, preformatted: bool, root: str) -> str:
     if isinstance(value, Place):
         return _place(value, root)
+    if isinstance(value, Places):
+        lines = [_place(p, root) for p in value.parts]
+        shown = "<br/>".join(lines[:_SHOWN_PLACES])
+        rest = lines[_SHOWN_PLACES:]
+        return shown + (
+            f"<details><summary>{len(rest):,} more</summary>{'<br/>'.join(rest)}</details>" if rest else ""
+        )
     if isinstance(value, Stack):
         first, *others = [p for p in value.parts if p] or [""]
-        shown = [f"<b>{_cell(first, False, root)}</b>"] if first else []
-        return "<br/>".join(shown + [f"<small>{_cell(p, False, root)}</small>" for p in others])
+        small = [f"<small>{_cell(p, False, root)}</small>" for p in others]
+        return "<br/>".join([f"<b>{_cell(first, False, root)}</b>", *small])
     if isinstance(value, Marked):
-        shown_text = "".join(f"<mark>{_text(t)}</mark>" if hit else _text(t) for t, hit in value.pieces)
+        passage = "".join(f"<mark>{_text(t)}</mark>" if hit else _text(t) for t, hit in value.pieces)
         whole = value.whole.strip()
         if not whole or whole == "".join(t for t, _ in value.pieces):
-            return shown_text
-        return f"<details><summary>{shown_text}</summary>{_preformatted(whole)}</details>"
+            return passage
+        return f"<details><summary>{passage}</summary>{_preformatted(whole)}</details>"
     text = str(value)
     if preformatted:
         lines = text.splitlines()
@@ -150,7 +167,9 @@ def _place(place: Place, root: str) -> str:
 
 
 def _files(rows: Iterable[Sequence[Cell]]) -> list[str]:
-    cells = (part for row in rows for v in row for part in (v.parts if isinstance(v, Stack) else (v,)))
+    cells = (
+        part for row in rows for v in row for part in (v.parts if isinstance(v, Stack | Places) else (v,))
+    )
     return [c.url for c in cells if isinstance(c, Place) and c.url.startswith("/")]
 
 

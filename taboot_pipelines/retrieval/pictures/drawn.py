@@ -17,13 +17,16 @@ _TOLD = 6
 
 
 class DrawnNode(NamedTuple):
-    """A node of a picture; ``start``: the picture is of what surrounds it; ``scope``: what tells it apart."""
+    """A node of a picture; ``start``: the picture is of what surrounds it; ``scope``: what tells it apart;
+    ``kind``: what stands below its name in place of its label and scope.
+    """
 
     label: str
     key: str
     name: str
     start: bool
     scope: str | None = None
+    kind: str | None = None
 
 
 class DrawnEdge(NamedTuple):

@@ -130,9 +130,9 @@ class _Placed(NamedTuple):
     around: bool = False
 
 
-def lay_out(chosen: Chosen, *, upright: bool = False, note: str = "") -> Layout:
+def lay_out(chosen: Chosen, *, upright: bool = False, legend: bool = True, note: str = "") -> Layout:
     """The picture of nodes and relations. ``upright``: the nodes are a way, which stands from top to bottom;
-    otherwise they surround the starts.
+    otherwise they surround the starts. ``legend``: how many nodes of each label there are stands above it.
     """
     nodes = {(n.label, n.key): n for n in chosen.nodes}
     if upright:
@@ -148,7 +148,8 @@ def lay_out(chosen: Chosen, *, upright: bool = False, note: str = "") -> Layout:
     widths = _widths(nodes, columns)
     tags = [_tag_text(p.edge) for p in placed]
     x, gutters, width = _across(widths, placed, tags, upright)
-    legend, below = _legend([n.label for n in nodes.values()], max(width, _LEGEND_WIDTH))
+    labels = [n.label for n in nodes.values()] if legend else []
+    chips, below = _legend(labels, max(width, _LEGEND_WIDTH))
     note = printable(note)
     low = min([*(v - BOX_HEIGHT / 2 for v in y.values()), *(v - TAG_HEIGHT / 2 for v in rows.values()), 0.0])
     high = max([*(v + BOX_HEIGHT / 2 for v in y.values()), *(v + TAG_HEIGHT / 2 for v in rows.values()), 0.0])
@@ -173,11 +174,11 @@ def lay_out(chosen: Chosen, *, upright: bool = False, note: str = "") -> Layout:
         wires.append(_upright_wire(p, tag, boxes) if upright else _wire(p, tag, boxes))
     foot = 14 + TAG_HEIGHT if note else 0
     return Layout(
-        width=max(width, *(c.x + c.width / 2 + _MARGIN for c in legend), 2 * _MARGIN),
+        width=max(width, *(c.x + c.width / 2 + _MARGIN for c in chips), 2 * _MARGIN),
         height=high + down + foot + _MARGIN,
         boxes=tuple(boxes.values()),
         wires=tuple(wires),
-        legend=tuple(legend),
+        legend=tuple(chips),
         note=note,
     )
 
@@ -188,6 +189,8 @@ def colour(label: str) -> str:
 
 
 def _kind(node: DrawnNode) -> str:
+    if node.kind is not None:
+        return node.kind
     return f"{node.label} · {node.scope}" if node.scope else node.label
 
 

@@ -35,8 +35,10 @@ class Picture:
         edges: Sequence[DrawnEdge],
         limit: int = DRAWN,
         note: str = "",
+        legend: bool = True,
     ) -> Picture:
-        """The starts and what surrounds them, at most ``limit`` relations. ``note`` is shown below it.
+        """The starts and what surrounds them, at most ``limit`` relations. ``note`` is shown below it, the
+        ``legend`` above.
 
         Raises ``E_QUERY`` for a ``limit`` that is none.
         """
@@ -49,7 +51,7 @@ class Picture:
             notes.insert(
                 0, f"{len(chosen.edges):,} of {total:,} relations are drawn, the nearest of each type"
             )
-        return cls(title, lay_out(chosen, note="; ".join(notes)), chosen)
+        return cls(title, lay_out(chosen, legend=legend, note="; ".join(notes)), chosen)
 
     @classmethod
     def way(cls, title: str, nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge]) -> Picture:

@@ -68,8 +68,9 @@ def _box(box: Box) -> str:
         f" y='{box.y - BOX_HEIGHT / 2:.1f}' width='{box.width:.1f}' height='{BOX_HEIGHT}' rx='6'"
         f" fill='{box.colour}'{border}/>"
         f"<text x='{box.x:.1f}' y='{box.y - 2:.1f}' font-size='{NAME_SIZE}' font-weight='bold'"
-        f" fill='#ffffff'>{escape(box.name)}</text><text x='{box.x:.1f}' y='{box.y + 11:.1f}' font-size='{KIND_SIZE}'"
-        f" fill='#ffffff'>{escape(box.kind)}</text></g>"
+        f" fill='#ffffff'>{escape(box.name)}</text>"
+        f"<text x='{box.x:.1f}' y='{box.y + 11:.1f}' font-size='{KIND_SIZE}' fill='#ffffff'>"
+        f"{escape(box.kind)}</text></g>"
     )
 
 

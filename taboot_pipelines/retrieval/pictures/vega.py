@@ -27,6 +27,10 @@ MIME = "application/vnd.vega.v5+json"
 #: found and selected.
 EMBED_OPTIONS = {"actions": False, "renderer": "svg"}
 
+#: Pixels of a window that are not a cell's, and of the widest cell; the least that a picture is shrunk to.
+_BARS, _PAGE = 480, 980
+_LEAST = 0.6
+
 Spec = dict[str, Any]
 
 #: Whether a mark belongs to what is picked out: a node under the pointer with what it is related to, or else
@@ -89,7 +93,7 @@ def vega(layout: Layout, title: str) -> Spec:
     return {
         "$schema": "https://vega.github.io/schema/vega/v5.json",
         "description": title,
-        "background": None,
+        "background": "transparent",
         "padding": 0,
         "autosize": "none",
         "width": width,
@@ -132,10 +136,11 @@ def _told(told: tuple[tuple[str, str], ...]) -> dict[str, str]:
 def _signals(width: int, height: int) -> list[Spec]:
     ground = "[pointerdown, window:pointerup]"
     return [
-        # As wide as the page has room for; the rest is reached by moving and zooming.
-        {"name": "room", "init": "containerSize()[0] > 0 ? containerSize()[0] : " + str(width)},
-        {"name": "fit", "init": f"max(0.45, min(1, (room - 4) / {width}))"},
-        {"name": "width", "init": f"min({width}, max(room - 4, 200))"},
+        # A picture is not told how wide its cell is: what a window leaves beside the bars of JupyterLab, and
+        # no more than Notebook 7 has. Words that would be too small are reached by moving it.
+        {"name": "room", "init": f"clamp(windowSize()[0] - {_BARS}, 320, {_PAGE})"},
+        {"name": "fit", "init": f"clamp(room / {width}, {_LEAST}, 1)"},
+        {"name": "width", "init": f"min({width} * fit, room)"},
         {"name": "height", "init": f"ceil({height} * fit)"},
         {
             "name": "k",
@@ -190,7 +195,7 @@ def _signals(width: int, height: int) -> list[Spec]:
             "name": "label",
             "value": "",
             "on": [
-                {"events": "@legend:click", "update": "label === datum.label ? '' : datum.label"},
+                {"events": "@chips:click", "update": "label === datum.label ? '' : datum.label"},
                 {"events": "dblclick", "update": "''"},
             ],
         },
@@ -282,7 +287,7 @@ def _legend_marks() -> list[Spec]:
     chip = _rect(
         "legend", CHIP_HEIGHT, 11, {"field": "colour"}, shown, "'Click: only what has to do with it'"
     )
-    chip["name"] = "legend"
+    chip["name"] = "chips"
     chip["encode"]["enter"]["cursor"] = {"value": "pointer"}
     return [chip, _text("legend", "datum.text", CHIP_SIZE, 0, "#ffffff", shown)]
 

@@ -11,7 +11,7 @@ from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.retrieval import rendering
 from taboot_pipelines.retrieval.phrases import BOOKKEEPING, Named, names_of, plain, relation
 from taboot_pipelines.retrieval.pictures import DRAWN, DrawnEdge, DrawnNode, Picture
-from taboot_pipelines.retrieval.rendering import Place, shorten
+from taboot_pipelines.retrieval.rendering import Place, Places, shorten
 from taboot_pipelines.retrieval.results.base import Result, TableResult
 
 #: Characters of a property that are told of a relation under the pointer.
@@ -94,15 +94,18 @@ class Subgraph(TableResult):
 
     def _table(self) -> str:
         called = self.names()
+        # Statements of one relation are one row, in the order of the first.
+        groups: dict[tuple[str, str, str], list[Edge]] = {}
+        for e in self.edges:
+            start, end = called[e.start_label, e.start_key], called[e.end_label, e.end_key]
+            groups.setdefault((start, relation(e.type, e.properties), end), []).append(e)
         rows = [
             (
-                called[e.start_label, e.start_key],
-                relation(e.type, e.properties),
-                called[e.end_label, e.end_key],
-                Place(e.url, e.line),
-                f"{e.confidence:.2f}",
+                *said,
+                Places(tuple(dict.fromkeys(Place(e.url, e.line) for e in edges))),
+                f"{max(e.confidence for e in edges):.2f}",
             )
-            for e in self.edges
+            for said, edges in groups.items()
         ]
         return rendering.table(self._title(), ("start", "relation", "end", "where", "confidence"), rows)
 

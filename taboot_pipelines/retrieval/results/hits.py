@@ -161,10 +161,11 @@ class SearchResult(TableResult):
         for h in self.hits:
             place = rendering.Place(h.url, h.line)
             shown = snippet(h.text, h.highlights, _SNIPPET)
+            section = heading(h.title, h.section).removeprefix(h.title).removeprefix(" > ")
             rows.append(
                 (
                     f"{h.score:.4f}",
-                    rendering.Stack((h.title, heading("", h.section).removeprefix(" > "), place)),
+                    rendering.Stack((h.title, section, place)),
                     rendering.Marked(shown.pieces, h.text),
                 )
             )

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from taboot_pipelines.retrieval import rendering
-from taboot_pipelines.retrieval.rendering import Place
+from taboot_pipelines.retrieval.rendering import Cell, Place, Stack
 from taboot_pipelines.retrieval.results.base import Result, TableResult
 
 
@@ -52,10 +52,10 @@ class Comparison(TableResult):
         return pa.Table.from_pylist(rows, schema=pa.schema(fixed))
 
     def _repr_html_(self) -> str:
-        rows: list[tuple[rendering.Cell, ...]] = [
+        rows: list[tuple[Cell, ...]] = [
             (
                 *(f"{r.ranks[m]} ({r.scores[m]:.4f})" if m in r.ranks else "–" for m in self.modes),
-                rendering.Stack((r.title, Place(r.url, r.line))),
+                Stack((r.title, Place(r.url, r.line))),
                 rendering.folded(r.text, 120),
             )
             for r in self.rows
