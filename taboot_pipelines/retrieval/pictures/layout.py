@@ -174,7 +174,11 @@ def lay_out(chosen: Chosen, *, upright: bool = False, legend: bool = True, note:
         wires.append(_upright_wire(p, tag, boxes) if upright else _wire(p, tag, boxes))
     foot = 14 + TAG_HEIGHT if note else 0
     return Layout(
-        width=max(width, *(c.x + c.width / 2 + _MARGIN for c in chips), 2 * _MARGIN),
+        width=max(
+            width,
+            *(c.x + c.width / 2 + _MARGIN for c in chips),
+            width_of(note, TAG_SIZE) + 2 * (_MARGIN + _ROOM) if note else 0.0,
+        ),
         height=high + down + foot + _MARGIN,
         boxes=tuple(boxes.values()),
         wires=tuple(wires),
@@ -348,7 +352,7 @@ def _wire(p: _Placed, tag: Tag, boxes: Mapping[At, Box]) -> Wire:
             f"{_curve(own, inner.y, near, tag.y)}L{far:.1f} {tag.y:.1f}{_curve(far, tag.y, other, outer.y)}"
         )
         tip = _tip(other, outer.y, side) if p.edge.end == p.outer else _tip(own, inner.y, -side)
-    return Wire(p.edge.start, p.edge.end, path, tip, tag if tag.text else None, p.edge.told)
+    return Wire(p.edge.start, p.edge.end, path, tip, tag if tag.text else None, _told(p.edge))
 
 
 def _upright_wire(p: _Placed, tag: Tag, boxes: Mapping[At, Box]) -> Wire:
@@ -358,7 +362,11 @@ def _upright_wire(p: _Placed, tag: Tag, boxes: Mapping[At, Box]) -> Wire:
     end, way = (bottom, 1) if down else (top, -1)
     tip = f"M{tag.x:.1f} {end:.1f}l-4 {-8 * way}h8z"
     path = f"M{tag.x:.1f} {top:.1f}L{tag.x:.1f} {bottom:.1f}"
-    return Wire(p.edge.start, p.edge.end, path, tip, tag if tag.text else None, p.edge.told)
+    return Wire(p.edge.start, p.edge.end, path, tip, tag if tag.text else None, _told(p.edge))
+
+
+def _told(edge: DrawnEdge) -> tuple[tuple[str, str], ...]:
+    return tuple((printable(name), printable(value)) for name, value in edge.told)
 
 
 def _curve(x1: float, y1: float, x2: float, y2: float) -> str:

@@ -44,7 +44,7 @@ def svg(layout: Layout, title: str) -> str:
     parts += [_box(b) for b in layout.boxes]
     parts += [_chip(c) for c in layout.legend]
     if layout.note:
-        wide = min(width_of(layout.note, TAG_SIZE) + 16, layout.width)
+        wide = width_of(layout.note, TAG_SIZE) + 16
         parts.append(_tag(Tag(12 + wide / 2, layout.height - 12 - TAG_HEIGHT / 2, wide, layout.note)))
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}'"
