@@ -77,8 +77,14 @@ class Subgraph(TableResult):
         first and mentions last; below it stands how many there are. Raises ``E_QUERY`` for another limit.
         """
         starts = {(n.label, n.key) for n in self.start}
+        # Many files have one name; the folder tells them apart.
+        folders = {
+            e.start_key: e.url.split("/")[-2]
+            for e in self.edges
+            if e.start_label == "Document" and e.url.count("/") > 1
+        }
         nodes = [
-            DrawnNode(n.label, n.key, n.name, (n.label, n.key) in starts, n.scope)
+            DrawnNode(n.label, n.key, n.name, (n.label, n.key) in starts, n.scope or folders.get(n.key))
             for n in sorted(self.nodes, key=lambda n: (n.label, n.name, n.key))
         ]
         note = "not all of its edges are known here: neighbors() cut them at its limit"
