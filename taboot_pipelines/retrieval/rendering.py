@@ -58,11 +58,16 @@ Cell = str | Place | Places | Marked | Stack
 
 
 def display(*shown: object) -> None:
-    """Show things one below the other as the result of a notebook's cell; a text is HTML."""
-    from IPython.display import HTML, display
+    """Show things one below the other as the result of a notebook's cell; a text is HTML, which a terminal
+    has no use for.
+    """
+    from IPython.display import display
 
     for one in shown:
-        display(HTML(one) if isinstance(one, str) else one)  # type: ignore[no-untyped-call]
+        if isinstance(one, str):
+            display({"text/html": one}, raw=True)  # type: ignore[no-untyped-call]
+        else:
+            display(one)  # type: ignore[no-untyped-call]
 
 
 def shorten(text: str, length: int = 240) -> str:
@@ -77,15 +82,22 @@ def folded(text: str, length: int = 160) -> Marked:
 
 
 def table(
-    caption: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], preformatted: int | None = None
+    caption: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    preformatted: int | None = None,
+    lead: str = "",
 ) -> str:
-    """An HTML table. ``preformatted``: the number of the column whose line breaks matter.
+    """An HTML table. ``preformatted``: the number of the column whose line breaks matter; ``lead``: what
+    stands out above it.
 
     What all files that are named lie under is said once, below it.
     """
     root = _common_folder(_files(rows))
     shown, folded = rows[:_SHOWN_ROWS], rows[_SHOWN_ROWS:_MAX_ROWS]
-    parts = [_table(columns, shown, preformatted, root, caption)]
+    parts = [f"<p>{_text(caption)}</p>"] if caption else []
+    parts += [f"<p><b>{_text(lead)}</b></p>"] if lead else []
+    parts.append(_table(columns, shown, preformatted, root))
     if folded:
         more = _table(columns, folded, preformatted, root)
         parts.append(f"<details><summary>{len(folded):,} more rows</summary>{more}</details>")
@@ -101,7 +113,6 @@ def _table(
     rows: Sequence[Sequence[Cell]],
     preformatted: int | None,
     root: str,
-    caption: str = "",
 ) -> str:
     head = "".join(f"<th style='text-align:left'>{_text(c)}</th>" for c in columns)
     body = "".join(
@@ -113,8 +124,7 @@ def _table(
         + "</tr>"
         for row in rows
     )
-    said = f"<caption style='text-align:left'>{_text(caption)}</caption>" if caption else ""
-    return f"<table>{said}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _cell(value: Cell, preformatted: bool, root: str) -> str:

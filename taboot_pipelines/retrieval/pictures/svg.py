@@ -20,6 +20,7 @@ from taboot_pipelines.retrieval.pictures.layout import (
     Chip,
     Layout,
     Tag,
+    Wire,
 )
 from taboot_pipelines.retrieval.pictures.texts import width_of
 
@@ -29,27 +30,38 @@ PAPER, INK = "#d9dee4", "#14181c"
 LINE = "#7f8a96"
 START = "#f2c14e"
 FONT = "sans-serif"
+#: Pixels of a page that is not wide, and the least that a picture is shrunk to.
+_PAGE, _LEAST = 880, 0.6
 
 
 def svg(layout: Layout, title: str) -> str:
     """The picture; ``title``: what it shows, for those who do not see it."""
     width, height = round(layout.width), round(layout.height)
+    # A page may not shrink it; words that would be too small are reached by scrolling.
+    fit = min(1.0, max(_LEAST, _PAGE / width))
     parts = [f"<title>{escape(title)}</title>"]
     for wire in layout.wires:
-        told = escape("\n".join(f"{name}: {value}" for name, value in wire.told))
+        told = "" if wire.tag else _told(wire)
         parts.append(
-            f"<g><title>{told}</title><path d='{wire.path}' fill='none' stroke='{LINE}' stroke-width='1.4'/>"
-            f"<path d='{wire.tip}' fill='{LINE}'/>{_tag(wire.tag) if wire.tag else ''}</g>"
+            f"<g>{told}<path d='{wire.path}' fill='none' stroke='{LINE}' stroke-width='1.4'/>"
+            f"<path d='{wire.tip}' fill='{LINE}'/></g>"
         )
+    parts += [f"<g>{_told(wire)}{_tag(wire.tag)}</g>" for wire in layout.wires if wire.tag]
     parts += [_box(b) for b in layout.boxes]
     parts += [_chip(c) for c in layout.legend]
     if layout.note:
         wide = width_of(layout.note, TAG_SIZE) + 16
         parts.append(_tag(Tag(12 + wide / 2, layout.height - 12 - TAG_HEIGHT / 2, wide, layout.note)))
+    size = f"width='{width * fit:.0f}' height='{height * fit:.0f}'"
     return (
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}'"
-        f" height='{height}' font-family='{FONT}' text-anchor='middle' role='img'>{''.join(parts)}</svg>"
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' {size}"
+        f" font-family='{FONT}' text-anchor='middle' role='img'>{''.join(parts)}</svg>"
     )
+
+
+def _told(wire: Wire) -> str:
+    told = "\n".join(f"{name}: {value}" for name, value in wire.told)
+    return f"<title>{escape(told)}</title>"
 
 
 def _tag(tag: Tag) -> str:

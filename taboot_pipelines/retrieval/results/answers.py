@@ -60,9 +60,9 @@ class Answer(TableResult):
             (f"[{c.number}]", c.text, Stack((c.title, Place(c.url, c.line, c.section))))
             for c in self.citations
         ]
-        said = f"{self.text} ({self.kind}, confidence {self.confidence:.2f})" if self.found else self.text
+        sure = f" ({self.kind}, confidence {self.confidence:.2f})" if self.found else ""
         rows += [("!", note, "") for note in self.notes]
-        return rendering.table(f"{self.question} {said}", ("", "sentence", "where"), rows)
+        return rendering.table(f"{self.question}{sure}", ("", "sentence", "where"), rows, lead=self.text)
 
 
 class Replay(Result):

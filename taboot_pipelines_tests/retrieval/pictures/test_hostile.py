@@ -33,7 +33,7 @@ def _words(text: str) -> list[str]:
 ELEMENTS = frozenset(
     _words(
         """
-        html head body div table caption thead tbody tr th td br b small mark a details summary pre code p
+        html head body div table thead tbody tr th td br b small mark a details summary pre code p
         svg g title path rect text
         """
     )

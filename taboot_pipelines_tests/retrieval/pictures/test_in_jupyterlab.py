@@ -215,6 +215,11 @@ def test_real_neighbourhoods_can_be_read_and_asked(
     assert moved is not None
     assert moved["x"] - before["x"] == pytest.approx(40, abs=3)
     assert moved["y"] - before["y"] == pytest.approx(-30, abs=3)
+    # The wheel alone is the page's.
+    page.evaluate("() => addEventListener('wheel', (e) => { window.left = !e.defaultPrevented; })")
+    page.mouse.wheel(0, -400)
+    page.wait_for_function("() => window.left === true")
+    assert grafana.bounding_box() == moved
     page.keyboard.down("Control")
     page.mouse.wheel(0, -400)
     page.keyboard.up("Control")
