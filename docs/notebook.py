@@ -86,9 +86,24 @@ pd.DataFrame(status["dead_letters"])[["source", "stage", "item", "code", "messag
     (
         "markdown",
         """
+## What is known
+
+The kinds of things that the sources speak of, and how many relations of which kind join them.
+""",
+    ),
+    (
+        "code",
+        """
+kb.show()
+""",
+    ),
+    (
+        "markdown",
+        """
 ## Search
 
-By meaning and by words at once. Filters are exact: only runbooks here, and only those dated 2026.
+By meaning and by words at once; the words of the query are marked, and a passage opens to the whole chunk.
+Filters are exact: only runbooks here, and only those dated 2026.
 """,
     ),
     (
@@ -149,7 +164,10 @@ answer
         """
 ## Neighbours
 
-What surrounds Grafana, by the relations that Compose and nginx state.
+What surrounds Grafana, by the relations that Compose and nginx state. In JupyterLab the picture can be asked:
+under the pointer a relation says its properties and the line that states it, a click on a node or on a label
+of the legend leaves what has to do with it, dragging moves it, Ctrl and the wheel zoom, a double click takes
+all that back. Elsewhere, as on GitHub, the same picture stands still.
 """,
     ),
     (
@@ -166,7 +184,7 @@ around
         """
 ## From a public name to the tailnet
 
-The shortest way between two nodes, drawn: the proxy that serves the name, the service, its container, the
+The shortest way between two nodes: the proxy that serves the name, the service, its container, the
 host that runs it, and what that is in the tailnet. Each step but the declaration has its file and line.
 """,
     ),

@@ -7,9 +7,10 @@ and have it to themselves.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from taboot_pipelines.retrieval.pictures.texts import cut
 
 #: In the units of the SVG. The page shows one as one pixel where there is room for it.
 WIDTH = 1100
@@ -22,9 +23,6 @@ MAX_ROWS = 14
 #: Pixels of an em: names stand in bold, kinds in regular type, words and types in type of one width.
 _NAME, _KIND = 13 * 1.06, 11.0
 _WORDS, _TYPE = 11 * 0.61, 10.5 * 0.61
-#: Widths in ems of the widest font that a system may have for its pages, by kind of character.
-_NARROW = frozenset("fijlrtI.,:;'|!/\\()[]{}-` ")
-_WIDE = frozenset("mwMW@%—…")
 
 
 @dataclass(frozen=True)
@@ -96,8 +94,8 @@ def draw(label: str, name: str, scope: str | None, relations: Sequence[Relation]
         centre_width=_CENTRE_WIDTH,
         x=(WIDTH - _CENTRE_WIDTH) / 2,
         y=middle,
-        name=_cut(name, _CENTRE_WIDTH - 20, _NAME * 1.12),
-        kind=_cut(f"{label} · {scope}" if scope else label, _CENTRE_WIDTH - 20, _KIND),
+        name=cut(name, _CENTRE_WIDTH - 20, _NAME * 1.12),
+        kind=cut(f"{label} · {scope}" if scope else label, _CENTRE_WIDTH - 20, _KIND),
         rows=tuple(rows),
         left_out=len(relations) - len(rows),
     )
@@ -133,43 +131,8 @@ def _row(relation: Relation, y: float, middle: float, outgoing: bool) -> Row:
         y=y,
         path=path,
         words_x=outer - sign * _STRAIGHT / 2,
-        name=_cut(relation.name, _BOX_WIDTH - 22, _NAME),
-        kind=_cut(kind, _BOX_WIDTH - 22, _KIND),
-        type=_cut(relation.type, _STRAIGHT - 14, _TYPE, fixed=True),
-        says=_cut(relation.says, _STRAIGHT - 14, _WORDS, fixed=True),
+        name=cut(relation.name, _BOX_WIDTH - 22, _NAME),
+        kind=cut(kind, _BOX_WIDTH - 22, _KIND),
+        type=cut(relation.type, _STRAIGHT - 14, _TYPE, fixed=True),
+        says=cut(relation.says, _STRAIGHT - 14, _WORDS, fixed=True),
     )
-
-
-def _cut(text: str, room: float, em: float, fixed: bool = False) -> str:
-    """As much of a text as has room: its beginning and, where names differ, more of its end. ``fixed``: every
-    character is as wide as ``em``, or twice.
-    """
-    text = "".join(c if c.isprintable() else "�" for c in text)
-    widths = [em * ((2.0 if _is_double(c) else 1.0) if fixed else _ems(c)) for c in text]
-    if sum(widths) <= room:
-        return text
-    room -= em * (1.0 if fixed else _ems("…"))
-    head, front = 0, 0.0
-    while front + widths[head] <= room * 0.4:
-        front += widths[head]
-        head += 1
-    tail, back = len(text), 0.0
-    while back + widths[tail - 1] <= room - front:
-        back += widths[tail - 1]
-        tail -= 1
-    return f"{text[:head]}…{text[tail:]}"
-
-
-def _is_double(character: str) -> bool:
-    return unicodedata.east_asian_width(character) in "WF"
-
-
-def _ems(character: str) -> float:
-    """The width of a character in a proportional font."""
-    if _is_double(character):
-        return 1.3
-    if character in _NARROW:
-        return 0.42
-    if character in _WIDE:
-        return 1.02
-    return 0.64 if character.islower() or character.isdigit() else 0.78

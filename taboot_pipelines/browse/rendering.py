@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import jinja2
+
+from taboot_pipelines.retrieval.addresses import outside
+from taboot_pipelines.retrieval.phrases import plain
 
 HERE = Path(__file__).parent
 STATIC = {
@@ -56,18 +58,6 @@ def static_url(name: str) -> str:
     return f"/static/{name}?v={hashlib.sha256((HERE / 'static' / name).read_bytes()).hexdigest()[:12]}"
 
 
-def outside(url: str) -> str | None:
-    """A URL that a page may link to: http or https, with a host and nothing that hides in it; else None."""
-    if not url.isprintable() or any(c.isspace() for c in url) or "\\" in url:
-        return None
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-    except ValueError:
-        return None
-    return url if parts.scheme in ("http", "https") and host and not parts.username else None
-
-
 def day(value: datetime | None) -> str:
     return "" if value is None else value.strftime("%Y-%m-%d")
 
@@ -83,14 +73,3 @@ def count(value: int | None) -> str:
 def plural(number: int, one: str, many: str | None = None) -> str:
     """The number with the word for as many."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
-
-
-def plain(value: object) -> str:
-    """A property's value in one line, without the marks of JSON."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(plain(v) for v in value)
-    if isinstance(value, Mapping):
-        return ", ".join(f"{k} {plain(v)}" for k, v in value.items())
-    return str(value)

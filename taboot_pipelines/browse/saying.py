@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from taboot_pipelines.browse.rendering import plain
-
-#: What is bookkeeping, or stands beside the edge anyway.
-_HIDDEN = frozenset({"chunkHash", "chunkId", "chunkIndex", "span", "schemaVersion"})
+from taboot_pipelines.retrieval.phrases import BOOKKEEPING, plain
 
 
 def says(type_: str, properties: Mapping[str, Any]) -> str:
     """What an edge says beyond its type and its ends; empty if nothing."""
-    known = {k: v for k, v in properties.items() if k not in _HIDDEN and v is not None}
+    known = {k: v for k, v in properties.items() if k not in BOOKKEEPING and v is not None}
     if type_ == "BINDS" and "port" in known:
         return _binds(known)
     if type_ == "ROUTES_TO":

@@ -22,7 +22,7 @@ from taboot_pipelines.model.crawl_graph import (
     CrawlProgress,
 )
 from taboot_pipelines.retrieval import rendering
-from taboot_pipelines.retrieval.rendering import DrawnEdge, DrawnNode
+from taboot_pipelines.retrieval.pictures import DrawnEdge, DrawnNode, Picture
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
@@ -176,8 +176,8 @@ class CrawlView:
         with self._crawls.reading() as graph:
             return graph.progress(graph.find(self.crawl_id))
 
-    def _picture(self) -> str:
-        """The ROOT and the URLs nearest to it, each with the link by which it was found."""
+    def show(self) -> Picture:
+        """The ROOT and the URLs nearest to it, each with the link by which it was found, as a picture."""
         root = ("ROOT", "")
         url = self._crawl.plan.roots[0] if self._crawl.plan.roots else ""
         key = canonical_key(parse_url(url)) if url else ""
@@ -186,17 +186,27 @@ class CrawlView:
         urls = [row for row in zip(*columns, strict=True) if row[0] != key]
         for own, name, parent in urls[:_MAX_DRAWN]:
             nodes.append(DrawnNode("URL", own, f"/{name.partition('/')[2]}", start=False))
-            edges.append(DrawnEdge("Lead", root if parent in (None, key) else ("URL", parent), ("URL", own)))
-        return rendering.picture(nodes, edges)
+            start = root if parent in (None, key) else ("URL", parent)
+            edges.append(DrawnEdge("", start, ("URL", own), told=(("Lead", name),)))
+        note = f"{_MAX_DRAWN} of {len(urls):,} URLs are drawn" if len(urls) > _MAX_DRAWN else ""
+        return Picture.around(self._caption(), nodes, edges, _MAX_DRAWN, note)
 
-    def _repr_html_(self) -> str:
+    def _caption(self) -> str:
         ended = _ended(self.state, self.complete, self.reason)
-        caption = f"crawl {self.crawl_id} of {self.source}: {ended}; {self.progress().sentence}"
+        return f"crawl {self.crawl_id} of {self.source}: {ended}; {self.progress().sentence}"
+
+    def _table(self) -> str:
         ledger = [
             (str(row["depth"]), row["outcome"] or "open", row["code"] or "", f"{row['urls']:,}")
             for row in self.ledger().to_pylist()
         ]
-        return self._picture() + rendering.table(caption, ("depth", "outcome", "code", "URLs"), ledger)
+        return rendering.table(self._caption(), ("depth", "outcome", "code", "URLs"), ledger)
+
+    def _repr_html_(self) -> str:
+        return self.show().svg + self._table()
+
+    def _ipython_display_(self) -> None:
+        rendering.display(self.show(), self._table())
 
 
 def _ended(state: str, complete: bool | None, reason: str) -> str:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.interpretations import Interpretations
     from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
     from taboot_pipelines.retrieval.originals import Originals
+    from taboot_pipelines.retrieval.pictures import Picture
     from taboot_pipelines.retrieval.results.answers import Answer, Replay
     from taboot_pipelines.retrieval.results.decisions import (
         AssertionList,
@@ -64,6 +65,9 @@ if TYPE_CHECKING:
     from taboot_pipelines.stages.deletion import Receipt, Restored
     from taboot_pipelines.stages.promotion import Promoted, RolledBack
     from taboot_pipelines.stages.reinterpreting import Reinterpreted
+
+#: Edges of a neighbourhood that a picture chooses from; it says so where there are more.
+_TO_CHOOSE_FROM = 2000
 
 
 class KnowledgeBase:
@@ -293,6 +297,27 @@ class KnowledgeBase:
         argument.
         """
         return self._neighborhoods().around(node, hops, types, limit)
+
+    def show(
+        self,
+        node: str | NodeRef | None = None,
+        hops: int = 1,
+        types: Collection[str] | str | None = None,
+        limit: int = 30,
+    ) -> Picture:
+        """A picture for a notebook: of what surrounds a node, with at most ``limit`` relations (up to 200);
+        or, without a node, of the kinds of things that are known and of their relations, counted.
+
+        The other arguments as in :meth:`neighbors`, and it raises the same.
+        """
+        if node is None:
+            if types is not None or hops != 1:
+                raise TabootError("E_QUERY", "hops and types are of a node; name one.")
+            from taboot_pipelines.retrieval import tables
+            from taboot_pipelines.retrieval.overview import overview
+
+            return self._session.ask(lambda view: overview(tables.nodes(view), tables.edges(view)))
+        return self.neighbors(node, hops, types, _TO_CHOOSE_FROM).show(limit)
 
     def path(self, start: str | NodeRef, end: str | NodeRef, max_hops: int = 8) -> GraphPath:
         """The shortest way through the graph between two nodes, whichever way its edges point; mentions are

@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 
 Properties = Mapping[str, Any]
 
+#: Properties of an edge that are bookkeeping, or stand beside it anyway.
+BOOKKEEPING = frozenset({"chunkHash", "chunkId", "chunkIndex", "span", "schemaVersion"})
+
 
 class Named(NamedTuple):
     """A node as far as its name needs it; ``scope`` is where its name means it, if that is known."""
@@ -17,6 +20,17 @@ class Named(NamedTuple):
     key: str
     name: str
     scope: str | None = None
+
+
+def plain(value: object) -> str:
+    """A property's value in one line, without the marks of JSON."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(plain(v) for v in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} {plain(v)}" for k, v in value.items())
+    return str(value)
 
 
 def relation(type_: str, properties: Properties) -> str:

@@ -1,45 +1,73 @@
-"""Tables and pictures of graphs for notebooks: plain HTML and SVG; whatever documents say is escaped."""
+"""Tables for notebooks, in plain HTML: long texts are folded, web addresses are links, and whatever documents
+say is escaped.
+
+No colours and no style sheet: the front end has its own, light or dark. What cleans notebooks for strangers
+(GitHub, an untrusted notebook) leaves all of it but alignment.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import takewhile
 from typing import NamedTuple
 
-_COLOURS = {
-    "Document": "#9aa5b1",
-    "Service": "#3b82f6",
-    "Container": "#0ea5e9",
-    "Image": "#a855f7",
-    "Network": "#10b981",
-    "Host": "#f59e0b",
-    "IP": "#f97316",
-    "ReverseProxy": "#ef4444",
-    "Endpoint": "#ec4899",
-    "VPNTunnel": "#84cc16",
-    "TailscaleNode": "#6366f1",
-    "ROOT": "#ef4444",
-    "URL": "#3b82f6",
-}
-_MAX_DRAWN = 60
+from taboot_pipelines.retrieval.addresses import outside
+
+#: Characters, and lines where breaks matter, of a cell beyond which it is folded.
+_LONG, _LONG_LINES = 280, 8
+#: Rows that are shown; beyond them so many are folded, and the rest is counted.
+_SHOWN_ROWS, _MAX_ROWS = 40, 1000
+#: Places of a cell that are shown unfolded.
+_SHOWN_PLACES = 2
+
+_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
-class DrawnNode(NamedTuple):
-    """A node of a picture; ``start``: the picture is of what surrounds it."""
+class Place(NamedTuple):
+    """Where something stands: a link where it is a web address; ``section``: where there are no lines."""
 
-    label: str
-    key: str
-    name: str
-    start: bool
+    url: str
+    line: int | None = None
+    section: str = ""
 
 
-class DrawnEdge(NamedTuple):
-    """An arrow of a picture; ``start`` and ``end``: label and key of the nodes."""
+class Marked(NamedTuple):
+    """A part of a text with the words that were looked for; ``whole``: the text it is of, folded beneath."""
 
-    type: str
-    start: tuple[str, str]
-    end: tuple[str, str]
+    pieces: tuple[tuple[str, bool], ...]
+    whole: str = ""
+
+
+class Stack(NamedTuple):
+    """What stands one below the other in a cell, the first in bold and the others small; what is empty is
+    left out.
+    """
+
+    parts: tuple[str | Place, ...]
+
+
+class Places(NamedTuple):
+    """Several places that say the same, one below the other."""
+
+    parts: tuple[Place, ...]
+
+
+Cell = str | Place | Places | Marked | Stack
+
+
+def display(*shown: object) -> None:
+    """Show things one below the other as the result of a notebook's cell; a text is HTML, which a terminal
+    has no use for.
+    """
+    from IPython.display import display
+
+    for one in shown:
+        if isinstance(one, str):
+            display({"text/html": one}, raw=True)  # type: ignore[no-untyped-call]
+        else:
+            display(one)  # type: ignore[no-untyped-call]
 
 
 def shorten(text: str, length: int = 240) -> str:
@@ -48,102 +76,125 @@ def shorten(text: str, length: int = 240) -> str:
     return flat if len(flat) <= length else flat[: length - 1] + "…"
 
 
+def folded(text: str, length: int = 160) -> Marked:
+    """The beginning of a text on one line, and all of it beneath."""
+    return Marked(((shorten(text, length), False),), text)
+
+
 def table(
-    caption: str, columns: Sequence[str], rows: Sequence[Sequence[str]], preformatted: int | None = None
+    caption: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    preformatted: int | None = None,
+    lead: str = "",
 ) -> str:
-    """An HTML table. ``preformatted``: the number of the column whose line breaks matter."""
-    head = "".join(f"<th style='text-align:left'>{escape(c)}</th>" for c in columns)
-    code = "white-space:pre-wrap;font-family:monospace"
+    """An HTML table. ``preformatted``: the number of the column whose line breaks matter; ``lead``: what
+    stands out above it.
+
+    What all files that are named lie under is said once, below it.
+    """
+    root = _common_folder(_files(rows))
+    shown, folded = rows[:_SHOWN_ROWS], rows[_SHOWN_ROWS:_MAX_ROWS]
+    parts = [f"<p>{_text(caption)}</p>"] if caption else []
+    parts += [f"<p><b>{_text(lead)}</b></p>"] if lead else []
+    parts.append(_table(columns, shown, preformatted, root))
+    if folded:
+        more = _table(columns, folded, preformatted, root)
+        parts.append(f"<details><summary>{len(folded):,} more rows</summary>{more}</details>")
+    if len(rows) > _MAX_ROWS:
+        parts.append(f"<p>and {len(rows) - _MAX_ROWS:,} more, all of them in <code>to_pandas()</code></p>")
+    if root:
+        parts.append(f"<p><small>Files are named from <code>{_text(root)}</code></small></p>")
+    return f"<div>{''.join(parts)}</div>"
+
+
+def _table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    preformatted: int | None,
+    root: str,
+) -> str:
+    head = "".join(f"<th style='text-align:left'>{_text(c)}</th>" for c in columns)
     body = "".join(
         "<tr>"
         + "".join(
-            f"<td style='text-align:left;{code if i == preformatted else ''}'>{escape(str(v))}</td>"
+            f"<td style='text-align:left;vertical-align:top'>{_cell(v, i == preformatted, root)}</td>"
             for i, v in enumerate(row)
         )
         + "</tr>"
         for row in rows
     )
-    return (
-        f"<table><caption style='text-align:left'>{escape(caption)}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-#: Room for a node of a chain, in the SVG's units.
-_CHAIN_STEP = 150
-
-
-def chain(nodes: Sequence[DrawnNode], steps: Sequence[tuple[str, bool]]) -> str:
-    """An SVG of nodes in a row. ``steps``: between each and the next, the relation and whether it leads
-    there."""
-    width = max(1, len(nodes)) * _CHAIN_STEP
-    parts = []
-    for at, (kind, forward) in enumerate(steps):
-        x1, x2 = (at + 0.5) * _CHAIN_STEP + 14, (at + 1.5) * _CHAIN_STEP - 14
-        tail, head = (x1, x2) if forward else (x2, x1)
-        parts.append(
-            f"<line x1='{tail:.0f}' y1='40' x2='{head:.0f}' y2='40' stroke='#94a3b8'"
-            f" marker-end='url(#taboot-tip)'/><text x='{(x1 + x2) / 2:.0f}' y='32' font-size='9'"
-            f" fill='#64748b' text-anchor='middle'>{escape(kind)}</text>"
+def _cell(value: Cell, preformatted: bool, root: str) -> str:
+    if isinstance(value, Place):
+        return _place(value, root)
+    if isinstance(value, Places):
+        lines = [_place(p, root) for p in value.parts]
+        shown = "<br/>".join(lines[:_SHOWN_PLACES])
+        rest = lines[_SHOWN_PLACES:]
+        return shown + (
+            f"<details><summary>{len(rest):,} more</summary>{'<br/>'.join(rest)}</details>" if rest else ""
         )
-    for at, node in enumerate(nodes):
-        x = (at + 0.5) * _CHAIN_STEP
-        parts.append(
-            f"<g><title>{escape(f'{node.label} {node.name}')}</title><circle cx='{x:.0f}' cy='40'"
-            f" r='{12 if node.start else 9}' fill='{_COLOURS.get(node.label, '#64748b')}'/>"
-            f"<text x='{x:.0f}' y='68' font-size='10' text-anchor='middle'>{escape(shorten(node.name, 28))}"
-            f"</text><text x='{x:.0f}' y='81' font-size='8' fill='#64748b' text-anchor='middle'>"
-            f"{escape(node.label)}</text></g>"
-        )
-    tip = (
-        "<defs><marker id='taboot-tip' viewBox='0 0 8 8' refX='7' refY='4' markerWidth='6'"
-        " markerHeight='6' orient='auto'><path d='M0 0L8 4L0 8z' fill='#94a3b8'/></marker></defs>"
-    )
-    return (
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} 92' width='{min(width, 1000)}'"
-        f" font-family='sans-serif'>{tip}{''.join(parts)}</svg>"
-    )
+    if isinstance(value, Stack):
+        first, *others = [p for p in value.parts if p] or [""]
+        small = [f"<small>{_cell(p, False, root)}</small>" for p in others]
+        return "<br/>".join([f"<b>{_cell(first, False, root)}</b>", *small])
+    if isinstance(value, Marked):
+        passage = "".join(f"<mark>{_text(t)}</mark>" if hit else _text(t) for t, hit in value.pieces)
+        whole = value.whole.strip()
+        if not whole or whole == "".join(t for t, _ in value.pieces):
+            return passage
+        return f"<details><summary>{passage}</summary>{_preformatted(whole)}</details>"
+    text = str(value)
+    if preformatted:
+        lines = text.splitlines()
+        if len(lines) <= _LONG_LINES and len(text) <= 2 * _LONG:
+            return _preformatted(text)
+        first = shorten(next((line for line in lines if line.strip()), ""), 100)
+        summary = f"<code>{_text(first)}</code> … {len(lines):,} lines"
+        return f"<details><summary>{summary}</summary>{_preformatted(text)}</details>"
+    if len(text) <= _LONG:
+        return _text(text)
+    return f"<details><summary>{_text(shorten(text, _LONG - 80))}</summary>{_text(text)}</details>"
 
 
-def picture(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge]) -> str:
-    """An SVG of a graph: starts in the middle, the others around them by label."""
-    drawn = sorted(nodes, key=lambda n: (not n.start, n.label, n.name, n.key))[:_MAX_DRAWN]
-    inner = [n for n in drawn if n.start]
-    outer = [n for n in drawn if not n.start]
-    radius = 140 + 4 * len(outer)
-    size = 2 * (radius + 90)
-    centre = size / 2
-    at: dict[tuple[str, str], tuple[float, float]] = {}
-    for ring, r in ((inner, 0.0 if len(inner) < 2 else 45.0), (outer, float(radius))):
-        for i, node in enumerate(ring):
-            angle = 2 * math.pi * i / len(ring) - math.pi / 2
-            at[(node.label, node.key)] = (centre + r * math.cos(angle), centre + r * math.sin(angle))
-    lines = []
-    for edge in edges:
-        if edge.start in at and edge.end in at:
-            (x1, y1), (x2, y2) = at[edge.start], at[edge.end]
-            kind = escape(edge.type)
-            lines.append(
-                f"<line x1='{x1:.0f}' y1='{y1:.0f}' x2='{x2:.0f}' y2='{y2:.0f}' stroke='#94a3b8'"
-                f" marker-end='url(#taboot-arrow)'><title>{kind}</title></line><text"
-                f" x='{(x1 + x2) / 2:.0f}' y='{(y1 + y2) / 2:.0f}' font-size='8' fill='#64748b'"
-                f" text-anchor='middle'>{kind}</text>"
-            )
-    marks = []
-    for node in drawn:
-        x, y = at[(node.label, node.key)]
-        marks.append(
-            f"<g><title>{escape(f'{node.label} {node.name}')}</title><circle cx='{x:.0f}' cy='{y:.0f}'"
-            f" r='{12 if node.start else 8}' fill='{_COLOURS.get(node.label, '#64748b')}'/>"
-            f"<text x='{x:.0f}' y='{y + 22:.0f}' font-size='10'"
-            f" text-anchor='middle'>{escape(shorten(node.name, 28))}</text></g>"
-        )
-    arrow = (
-        "<defs><marker id='taboot-arrow' viewBox='0 0 8 8' refX='16' refY='4' markerWidth='6'"
-        " markerHeight='6' orient='auto'><path d='M0 0L8 4L0 8z' fill='#94a3b8'/></marker></defs>"
+def _preformatted(text: str) -> str:
+    return f"<pre style='white-space:pre-wrap;margin:0'>{_text(text)}</pre>"
+
+
+def _place(place: Place, root: str) -> str:
+    shown = place.url.removeprefix(root) if root else place.url
+    if place.line:
+        shown = f"{shown}:{place.line}"
+    elif place.section:
+        shown = f"{shown} ({place.section})"
+    address = outside(place.url)
+    if address is None:
+        return _text(shown)
+    return f"<a href='{escape(address)}' target='_blank' rel='noopener noreferrer'>{_text(shown)}</a>"
+
+
+def _files(rows: Iterable[Sequence[Cell]]) -> list[str]:
+    cells = (
+        part for row in rows for v in row for part in (v.parts if isinstance(v, Stack | Places) else (v,))
     )
-    return (
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {size:.0f} {size:.0f}'"
-        f" width='{min(size, 720):.0f}'"
-        f" font-family='sans-serif'>{arrow}{''.join(lines)}{''.join(marks)}</svg>"
-    )
+    return [c.url for c in cells if isinstance(c, Place) and c.url.startswith("/")]
+
+
+def _common_folder(paths: Sequence[str]) -> str:
+    """The folder, with its last ``/``, under which all files are; empty where that is one file, or all."""
+    distinct = sorted(set(paths))
+    if len(distinct) < 2:
+        return ""
+    first, last = (p.split("/")[:-1] for p in (distinct[0], distinct[-1]))
+    same = [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))]
+    return "/".join(same) + "/" if len(same) > 1 else ""
+
+
+def _text(text: str) -> str:
+    """A text as HTML; what no page can hold, or turns the direction of what follows, is a replacement
+    character.
+    """
+    return escape(_UNSHOWN.sub("�", text.replace("\r\n", "\n")))

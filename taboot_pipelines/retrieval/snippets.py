@@ -36,6 +36,15 @@ class Snippet(NamedTuple):
         joined = " ".join(word.text for word in self.words)
         return f"{'… ' if self.before else ''}{joined}{'…' if self.after else ''}"
 
+    @property
+    def pieces(self) -> tuple[tuple[str, bool], ...]:
+        """The text in pieces: (text, whether the query has it)."""
+        found = [("… ", False)] if self.before else []
+        for n, word in enumerate(self.words):
+            found += [(" ", False)] if n else []
+            found += word.pieces
+        return (*found, *([("…", False)] if self.after else []))
+
 
 def snippet(text: str, highlights: Sequence[tuple[int, int]], length: int) -> Snippet:
     """At most ``length`` characters of ``text``. ``highlights``: where words of the query stand in it.

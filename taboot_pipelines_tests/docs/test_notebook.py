@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from taboot_pipelines.retrieval.pictures.vega import MIME
 from taboot_pipelines_tests.docs.conftest import ROOT
 
 NOTEBOOK = ROOT / "examples" / "homelab.ipynb"
@@ -43,16 +44,19 @@ def says_what_it_promises(text: str, where: str) -> None:
         )
         if "Grafana listens on port" in x
     )
-    assert f"{where}runbooks/monitoring-and-alerting.md:{line}<" in text, "the cited answer"
-    assert "<svg" in text and ">grafana<" in text, "the picture of the neighbourhood"
+    assert f">runbooks/monitoring-and-alerting.md:{line}<" in text, "the cited answer"
+    assert f"Files are named from <code>{where}</code>" in text
+    assert "<svg" in text and ">BINDS 3010→3000/tcp<" in text, "the picture of the neighbourhood"
+    assert ">ROUTES_TO 25<" in text and "documents name things" in text, "the picture of all of it"
+    assert "<mark>restore</mark>" in text.lower(), "the words that were looked for"
     assert (
         "&quot;3010:3000&quot;" in text
         and "(Service grafana)-[BINDS 3010→3000/tcp]-&gt;(Host hearth.lan)" in text
     ), "the explained edge"
     way = [">swag<", ">paperless<", ">hearth.lan<", ">hearth-lan.tail5e1f.ts.net<"]
     assert all(name in text for name in way) and "4 steps" in text, "the picture of the path"
-    sides = ["media/README.md says 8920 for jellyfin", "stacks/media/README.md:6<"]
-    assert all(side in text for side in [*sides, "stacks/media/compose.yaml:124<"]), "the drift"
+    sides = ["media/README.md says 8920 for jellyfin", ">README.md:6<", ">compose.yaml:124<"]
+    assert all(side in text for side in [*sides, f"<code>{where}stacks/media/</code>"]), "the drift"
     assert "E_LANGUAGE" in text and "hearth.lan/household" in text
     assert "change-me" not in text, "a secret"
 
@@ -75,6 +79,20 @@ def test_kept_outputs_are_of_this_code(generator: Any) -> None:
         if c["cell_type"] == "code"
     )
     says_what_it_promises(shown(kept), "examples/homelab/")
+
+
+def test_pictures_are_kept_for_those_who_cannot_run_them() -> None:
+    """Each for JupyterLab, for GitHub and for a terminal; the file stays one that can be looked through."""
+    kept = json.loads(NOTEBOOK.read_text("utf-8"))
+    pictures = [
+        output["data"]
+        for cell in kept["cells"]
+        for output in cell.get("outputs", [])
+        if MIME in output.get("data", {})
+    ]
+    assert len(pictures) == 3
+    assert all(set(p) == {MIME, "image/svg+xml", "text/plain"} for p in pictures)
+    assert NOTEBOOK.stat().st_size < 250_000
 
 
 def test_kept_outputs_name_no_machine(generator: Any) -> None:

@@ -55,9 +55,9 @@ def test_crawls_are_tables_and_pictures(crawled: tuple[World, SmallSite]) -> Non
     assert crawl.progress().done == len(DEPTHS)
 
     html = crawl._repr_html_()
-    assert html.startswith("<svg") and html.count("<circle") == len(DEPTHS)
+    assert html.startswith("<svg") and html.count("font-weight='bold'") == len(DEPTHS)
     # Every page but the root is drawn with the link by which it was found.
-    assert html.count("<line") == len(DEPTHS) - 1
+    assert html.count("stroke-width='1.4'") == len(DEPTHS) - 1
     assert "/a/deep" in html and "E_NOT_FOUND" in html
 
 

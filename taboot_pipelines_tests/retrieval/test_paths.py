@@ -115,7 +115,7 @@ def test_a_public_name_leads_through_proxy_service_container_and_host_to_the_tai
     ]
     assert all(bool(s.edge_id) == (s.type != "DECLARES") for s in found.steps)
     picture = found._repr_html_()
-    assert picture.count("<circle") == 5 and "paper-1" in picture and "4 steps" in picture
+    assert picture.count("font-weight='bold'") == 5 and "paper-1" in picture and "4 steps" in picture
     assert found.to_arrow().num_rows == 4
     back = kb.path(NodeRef("TailscaleNode", ("n1",), "nas"), "paper.example.net")
     assert shown(back) == ["nas.tail.ts.net", "nas.lan", "paper-1", "paper"]

@@ -1,40 +1,99 @@
-"""Tables and pictures for notebooks: well-formed, and nothing that a document says is markup."""
+"""Tables for notebooks: well-formed, nothing that a document says is markup, and nothing floods the page."""
 
 from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from taboot_pipelines.retrieval.rendering import DrawnEdge, DrawnNode, picture, shorten, table
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taboot_pipelines.retrieval.rendering import Marked, Place, Places, Stack, folded, shorten, table
 
 EVIL = "<script>alert('x')</script>&\""
-SVG = "{http://www.w3.org/2000/svg}"
+
+
+def parsed(html: str) -> ElementTree.Element:
+    return ElementTree.fromstring(html)
+
+
+def words(cell: ElementTree.Element) -> str:
+    return "".join(cell.itertext())
 
 
 def test_a_table_shows_every_cell_as_text():
-    shown = ElementTree.fromstring(table(EVIL, ("a", EVIL), [("1", EVIL), ("x\ny", "2")], preformatted=0))
-    assert [c.text for c in shown.iter("td")] == ["1", EVIL, "x\ny", "2"]
-    assert [c.text for c in shown.iter("th")] == ["a", EVIL] and shown.findtext("caption") == EVIL
-    assert ["pre-wrap" in c.get("style", "") for c in shown.iter("td")] == [True, False, True, False]
+    shown = parsed(table(EVIL, ("a", EVIL), [("1", EVIL), ("x\ny", "2")], preformatted=0))
+    assert [words(c) for c in shown.iter("td")] == ["1", EVIL, "x\ny", "2"]
+    assert [c.text for c in shown.iter("th")] == ["a", EVIL]
+    assert shown.findtext("p") == EVIL
+    assert [c.find("pre") is not None for c in shown.iter("td")] == [True, False, True, False]
 
 
-def test_a_picture_shows_nodes_and_the_edges_between_them():
-    nodes = [DrawnNode("Service", "k1", EVIL, start=True), DrawnNode("Image", "k2", "redis", start=False)]
-    edges = [
-        DrawnEdge("BUILDS", ("Service", "k1"), ("Image", "k2")),
-        DrawnEdge("BUILDS", ("Service", "k1"), ("Image", "of no node")),
+@given(st.text(), st.text(), st.booleans())
+def test_any_text_makes_a_table_that_can_be_read(text: str, other: str, preformatted: bool):
+    cells = [text, Place(text, 3, other), Stack((text, Place(other))), folded(text), Places((Place(text),))]
+    shown = parsed(table(other, (text,), [cells], 0 if preformatted else None))
+    assert len(list(shown.iter("td"))) == len(cells)
+    letters = [c for c in text if c.isalnum()]
+    assert letters == [c for c in words(next(shown.iter("td"))) if c.isalnum()] or len(text) > 280
+
+
+def test_a_long_text_is_folded_whole():
+    long = "word " * 200 + "end"
+    (cell,) = parsed(table("", ("a",), [(long,)])).iter("td")
+    summary = cell.find("details/summary")
+    assert summary is not None and len(words(summary)) < 300 and words(summary).endswith("…")
+    assert words(cell).endswith(long)
+    code = "\n".join(f"line {n}" for n in range(30))
+    (cell,) = parsed(table("", ("a",), [(code,)], preformatted=0)).iter("td")
+    assert "30 lines" in words(cell.find("details/summary")) and cell.findtext("details/pre") == code
+    short = parsed(table("", ("a",), [("short",)]))
+    assert not list(short.iter("details"))
+
+
+def test_what_was_looked_for_is_marked():
+    pieces = (("restore the ", False), ("<b>data</b>", True), ("…", False))
+    (cell,) = parsed(table("", ("a",), [(Marked(pieces, "restore the <b>data</b> base"),)])).iter("td")
+    assert [m.text for m in cell.iter("mark")] == ["<b>data</b>"]
+    assert cell.findtext("details/pre") == "restore the <b>data</b> base"
+    (whole,) = parsed(table("", ("a",), [(Marked(pieces),)])).iter("td")
+    assert whole.find("details") is None and words(whole) == "restore the <b>data</b>…"
+
+
+def test_only_web_addresses_are_links():
+    rows = [
+        (Place(url, 7),)
+        for url in ("https://example.org/a?b='1'", "javascript:alert(1)", "/srv/x.md", "data:text/html,x")
     ]
-    shown = ElementTree.fromstring(picture(nodes, edges))
-    assert len(shown.findall(f"{SVG}line")) == 1
-    assert [t.text for t in shown.iter(f"{SVG}title")] == ["BUILDS", f"Service {EVIL}", "Image redis"]
-    start, other = shown.iter(f"{SVG}circle")
-    assert int(start.get("r")) > int(other.get("r")) and start.get("cx") == start.get("cy")
+    shown = parsed(table("", ("where",), rows))
+    links = list(shown.iter("a"))
+    assert [a.get("href") for a in links] == ["https://example.org/a?b='1'"]
+    assert links[0].get("rel") == "noopener noreferrer" and links[0].text == "https://example.org/a?b='1':7"
+    texts = [words(c) for c in shown.iter("td")]
+    assert texts[1:] == ["javascript:alert(1):7", "/srv/x.md:7", "data:text/html,x:7"]
 
 
-def test_a_crowd_is_cut_and_its_start_stays():
-    crowd = [DrawnNode("Host", f"{i:03}", f"h{i:03}", start=i == 99) for i in range(100)]
-    titles = [t.text for t in ElementTree.fromstring(picture(crowd, [])).iter(f"{SVG}title")]
-    assert len(titles) == 60 and titles[0] == "Host h099"
-    assert ElementTree.fromstring(picture([], [])).tag == f"{SVG}svg"
+def test_the_folder_of_all_files_is_said_once():
+    rows = [(Place("/srv/house/a/x.md", 1),), (Stack(("x", Place("/srv/house/b.md", section="Intro"))),)]
+    shown = parsed(table("", ("where",), rows))
+    assert [words(c) for c in shown.iter("td")] == ["a/x.md:1", "xb.md (Intro)"]
+    assert "/srv/house/" in words(shown.find("p"))
+    one = parsed(table("", ("where",), [(Place("/srv/house/a/x.md"),)] * 2))
+    assert one.find("p") is None and "/srv/house/a/x.md" in words(one)
+    apart = parsed(table("", ("where",), [(Place("/a/x.md"),), (Place("/b/x.md"),)]))
+    assert apart.find("p") is None and "/a/x.md" in words(apart)
+
+
+def test_a_crowd_of_rows_is_folded_and_counted():
+    shown = parsed(table("many", ("n",), [(str(n),) for n in range(2500)]))
+    assert len(list(shown.find("table").iter("td"))) == 40
+    assert shown.findtext("details/summary") == "960 more rows"
+    assert len(list(shown.iter("td"))) == 1000 and "1,500 more" in words(shown.findall("p")[-1])
+
+
+def test_places_beyond_the_first_are_folded():
+    places = Places(tuple(Place("/srv/a.md", n) for n in range(1, 6)))
+    (cell,) = parsed(table("", ("where",), [(places,)])).iter("td")
+    assert cell.findtext("details/summary") == "3 more" and words(cell).count("/srv/a.md:") == 5
 
 
 def test_a_text_is_shortened_on_one_line():

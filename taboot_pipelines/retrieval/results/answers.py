@@ -7,7 +7,8 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from taboot_pipelines.retrieval import rendering
-from taboot_pipelines.retrieval.results.base import Result, TableResult, where
+from taboot_pipelines.retrieval.rendering import Cell, Place, Stack
+from taboot_pipelines.retrieval.results.base import Result, TableResult
 from taboot_pipelines.retrieval.results.hits import Hit
 
 
@@ -55,10 +56,13 @@ class Answer(TableResult):
         return pa.Table.from_pylist([c.model_dump() for c in self.citations], schema=schema)
 
     def _repr_html_(self) -> str:
-        rows = [(f"[{c.number}]", c.text, where(c.url, c.line, c.section)) for c in self.citations]
-        said = f"{self.text} ({self.kind}, confidence {self.confidence:.2f})" if self.found else self.text
+        rows: list[tuple[Cell, ...]] = [
+            (f"[{c.number}]", c.text, Stack((c.title, Place(c.url, c.line, c.section))))
+            for c in self.citations
+        ]
+        sure = f" ({self.kind}, confidence {self.confidence:.2f})" if self.found else ""
         rows += [("!", note, "") for note in self.notes]
-        return rendering.table(f"{self.question} {said}", ("", "sentence", "where"), rows)
+        return rendering.table(f"{self.question}{sure}", ("", "sentence", "where"), rows, lead=self.text)
 
 
 class Replay(Result):
@@ -74,8 +78,7 @@ class Replay(Result):
 
     def _repr_html_(self) -> str:
         rows = [
-            (f"{h.score:.4f}", h.title, where(h.url, h.line), rendering.shorten(h.text)) for h in self.hits
+            (f"{h.score:.4f}", Stack((h.title, Place(h.url, h.line))), rendering.folded(h.text))
+            for h in self.hits
         ]
-        return rendering.table(
-            f"{self.question} ({self.answer_id})", ("score", "title", "where", "text"), rows
-        )
+        return rendering.table(f"{self.question} ({self.answer_id})", ("score", "document", "passage"), rows)

@@ -10,7 +10,8 @@ import pyarrow as pa
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval import rendering
-from taboot_pipelines.retrieval.results.base import Result, TableResult, where
+from taboot_pipelines.retrieval.rendering import Cell, Place
+from taboot_pipelines.retrieval.results.base import Result, TableResult
 from taboot_pipelines.retrieval.results.graph import Node
 
 #: How a person names an entity: by its key, its name, or itself.
@@ -123,6 +124,8 @@ class EntitySupports(TableResult):
         return pa.Table.from_pylist(rows, schema=schema)
 
     def _repr_html_(self) -> str:
-        rows = [("correction", d.says, f"{d.who}: {d.reason}") for d in self.decisions]
-        rows += [(o.source, canonical_json(o.properties), where(o.url, o.line)) for o in self.observations]
+        rows: list[tuple[Cell, ...]] = [
+            ("correction", d.says, f"{d.who}: {d.reason}") for d in self.decisions
+        ]
+        rows += [(o.source, canonical_json(o.properties), Place(o.url, o.line)) for o in self.observations]
         return rendering.table(f"{self.entity.label} {self.entity.name}", ("who", "says", "where"), rows)

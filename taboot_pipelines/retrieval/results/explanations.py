@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from taboot_pipelines.retrieval import rendering
-from taboot_pipelines.retrieval.results.base import Result, where
+from taboot_pipelines.retrieval.rendering import Cell, Place
+from taboot_pipelines.retrieval.results.base import Result
 from taboot_pipelines.retrieval.results.decisions import DecisionNote
 
 
@@ -63,7 +64,9 @@ class Explanation(Result):
         return self.quotes[0].line
 
     def _repr_html_(self) -> str:
-        rows = [("quote", where(q.url, q.line, q.section), q.text) for q in self.quotes]
+        rows: list[tuple[Cell, ...]] = [
+            ("quote", Place(q.url, q.line, q.section), q.text) for q in self.quotes
+        ]
         rows += [("decision", f"{d.who}: {d.reason}", d.says) for d in self.decisions]
         rows += [(f"{e.role}: {e.label} {e.name}", e.basis, e.rule) for e in self.ends]
         return rendering.table(self.statement, ("", "", ""), rows, preformatted=2)

@@ -9,9 +9,13 @@ from pydantic import Field
 
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.retrieval import rendering
-from taboot_pipelines.retrieval.phrases import Named, names_of, relation
-from taboot_pipelines.retrieval.rendering import DrawnEdge, DrawnNode
-from taboot_pipelines.retrieval.results.base import Result, TableResult, where
+from taboot_pipelines.retrieval.phrases import BOOKKEEPING, Named, names_of, plain, relation
+from taboot_pipelines.retrieval.pictures import DRAWN, DrawnEdge, DrawnNode, Picture
+from taboot_pipelines.retrieval.rendering import Place, Places, shorten
+from taboot_pipelines.retrieval.results.base import Result, TableResult
+
+#: Characters of a property that are told of a relation under the pointer.
+_TOLD = 200
 
 
 class Node(Result):
@@ -68,27 +72,54 @@ class Subgraph(TableResult):
         """What each node, by (label, key), is called: with its scope where several have the name."""
         return names_of(Named(n.label, n.key, n.name, n.scope) for n in self.nodes)
 
-    def _repr_html_(self) -> str:
+    def show(self, limit: int = DRAWN) -> Picture:
+        """The neighbourhood as a picture of at most ``limit`` relations (up to 200), the nearest of each type
+        first and mentions last; below it stands how many there are. Raises ``E_QUERY`` for another limit.
+        """
         starts = {(n.label, n.key) for n in self.start}
-        picture = rendering.picture(
-            [DrawnNode(n.label, n.key, n.name, start=(n.label, n.key) in starts) for n in self.nodes],
-            [DrawnEdge(e.type, (e.start_label, e.start_key), (e.end_label, e.end_key)) for e in self.edges],
-        )
-        called = self.names()
-        rows = [
-            (
-                called[e.start_label, e.start_key],
-                relation(e.type, e.properties),
-                called[e.end_label, e.end_key],
-                where(e.url, e.line),
-                f"{e.confidence:.2f}",
-            )
+        # Many files have one name; the folder tells them apart.
+        folders = {
+            e.start_key: e.url.split("/")[-2]
             for e in self.edges
+            if e.start_label == "Document" and e.url.count("/") > 1
+        }
+        nodes = [
+            DrawnNode(n.label, n.key, n.name, (n.label, n.key) in starts, n.scope or folders.get(n.key))
+            for n in sorted(self.nodes, key=lambda n: (n.label, n.name, n.key))
         ]
-        title = f"{len(self.nodes)} nodes, {len(self.edges)} edges" + (
+        note = "not all of its edges are known here: neighbors() cut them at its limit"
+        return Picture.around(
+            self._title(), nodes, [_drawn(e) for e in self.edges], limit, note if self.truncated else ""
+        )
+
+    def _title(self) -> str:
+        names = ", ".join(dict.fromkeys(n.name for n in self.start))
+        return f"{names}: {len(self.nodes):,} nodes, {len(self.edges):,} edges" + (
             " (cut at the limit)" if self.truncated else ""
         )
-        return picture + rendering.table(title, ("start", "relation", "end", "where", "confidence"), rows)
+
+    def _table(self) -> str:
+        called = self.names()
+        # Statements of one relation are one row, in the order of the first.
+        groups: dict[tuple[str, str, str], list[Edge]] = {}
+        for e in self.edges:
+            start, end = called[e.start_label, e.start_key], called[e.end_label, e.end_key]
+            groups.setdefault((start, relation(e.type, e.properties), end), []).append(e)
+        rows = [
+            (
+                *said,
+                Places(tuple(dict.fromkeys(Place(e.url, e.line) for e in edges))),
+                f"{max(e.confidence for e in edges):.2f}",
+            )
+            for said, edges in groups.items()
+        ]
+        return rendering.table(self._title(), ("start", "relation", "end", "where", "confidence"), rows)
+
+    def _repr_html_(self) -> str:
+        return self.show().svg + self._table()
+
+    def _ipython_display_(self) -> None:
+        rendering.display(self.show(), self._table())
 
 
 class Step(Result):
@@ -132,26 +163,66 @@ class GraphPath(TableResult):
             schema=schema,
         )
 
-    def _repr_html_(self) -> str:
+    def show(self) -> Picture:
+        """The way as a picture, from top to bottom."""
         nodes = [(s.start_label, s.start_key, s.start_name) for s in self.steps[:1]]
         nodes += [(s.end_label, s.end_key, s.end_name) for s in self.steps]
-        picture = rendering.chain(
+        return Picture.way(
+            self._title(),
             [DrawnNode(*node, start=at in (0, len(nodes) - 1)) for at, node in enumerate(nodes)],
-            [(s.type, s.forward) for s in self.steps],
+            [_drawn(s) for s in self.steps],
         )
+
+    def _title(self) -> str:
+        return f"{len(self.steps)} steps" if len(self.steps) != 1 else "1 step"
+
+    def _table(self) -> str:
         rows = [
             (
                 f"{s.start_label} {s.start_name}",
                 f"{'' if s.forward else '← '}{relation(s.type, s.properties)}",
                 f"{s.end_label} {s.end_name}",
-                where(s.url, s.line),
+                Place(s.url, s.line),
                 f"{s.confidence:.2f}",
             )
             for s in self.steps
         ]
-        return picture + rendering.table(
-            f"{len(self.steps)} steps", ("from", "relation", "to", "where", "confidence"), rows
-        )
+        return rendering.table(self._title(), ("from", "relation", "to", "where", "confidence"), rows)
+
+    def _repr_html_(self) -> str:
+        return self.show().svg + self._table()
+
+    def _ipython_display_(self) -> None:
+        rendering.display(self.show(), self._table())
+
+
+def _drawn(edge: Edge | Step) -> DrawnEdge:
+    """An edge with everything that is told of it on request."""
+    ends = (
+        (edge.start_label, edge.start_key, edge.start_name),
+        (edge.end_label, edge.end_key, edge.end_name),
+    )
+    if isinstance(edge, Step) and not edge.forward:
+        ends = (ends[1], ends[0])
+    (start_label, start_key, start_name), (end_label, end_key, end_name) = ends
+    told = [
+        ("relation", edge.type),
+        ("from", f"{start_label} {start_name}"),
+        ("to", f"{end_label} {end_name}"),
+        *((name, plain(value)) for name, value in sorted(edge.properties.items()) if name not in BOOKKEEPING),
+    ]
+    if edge.url:
+        told += [
+            ("where", f"{edge.url}:{edge.line}" if edge.line else edge.url),
+            ("confidence", f"{edge.confidence:.2f}"),
+        ]
+    return DrawnEdge(
+        edge.type,
+        (start_label, start_key),
+        (end_label, end_key),
+        relation(edge.type, edge.properties).removeprefix(edge.type).strip(),
+        tuple((name, shorten(value, _TOLD)) for name, value in told),
+    )
 
 
 class Link(Result):
@@ -221,7 +292,7 @@ class DocumentLinks(TableResult):
                 direction,
                 link.kind,
                 link.title or link.target,
-                where(link.url if direction == "incoming" else self.url, link.line),
+                Place(link.url if direction == "incoming" else self.url, link.line),
                 link.section,
                 str(link.count),
             )

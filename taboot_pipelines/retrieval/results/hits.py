@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import Field
 
-from taboot_pipelines.retrieval.results.base import Result, TableResult, where
+from taboot_pipelines.retrieval.results.base import Result, TableResult
 
 
 class Passage(Result):
@@ -155,20 +155,22 @@ class SearchResult(TableResult):
 
     def _repr_html_(self) -> str:
         from taboot_pipelines.retrieval import rendering
-        from taboot_pipelines.retrieval.snippets import snippet
+        from taboot_pipelines.retrieval.snippets import heading, snippet
 
-        rows = [
-            (
-                f"{h.score:.4f}",
-                h.title,
-                where(h.url, h.line),
-                h.section,
-                snippet(h.text, h.highlights, _SNIPPET).text,
+        rows = []
+        for h in self.hits:
+            place = rendering.Place(h.url, h.line)
+            shown = snippet(h.text, h.highlights, _SNIPPET)
+            section = heading(h.title, h.section).removeprefix(h.title).removeprefix(" > ")
+            rows.append(
+                (
+                    f"{h.score:.4f}",
+                    rendering.Stack((h.title, section, place)),
+                    rendering.Marked(shown.pieces, h.text),
+                )
             )
-            for h in self.hits
-        ]
         return rendering.table(
             ". ".join((f"{len(self.hits)} hits for “{self.query}” ({self.mode})", *self.notes)),
-            ("score", "title", "where", "section", "text"),
+            ("score", "document", "passage"),
             rows,
         )

@@ -8,7 +8,8 @@ import pyarrow as pa
 from pydantic import Field
 
 from taboot_pipelines.retrieval import rendering
-from taboot_pipelines.retrieval.results.base import Result, TableResult, where
+from taboot_pipelines.retrieval.rendering import Cell, Place, Stack
+from taboot_pipelines.retrieval.results.base import Result, TableResult
 
 
 class Compared(Result):
@@ -51,18 +52,17 @@ class Comparison(TableResult):
         return pa.Table.from_pylist(rows, schema=pa.schema(fixed))
 
     def _repr_html_(self) -> str:
-        rows = [
+        rows: list[tuple[Cell, ...]] = [
             (
                 *(f"{r.ranks[m]} ({r.scores[m]:.4f})" if m in r.ranks else "–" for m in self.modes),
-                r.title,
-                where(r.url, r.line),
-                rendering.shorten(r.text, 120),
+                Stack((r.title, Place(r.url, r.line))),
+                rendering.folded(r.text, 120),
             )
             for r in self.rows
         ]
         return rendering.table(
             f"{len(rows)} texts for “{self.query}”: rank and score in each mode",
-            (*self.modes, "title", "where", "text"),
+            (*self.modes, "document", "passage"),
             rows,
         )
 
@@ -125,7 +125,7 @@ class WhyNot(TableResult):
     def _repr_html_(self) -> str:
         rows = [
             (
-                where(self.url, c.line) if s is c.steps[0] else "",
+                Place(self.url, c.line) if s is c.steps[0] else "",
                 s.step,
                 "passed" if s.passed else "fell out",
                 "" if s.rank is None else str(s.rank),

@@ -1,0 +1,10 @@
+"""Pictures of graphs: where everything stands (:mod:`.layout`), drawn as SVG where nothing can be run and as
+a Vega specification where the front end has Vega (:class:`.picture.Picture`).
+
+The page of ``taboot browse`` cuts its texts by the same measure (:mod:`.texts`).
+"""
+
+from taboot_pipelines.retrieval.pictures.drawn import DrawnEdge, DrawnNode
+from taboot_pipelines.retrieval.pictures.picture import DRAWN, Picture
+
+__all__ = ["DRAWN", "DrawnEdge", "DrawnNode", "Picture"]
