@@ -717,9 +717,9 @@ def unknown_variables(sources: Path) -> list[Unknown]:
 def _nearest(variable: str, names: Collection[str]) -> str | None:
     from difflib import get_close_matches
 
-    # A single underscore where two are meant is the commonest slip.
-    flat: dict[str, str] = {name.replace("__", "_"): name for name in names}
-    found = get_close_matches(variable.replace("__", "_"), flat, n=1, cutoff=0.75)
+    # A single underscore where two are meant is the commonest slip. What all names begin with says nothing.
+    flat: dict[str, str] = {name.removeprefix(PREFIX).replace("__", "_"): name for name in names}
+    found = get_close_matches(variable.removeprefix(PREFIX).replace("__", "_"), flat, n=1, cutoff=0.75)
     return flat[found[0]] if found else None
 
 

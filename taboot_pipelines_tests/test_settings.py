@@ -97,8 +97,9 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         ("TABOOT_QDRANT__URI", "TABOOT_QDRANT__URL"),
         ("TABOOT_EMBEDDING__TORCH__MODLE", "TABOOT_EMBEDDING__TORCH__MODEL"),
         ("taboot_retrieval__cache_mbs", "TABOOT_RETRIEVAL__CACHE_MB"),
-        ("TABOOT_HOME__X", None),
+        ("TABOOT_HOME__X", "TABOOT_HOME"),
         ("TABOOT_XYZZY_PLUGH", None),
+        ("TABOOT_FOO", None),
     ],
 )
 def test_a_variable_that_is_no_setting_is_told_with_the_nearest(
@@ -109,8 +110,7 @@ def test_a_variable_that_is_no_setting_is_told_with_the_nearest(
     assert load_settings() == plain, "it changes nothing, at any level"
     (unknown,) = unknown_variables(tmp_path / "sources.yaml")
     assert (unknown.variable, "hunter2" in unknown.message) == (variable, False)
-    if nearest is not None:
-        assert unknown.nearest == nearest and nearest in unknown.message
+    assert unknown.nearest == nearest and (nearest or unknown.variable) in unknown.message
 
 
 def test_every_setting_and_what_a_mapping_holds_is_known(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:

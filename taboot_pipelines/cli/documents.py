@@ -20,7 +20,7 @@ from taboot_pipelines.cli.output import (
     table,
     text,
 )
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.cli.query import check_sources
 
 #: The spaces between the columns of a table of five.
 _GAPS = 13
@@ -58,10 +58,7 @@ def documents(
     """
     kb = open_kb(namespace)
     rows = sorted(kb.documents().to_pylist(), key=lambda r: (r["source"], r["path"]))
-    known = {r["source"] for r in rows}
-    unknown = [s for s in sources if s not in known and s not in kb.manifest.sources]
-    if unknown:
-        raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {', '.join(map(repr, unknown))}.")
+    check_sources(sources, {*kb.manifest.sources, *(r["source"] for r in rows)})
     found = [
         row
         for row in rows

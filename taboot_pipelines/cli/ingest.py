@@ -22,9 +22,11 @@ from taboot_pipelines.cli import held
 from taboot_pipelines.cli.completion import source_ids
 from taboot_pipelines.cli.output import console, emit_json, json_option, table, text
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model import waiting
 
 if TYPE_CHECKING:
     import dagster as dg
+    from rich.table import Table
 
     from taboot_pipelines.defs.resources import Runtime
     from taboot_pipelines.model.crawl_graph import CrawlProgress
@@ -53,6 +55,8 @@ _SHOWN = (
     "failed",
 )
 _MAX_PROBLEMS = 20
+#: So begins why a stage had nothing to do whose server is not configured.
+_NOT_CONFIGURED = "skipped: "
 #: Off a terminal a line says so often how far it is.
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -134,9 +138,12 @@ def ingest(sources: tuple[str, ...], confirm_deletes: bool, dry_run: bool, as_js
     settings = load_settings()
     if dry_run:
         sys.exit(0 if held.dry_run(settings, sources, as_json) else 1)
-    # The sources file is read before Dagster is loaded: a mistake in it is reported at once.
+    # The sources file is read before Dagster is loaded and before a home is made: a mistake in it is reported
+    # at once, and a command in the wrong folder leaves nothing behind.
+    from taboot_pipelines.connectors.sources_file import load_sources
     from taboot_pipelines.stages.workspace import Workspace
 
+    load_sources(settings.sources_file)
     workspace = Workspace(settings)
     workspace.sync_sources()
     if workspace.former_sources is not None:
@@ -163,7 +170,7 @@ def _choose(workspace: Workspace, named: Sequence[str]) -> list[str]:
     if unknown:
         from taboot_pipelines.stages.foreseeing import unknown_sources
 
-        raise unknown_sources(unknown)
+        raise unknown_sources(unknown, known)
     return list(dict.fromkeys(named)) or known
 
 
@@ -186,13 +193,18 @@ def _run(
     for name in ("dagster", "alembic"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     outcomes = []
-    with _display(chosen, quiet) as display, open_instance(settings) as instance:
+    with (
+        _display(chosen, quiet) as display,
+        waiting.observed(display.waits),
+        open_instance(settings) as instance,
+    ):
         sweep_dead_runs(instance, workspace.catalog)
         apply_change(instance, partition_change(instance, workspace))
         runtime = Runtime(settings, workspace=workspace)
-        job = build_defs(settings, workspace=WorkspaceResource(runtime=runtime)).resolve_job_def(
-            "ingest_source"
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            defs = build_defs(settings, workspace=WorkspaceResource(runtime=runtime))
+            job = defs.resolve_job_def("ingest_source")
         runs = _Runs(runtime, job, instance, display)
         for source in chosen:
             outcomes.append(runs.of_source(source, confirm_deletes))
@@ -390,6 +402,9 @@ class _Display:
 
     def crawl(self, progress: CrawlProgress) -> None: ...
 
+    def waits(self, what: str, seconds: float) -> None:
+        """For what it waits, and how long at most, 0 where that is not known; "" when it is over."""
+
     def report(self, report: StageReport) -> None: ...
 
     def end(self, what: str, ok: bool) -> None: ...
@@ -418,6 +433,10 @@ class _Bars(_Display):
         known = progress.counts["discovered"]
         self._update(progress.sentence, progress.done, known)
 
+    def waits(self, what: str, seconds: float) -> None:
+        if self._task is not None:
+            self._progress.update(self._task, rate=f"waits for {what}" if what else "")
+
     def report(self, report: StageReport) -> None:
         self._crawls = False
         # What comes next has a rate of its own.
@@ -445,6 +464,14 @@ class _Lines(_Display):
     def begin(self, what: str) -> None:
         self._what = what
         self._began = self._last = time.monotonic()
+
+    def waits(self, what: str, seconds: float) -> None:
+        now = time.monotonic()
+        # A long wait is told when it begins: nothing else may be said before it ends.
+        if what and (seconds >= _SECONDS_BETWEEN_LINES or now - self._last >= _SECONDS_BETWEEN_LINES):
+            self._last = now
+            most = f", {seconds:,.0f} s at most" if seconds else ""
+            click.echo(f"{self._what}: waits for {what}{most}", err=True)
 
     def report(self, report: StageReport) -> None:
         self._began = time.monotonic()
@@ -506,31 +533,60 @@ def _display(chosen: Sequence[str], quiet: bool) -> Iterator[_Display]:
         yield _Bars(progress)
 
 
+def _by_owner(outcomes: Sequence[Outcome]) -> dict[str, list[StageReport]]:
+    """The reports of stages that were there to run, by source, and those of each namespace behind them: its
+    stages ran once for all its sources, and the first of them has what they told.
+    """
+    from taboot_pipelines.stages.chain import CHAIN
+
+    of_all = {stage.name for stage in CHAIN.of_namespace}
+    found: dict[str, list[StageReport]] = {outcome.source: [] for outcome in outcomes}
+    for outcome in outcomes:
+        for report in outcome.reports:
+            if (report.skipped or "").startswith(_NOT_CONFIGURED):
+                continue
+            if report.stage not in of_all:
+                found[outcome.source].append(report)
+                continue
+            told = found.setdefault(f"all of {report.namespace}", [])
+            if report.stage not in (r.stage for r in told):
+                told.append(report)
+    return found
+
+
+def _add_rows(shown: Table, name: str, reports: Sequence[StageReport]) -> None:
+    """Add a row a stage; one for all of them where nothing has changed."""
+    seconds = sum(report.seconds for report in reports)
+    if reports and not any(report.changed for report in reports):
+        counts = next((found for report in reports if (found := _counts(report))), "")
+        what = f"unchanged ({counts})" if counts else "unchanged"
+        shown.add_row(text(name), f"{len(reports)} stages", text(what), f"{seconds:.2f}")
+        return
+    for number, report in enumerate(reports):
+        counts = _counts(report)
+        what = counts or report.skipped or "nothing to do"
+        if report.skipped == "unchanged" and counts:
+            what = f"unchanged ({counts})"
+        shown.add_row(text("" if number else name), report.stage, text(what), f"{report.seconds:.2f}")
+
+
+def _counts(report: StageReport) -> str:
+    return ", ".join(f"{report.counts[n]:,} {n.replace('_', ' ')}" for n in _SHOWN if report.counts.get(n))
+
+
 def _summary(outcomes: Sequence[Outcome]) -> None:
     out = console()
     shown = table("source", "stage", "what", "seconds", right=("seconds",))
-    idle: dict[str, str] = {}
-    for outcome in outcomes:
-        told = []
-        for report in outcome.reports:
-            if (report.skipped or "").startswith("skipped: "):
-                idle[report.stage] = (report.skipped or "").removeprefix("skipped: ")
-            else:
-                told.append(report)
-        for i, report in enumerate(told):
-            counts = ", ".join(
-                f"{report.counts[n]:,} {n.replace('_', ' ')}" for n in _SHOWN if report.counts.get(n)
-            )
-            what = (
-                "unchanged" + (f" ({counts})" if counts else "")
-                if report.skipped == "unchanged"
-                else counts or (report.skipped or "nothing to do")
-            )
-            shown.add_row(
-                text(outcome.source if i == 0 else ""), report.stage, text(what), f"{report.seconds:.2f}"
-            )
+    for name, reports in _by_owner(outcomes).items():
+        _add_rows(shown, name, reports)
     if shown.row_count:
         out.print(shown)
+    idle = {
+        report.stage: report.skipped.removeprefix(_NOT_CONFIGURED)
+        for outcome in outcomes
+        for report in outcome.reports
+        if report.skipped is not None and report.skipped.startswith(_NOT_CONFIGURED)
+    }
     unset = [f"{stage} ({why})" for stage, why in sorted(idle.items()) if why.startswith("TABOOT_")]
     if unset:
         # Said once: it holds for every source.
@@ -546,9 +602,9 @@ def _summary(outcomes: Sequence[Outcome]) -> None:
         for limit in (x for report in outcome.reports for x in report.limited):
             out.print(text(f"{outcome.source}: {limit['code']}: {limit['message']}"), style="yellow")
             out.print(text(f"  {limit['remedy']}"))
-        for waiting in outcome.held:
-            out.print(text(f"{outcome.source}: {waiting['code']}: {waiting['message']}"), style="yellow")
-            out.print(text(f"  {waiting['remedy']}"))
+        for kept in outcome.held:
+            out.print(text(f"{outcome.source}: {kept['code']}: {kept['message']}"), style="yellow")
+            out.print(text(f"  {kept['remedy']}"))
         known = {(d["stage"], d["item"]) for d in outcome.dead}
         notes = [
             {"stage": r.stage, **p}

@@ -5,7 +5,7 @@ They load no Dagster and open no catalog.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,7 +24,6 @@ from taboot_pipelines.cli.places import Places, columns, kb_places, print_place,
 from taboot_pipelines.errors import TabootError
 
 if TYPE_CHECKING:
-    from taboot_pipelines.retrieval import KnowledgeBase
     from taboot_pipelines.retrieval.results.hits import SearchResult
     from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
     from taboot_pipelines.retrieval.snippets import Snippet
@@ -77,10 +76,9 @@ def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check_sources(kb: KnowledgeBase, options: Mapping[str, Any]) -> None:
+def check_sources(wanted: Collection[str], known: Collection[str]) -> None:
     """Raise ``E_SOURCE_UNKNOWN`` for a source that nothing is served of."""
-    known = kb.manifest.sources
-    unknown = [s for s in options.get("source", ()) if s not in known]
+    unknown = [s for s in wanted if s not in known]
     if unknown:
         from taboot_pipelines.retrieval.filters import or_near
 
@@ -154,7 +152,7 @@ def search(
         raise click.UsageError("--compare and --why-not show different things: give one of them.")
     kb: Any = open_kb(namespace, embedding=compare or mode != "keyword")
     chosen = _chosen(options)
-    _check_sources(kb, chosen)
+    check_sources(chosen.get("source", ()), kb.manifest.sources)
     if compare:
         _show_comparison(kb.compare(query, limit, **chosen), as_json)
     elif why_not is not None:
@@ -325,7 +323,7 @@ def ask(
     """Answer QUESTION out of the knowledge base, with citations, or say that nothing does."""
     kb: Any = open_kb(namespace, embedding=mode != "keyword")
     chosen = _chosen(options)
-    _check_sources(kb, chosen)
+    check_sources(chosen.get("source", ()), kb.manifest.sources)
     answer = kb.answer(question, limit, mode=mode, synthesis=synthesis, **chosen)
     if as_json:
         emit_json(answer.model_dump(mode="json"))

@@ -123,6 +123,7 @@ def _dead(found: list[Health], part: str) -> bool:
 
 
 def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) -> None:
+    from taboot_pipelines.stages.documents import STAGE as DOCUMENTS
     from taboot_pipelines.stages.workspace import Workspace
 
     workspace = Workspace(settings)
@@ -132,8 +133,10 @@ def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) ->
         for namespace in sorted({r["namespace"] for r in rows}):
             usage = catalog.blobs.usage(namespace)
             served = _served(settings, namespace) if shards else {}
+            letters = catalog.dead_letters.find(namespace)
             state["namespaces"][namespace] = {
                 **served,
+                "rejected": sum(d["stage"] == DOCUMENTS for d in letters),
                 "blobs": usage["total_sources"],
                 "blob_bytes": usage["total_bytes"],
             }
@@ -144,7 +147,7 @@ def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) ->
                     **{k: d[k] for k in ("stage", "item", "code", "message", "kind", "attempts")},
                     "last_at": moment(d["last_at"]),
                 }
-                for d in catalog.dead_letters.find(namespace)
+                for d in letters
             ]
         for row in rows:
             namespace, source = row["namespace"], row["source_id"]
@@ -152,13 +155,15 @@ def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) ->
             letters = [
                 d for d in state["dead_letters"] if (d["namespace"], d["source"]) == (namespace, source)
             ]
+            rejected = sum(d["stage"] == DOCUMENTS for d in letters)
             state["sources"].append(
                 {
                     "id": source,
                     "namespace": namespace,
                     "type": row["type"],
                     "state": row["state"],
-                    "documents": catalog.locators.count(namespace, source, "document"),
+                    "documents": catalog.locators.count(namespace, source, "document") - rejected,
+                    "rejected": rejected,
                     "last_job": (
                         None
                         if job is None

@@ -14,6 +14,8 @@ from taboot_pipelines.cli.output import console, emit_json, fitted, json_option,
 _MAX_SOURCES = 12
 _MAX_ATTENTION = 8
 _MAX_LINES = 3
+#: Counts that belong together; what is zero is not told.
+_SAID_FIRST = ("documents", "rejected")
 
 
 @click.command()
@@ -59,7 +61,8 @@ def _show(state: dict[str, Any]) -> None:
     if unwell:
         listing(out, f"{'unwell':<8} ", [", ".join(unwell)], style="red")
     for namespace, counts in state["namespaces"].items():
-        told = ", ".join(f"{v:,} {k.replace('_', ' ')}" for k, v in counts.items())
+        first = {name: counts[name] for name in _SAID_FIRST if counts.get(name)}
+        told = ", ".join(f"{v:,} {k.replace('_', ' ')}" for k, v in {**first, **counts}.items() if v)
         listing(out, f"{namespace:<8} ", [told])
     if state["sources"]:
         out.print()
@@ -81,13 +84,17 @@ def _show_sources(state: dict[str, Any]) -> None:
     # Those that need attention are never among the ones that are left out.
     ordered = sorted(state["sources"], key=lambda s: (s["id"] not in troubled, s["state"] == "retired"))
     several = len({s["namespace"] for s in ordered}) > 1
-    columns = ["source", *(["namespace"] if several else []), "type", "documents", "last run", "state"]
-    shown = table(*columns, right=("documents",), short=True)
+    rejected = any(s["rejected"] for s in ordered)
+    columns = ["source", *(["namespace"] if several else []), "type", "documents"]
+    columns += [*(["rejected"] if rejected else []), "last run", "state"]
+    shown = table(*columns, right=("documents", "rejected"), short=True)
     live = [s for s in ordered if s["state"] != "retired"]
     for s in live[:_MAX_SOURCES]:
         job = s["last_job"]
         where = [s["namespace"]] if several else []
-        cells = [s["id"], *where, s["type"], f"{s['documents']:,}", ago(job and job["started_at"]), word(s)]
+        passed_by = [f"{s['rejected']:,}"] if rejected else []
+        last_run = ago(job and job["started_at"])
+        cells = [s["id"], *where, s["type"], f"{s['documents']:,}", *passed_by, last_run, word(s)]
         shown.add_row(*map(text, cells), style=None if word(s) == "well" else "yellow")
     out.print(shown)
     if len(live) > _MAX_SOURCES:

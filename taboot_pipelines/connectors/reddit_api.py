@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from taboot_pipelines.connectors.api import AccessToken, Answer, ApiClient, Grant, Limits, seconds_to_wait
 from taboot_pipelines.connectors.reddit_threads import Thread, is_listing, pairs, posts_of, things_of
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.waiting import waiting_for
 
 _log = logging.getLogger(__name__)
 
@@ -112,7 +113,8 @@ class RedditApi:
             )
         self._waited += pause
         _log.warning("Reddit asks for fewer requests; waiting %.0f s", pause)
-        self._sleep(pause)
+        with waiting_for("Reddit, which asks for fewer requests", pause):
+            self._sleep(pause)
         self._rest_until = 0.0
 
     def listing(

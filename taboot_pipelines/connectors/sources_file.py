@@ -100,9 +100,15 @@ def load_sources(path: Path) -> SourcesFile:
     try:
         with path.open("rb") as f:
             data = f.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be read"
-        raise TabootError("E_SOURCES", f"The sources file {path} {reason}.", path=str(path)) from None
+    except FileNotFoundError:
+        raise TabootError(
+            "E_SOURCES",
+            f"The sources file {path} does not exist.",
+            remedy="`taboot init` begins one; TABOOT_SOURCES names one that lies elsewhere.",
+            path=str(path),
+        ) from None
+    except (OSError, ValueError):
+        raise TabootError("E_SOURCES", f"The sources file {path} cannot be read.", path=str(path)) from None
     if len(data) > MAX_BYTES:
         raise TabootError(
             "E_SOURCES", f"The sources file {path} is larger than {MAX_BYTES} bytes.", path=str(path)

@@ -1,7 +1,8 @@
 """The job of every source: a step for each stage, in which the stages of the namespace run once for all.
 
-A backfill of all partitions of ``ingest_source`` does the same, the asset checks included; this job needs no
-partitions to be chosen, so that a schedule or one click can start it.
+A backfill of all partitions of ``ingest_source`` does the same, the asset checks included, and stops at the
+first stage that fails for any of them; here a source that fails stops no other. The job needs no partitions
+to be chosen, so that a schedule or one click can start it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -9,15 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from taboot_pipelines.defs.materialize import failures, run_reported, version_tags
 from taboot_pipelines.defs.metadata import metadata_of
-from taboot_pipelines.defs.partitions import apply_change, partition_change
+from taboot_pipelines.defs.partitions import INGEST_ALL, READ_SOURCES, apply_change, partition_change
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.defs.retention import mark_changed
 from taboot_pipelines.defs.run_tags import event_tags, tag_run
 from taboot_pipelines.defs.stored import stored
 from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.foreseeing import unknown_sources
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
 from taboot_pipelines.stages.workspace import Workspace
 
@@ -33,16 +36,26 @@ class Going:
     failed: Mapping[str, str]
 
 
+class Chosen(dg.Config):
+    """What a person, or a sensor, may decide for one run."""
+
+    sources: list[str] = Field([], description="The ids of the sources to take; none given: all of them.")
+
+
 @dg.op(
+    name=READ_SOURCES,
     out=dg.Out(Going, io_manager_key=PASSED_ON),
     description="Reads the sources file and makes the partitions equal to it.",
 )
-def read_sources_file(context: dg.OpExecutionContext, workspace: WorkspaceResource) -> Going:
+def read_sources_file(context: dg.OpExecutionContext, config: Chosen, workspace: WorkspaceResource) -> Going:
     opened = workspace.open()
     with failures(workspace.runtime, "sources"):
         opened.sync_sources()
+        known = {row["source_id"] for row in opened.catalog.sources.find()}
+        if unknown := set(config.sources) - known:
+            raise unknown_sources(sorted(unknown), known)
     apply_change(context.instance, partition_change(context.instance, opened))
-    sources = sorted({row["source_id"] for row in opened.catalog.sources.find()})
+    sources = sorted(config.sources or known)
     tag_run(context.instance, context.run, opened, sources)
     return Going(sources, {})
 
@@ -115,6 +128,7 @@ _STEPS = [_step(stage) for stage in CHAIN.stages]
 
 
 @dg.job(
+    name=INGEST_ALL,
     description=(
         "Every source of the sources file, a step for each stage. The asset checks belong to ingest_source."
     ),

@@ -1,34 +1,51 @@
 """Sensors: partitions that follow the sources file, due sources, dead runs, failed runs."""
 
 import time
+import warnings
 from datetime import UTC, datetime
 
 import dagster as dg
 import orjson
 
+from taboot_pipelines.defs.ingest_all import ingest_all
 from taboot_pipelines.defs.jobs import ingest_source
-from taboot_pipelines.defs.partitions import NAME, TAG, is_busy, partition_change, sources_partitions
+from taboot_pipelines.defs.partitions import (
+    INGEST_ALL,
+    NAME,
+    TAG,
+    is_busy,
+    only_sources,
+    partition_change,
+    sources_partitions,
+)
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.defs.retention import forget_old
 from taboot_pipelines.defs.sweeper import sweep_dead_runs
+from taboot_pipelines.model.ids import digest
 from taboot_pipelines.stages import dead_letters
 from taboot_pipelines.stages.configuration import fingerprint
 from taboot_pipelines.stages.schedules import last_fires, schedules
 from taboot_pipelines.stages.workspace import Workspace, stored_entry
 
+# Dagster calls the parameter beta wherever a sensor with several jobs is copied; it is not used here.
+warnings.filterwarnings("ignore", message=".*`owners` of initializer `Sensor.*", category=dg.BetaWarning)
+
 #: How long one tick looks for due sources: the daemon gives up one that takes a minute.
 _BUDGET_SECONDS = 20.0
 #: The entry of the cursor that names the source to begin with; no source is called so.
 _NEXT = ""
+#: Of so many new sources each has a run of its own, with its partition and its checks.
+_MOST_RUNS = 4
 
 
 @dg.sensor(
-    job=ingest_source,
+    jobs=[ingest_source, ingest_all],
     minimum_interval_seconds=30,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description=(
         "Keeps the partitions equal to the sources file. Runs a source that is new, was put back or reads"
         " something else than it did, and one that left the file, which is held until a person confirms it."
+        f" More than {_MOST_RUNS} of them are taken by one run of {INGEST_ALL}."
     ),
 )
 def sources_sensor(
@@ -44,12 +61,17 @@ def sources_sensor(
     opened.sync_sources()
     change = partition_change(context.instance, opened)
     drop = [key for key in change.drop if not is_busy(context.instance, key)]
-    requests = [
-        _request(source_id, run_key)
+    wanted = {
+        source_id: run_key
         for source_id, run_key in sorted(_unread(opened).items())
         # A run that is under way may have begun before the change. If so, another is asked for after it.
         if not is_busy(context.instance, source_id)
-    ]
+    }
+    requests = [_request(source_id, run_key) for source_id, run_key in wanted.items()]
+    if len(wanted) > _MOST_RUNS:
+        # A run takes longer to begin than a small source takes, and each would publish the shards anew.
+        run_key = f"several:{digest(*wanted.values())}"
+        requests = [dg.RunRequest(run_key, only_sources(wanted), job_name=INGEST_ALL)]
     changes: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
     if change.add:
         changes.append(sources_partitions.build_add_request(list(change.add)))

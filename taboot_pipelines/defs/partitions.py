@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
@@ -18,6 +19,9 @@ NAME = "sources"
 TAG = "dagster/partition"
 #: The tags of a run of several partitions, which are neighbours in the order of the instance.
 RANGE_TAGS = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+#: The job of every source, and its step that may be told to take some of them alone.
+INGEST_ALL = "ingest_all"
+READ_SOURCES = "read_sources_file"
 sources_partitions = dg.DynamicPartitionsDefinition(name=NAME)
 #: A backfill is one run, since every run brings in what is pending in its namespaces: a run for each source
 #: would write the same shards again for each. Within the run the sources follow one another, so it needs no
@@ -60,11 +64,25 @@ def apply_change(instance: dg.DagsterInstance, change: Change) -> None:
 
 
 def is_busy(instance: dg.DagsterInstance, source_id: str) -> bool:
-    """Whether a run that has the source's partition, alone or among others, is queued or under way."""
+    """Whether a run that has the source, alone or among others, is queued or under way."""
     if instance.get_runs(dg.RunsFilter(tags={TAG: source_id}, statuses=_BUSY), limit=1):
         return True
-    ranged = [run for run in instance.get_runs(dg.RunsFilter(statuses=_BUSY)) if RANGE_TAGS[0] in run.tags]
-    return bool(ranged) and any(source_id in _range(instance, run) for run in ranged)
+    return any(_has(instance, run, source_id) for run in instance.get_runs(dg.RunsFilter(statuses=_BUSY)))
+
+
+def only_sources(source_ids: Collection[str]) -> dict[str, Any]:
+    """Return the run configuration by which the job of every source takes these alone."""
+    return {"ops": {READ_SOURCES: {"config": {"sources": sorted(source_ids)}}}}
+
+
+def _has(instance: dg.DagsterInstance, run: dg.DagsterRun, source_id: str) -> bool:
+    if RANGE_TAGS[0] in run.tags:
+        return source_id in _range(instance, run)
+    if run.job_name != INGEST_ALL:
+        return False
+    ops: Any = run.run_config.get("ops", {})
+    chosen = ops.get(READ_SOURCES, {}).get("config", {}).get("sources")
+    return not chosen or source_id in chosen
 
 
 def ranges(instance: dg.DagsterInstance, source_ids: Collection[str]) -> list[list[str]]:

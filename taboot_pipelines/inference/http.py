@@ -27,6 +27,7 @@ import httpcore
 from pydantic import SecretStr
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.waiting import waiting_for
 from taboot_pipelines.stores.state.keys import SERVER_REST_SECONDS
 
 if TYPE_CHECKING:
@@ -228,12 +229,11 @@ class RetryingClient:
                 retry_after, random.uniform(0, min(_MAX_BACKOFF, self._backoff * 2.0 ** min(attempt, 16)))
             )
             late = deadline is not None and time.monotonic() + pause >= deadline
-            if (
-                attempt >= self.settings.max_retries
-                or retry_after > _MAX_RETRY_AFTER
-                or late
-                or stop.wait(pause)
-            ):
+            if attempt >= self.settings.max_retries or retry_after > _MAX_RETRY_AFTER or late:
+                raise failure
+            with waiting_for(self.peer.name, pause):
+                stopped = stop.wait(pause)
+            if stopped:
                 raise failure
             attempt += 1
 

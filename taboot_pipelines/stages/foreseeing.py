@@ -7,7 +7,7 @@ says what it would ask for. Nothing is stored, and the entries of the catalog st
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from taboot_pipelines.connectors.plans import Planned
@@ -27,6 +27,7 @@ from taboot_pipelines.model.records import (
     Unchanged,
 )
 from taboot_pipelines.stages.held import fresh_paths, judge
+from taboot_pipelines.stages.naming import did_you_mean
 from taboot_pipelines.stages.opening import open_source, tombstoned_paths
 from taboot_pipelines.stages.planning import plan_entry
 from taboot_pipelines.stages.present_locators import KnownLocators, PresentLocators
@@ -75,7 +76,7 @@ def foresee(workspace: Workspace, sources: SourcesFile, wanted: Collection[str] 
     known = {source_id for _, source_id in (*entries, *rows)}
     unknown = [s for s in wanted if s not in known]
     if unknown:
-        raise unknown_sources(unknown)
+        raise unknown_sources(unknown, known)
     for key in [*gone, *entries]:
         if wanted and key[1] not in wanted:
             continue
@@ -85,10 +86,11 @@ def foresee(workspace: Workspace, sources: SourcesFile, wanted: Collection[str] 
             yield _of_leaving(workspace, stored_entry(rows[key]))
 
 
-def unknown_sources(unknown: Collection[str]) -> TabootError:
+def unknown_sources(unknown: Sequence[str], known: Collection[str]) -> TabootError:
+    """What is said of names that no source has, with those ``known`` that are nearest to the first."""
     return TabootError(
         "E_SOURCE_UNKNOWN",
-        f"There is no source {', '.join(map(repr, unknown))}.",
+        f"There is no source {', '.join(map(repr, unknown))}.{did_you_mean(unknown[0], known)}",
         sources=list(unknown),
     )
 

@@ -53,9 +53,15 @@ def _one(name: str, known: Collection[str], called: dict[str, set[str]]) -> str:
             remedy=f"Name one by its id, such as {' or '.join(found[:3])}.",
             doc_ids=found[:10],
         )
-    near = difflib.get_close_matches(name, called, n=3, cutoff=0.6)
-    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    raise TabootError("E_NOT_FOUND", f"There is no document {name!r}.{hint}", document=name)
+    raise TabootError(
+        "E_NOT_FOUND", f"There is no document {name!r}.{did_you_mean(name, called)}", document=name
+    )
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """The end of a message about a ``name`` that nothing has: what could have been meant; else empty."""
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def _names(workspace: Workspace, namespace: str) -> Iterator[tuple[str, list[str]]]:

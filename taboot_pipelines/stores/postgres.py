@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.waiting import waiting_for
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -177,6 +178,7 @@ class Patience:
         left = self._until - time.monotonic()
         if left <= 0:
             return False
-        time.sleep(min(left, self._delay * random.uniform(0.5, 1)))
+        with waiting_for("the database server", left):
+            time.sleep(min(left, self._delay * random.uniform(0.5, 1)))
         self._delay = min(self._delay * 2, 2.0)
         return True

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from taboot_pipelines.defs import operations
-from taboot_pipelines.defs.partitions import TAG
+from taboot_pipelines.defs.partitions import TAG, is_busy, only_sources
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.stages import running
@@ -68,6 +68,48 @@ def test_partitions_follow_the_sources_file(project: Project) -> None:
     tick(project, operations.sources_sensor)
     assert project.partitions() == {"stack"}
     assert set(project.world.kb().documents().column("source").to_pylist()) == {"stack"}
+
+
+def test_many_new_sources_are_taken_by_one_run(project: Project) -> None:
+    names = {f"s{i}" for i in range(6)}
+    for name in sorted(names):
+        (project.world.source(name) / "guide.md").write_text(GUIDE.replace("8080", f"80{name[1]}0"))
+    everyone = {*names, "stack", "guides"}
+    first = tick(project, operations.sources_sensor)
+    (request,) = first.run_requests  # type: ignore[union-attr]
+    assert request.job_name == "ingest_all" and project.partitions() == everyone
+    assert request.run_key == tick(project, operations.sources_sensor).run_requests[0].run_key  # type: ignore[union-attr]
+    job = project.defs.resolve_job_def("ingest_all")
+
+    # While the run goes on nothing of what it has is asked for, by any sensor.
+    under_way = project.instance.create_run_for_job(
+        job, status=dg.DagsterRunStatus.STARTED, run_config=request.run_config
+    )
+    assert all(is_busy(project.instance, name) for name in everyone) and not is_busy(project.instance, "x")
+    assert isinstance(tick(project, operations.sources_sensor), dg.SkipReason)
+    project.instance.delete_run(under_way.run_id)
+
+    # One that fails in it stops no other, and is asked for by itself afterwards.
+    (project.world.directory / "s3" / "guide.md").unlink()
+    (project.world.directory / "s3").rmdir()
+    done = job.execute_in_process(
+        instance=project.instance, run_config=request.run_config, raise_on_error=False
+    )
+    assert not done.success
+    assert set(project.world.kb().documents().column("source").to_pylist()) == everyone - {"s3"}
+    assert set(requested(tick(project, operations.sources_sensor))) == {"s3"}
+
+
+def test_a_run_of_chosen_sources_takes_them_alone(project: Project) -> None:
+    job = project.defs.resolve_job_def("ingest_all")
+    done = job.execute_in_process(instance=project.instance, run_config=only_sources(["guides"]))
+    assert done.success
+    assert set(project.world.kb().documents().column("source").to_pylist()) == {"guides"}
+    wrong = job.execute_in_process(
+        instance=project.instance, run_config=only_sources(["guide"]), raise_on_error=False
+    )
+    (failure,) = [e for e in wrong.all_events if e.is_step_failure]
+    assert "Did you mean 'guides'?" in str(failure.step_failure_data.user_failure_data)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from urllib.request import getproxies, proxy_bypass
 from taboot_pipelines.connectors.api.answers import Answer, bad_answer, shown
 from taboot_pipelines.connectors.api.throttling import seconds_to_wait
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.waiting import waiting_for
 
 if TYPE_CHECKING:
     import httpx
@@ -215,7 +216,9 @@ class ApiClient:
             if attempt >= _ATTEMPTS:
                 self._spent.failures += 1
                 raise failure
-            self._sleep(random.uniform(0, self.limits.backoff_seconds * 2.0**attempt))
+            pause = random.uniform(0, self.limits.backoff_seconds * 2.0**attempt)
+            with waiting_for(f"{self.service}, which failed ({failure.code})", pause):
+                self._sleep(pause)
 
     def get_each(
         self, requests: Iterable[tuple[str, Mapping[str, str]]], *, workers: int = 4
@@ -389,7 +392,8 @@ class ApiClient:
             spent.requests += 1
             pause = spent.until - time.monotonic()
         if pause > 0:
-            self._sleep(pause)
+            with waiting_for(f"{self.service}, which asks for fewer requests", pause):
+                self._sleep(pause)
 
     def _rest(self, seconds: float) -> None:
         """Wait as long as the service asks. Raises ``E_429_RATE`` where the run may not wait so long."""

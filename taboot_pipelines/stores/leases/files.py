@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model import waiting
 from taboot_pipelines.stores.disk import on_disk, refusal, storage_error
 from taboot_pipelines.stores.leases.protocol import LeaseStore
 
@@ -38,7 +39,7 @@ class FileLeases(LeaseStore):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             deadline = time.monotonic() + wait
-            delay = 0.01
+            first = delay = 0.01
             while True:
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,6 +52,7 @@ class FileLeases(LeaseStore):
                             f"The lease of {what} is held by process {holder}; waited {wait:g} s.",
                             holder=holder,
                         ) from None
+                    waiting.tell(f"the lease of {what}")
                     time.sleep(delay)
                     delay = min(delay * 1.5, 0.5)
                 except OSError as error:
@@ -60,6 +62,8 @@ class FileLeases(LeaseStore):
                         path,
                         reason=type(error).__name__,
                     ) from error
+            if delay > first:
+                waiting.tell("")
             # The lock is held, whether or not a full disk takes the name of its holder.
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, 0)

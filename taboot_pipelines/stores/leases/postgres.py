@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.waiting import waiting_for
 from taboot_pipelines.stores.leases.protocol import LeaseStore
 from taboot_pipelines.stores.postgres import OUTAGE_SECONDS, Patience, failure, libpq_arguments, server_url
 
@@ -127,7 +128,7 @@ class PostgresLeases(LeaseStore):
             try:
                 if session is None:
                     session = self._mine.session = self._borrow()
-                if self._lock(session.connection, key, wait):
+                if self._lock(session.connection, key, what, wait):
                     return session
                 holder = self._holder(session.connection, key)
                 self._give_back(session)
@@ -161,17 +162,18 @@ class PostgresLeases(LeaseStore):
         session = self._mine.session
         return session if session is not None and session.pid == os.getpid() else None
 
-    def _lock(self, connection: psycopg.Connection[Any], key: int, wait: float) -> bool:
+    def _lock(self, connection: psycopg.Connection[Any], key: int, what: str, wait: float) -> bool:
         import psycopg
 
-        if wait <= 0:
-            row = connection.execute("SELECT pg_try_advisory_lock(%s)", [key]).fetchone()
+        row = connection.execute("SELECT pg_try_advisory_lock(%s)", [key]).fetchone()
+        if wait <= 0 or (row and row[0]):
             return bool(row and row[0])
         try:
             # The server queues the waiters; a timeout of 0 would mean none.
-            connection.execute(
-                f"SET lock_timeout = {max(1, int(wait * 1000))}; SELECT pg_advisory_lock({key})"
-            )
+            with waiting_for(f"the lease of {what}", wait):
+                connection.execute(
+                    f"SET lock_timeout = {max(1, int(wait * 1000))}; SELECT pg_advisory_lock({key})"
+                )
         except psycopg.errors.LockNotAvailable:
             return False
         return True

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.waiting import waiting_for
 from taboot_pipelines.settings import QDRANT_LOCAL, QdrantSettings
 
 if TYPE_CHECKING:
@@ -95,7 +96,9 @@ class Connection:
                         status=status,
                         reason=type(error).__name__,
                     ) from None
-            time.sleep(min(wait, _MAX_RETRY_AFTER) if wait is not None else delay * random.uniform(0.5, 1.0))
+            pause = min(wait, _MAX_RETRY_AFTER) if wait is not None else delay * random.uniform(0.5, 1.0)
+            with waiting_for("Qdrant", pause):
+                time.sleep(pause)
             delay = min(delay * 2, _MAX_DELAY)
             left -= 1
 
