@@ -29,6 +29,8 @@ _SHOWN = words("shown")
 _PLACES = words("places")
 #: What has an address of its own, of those.
 _PAGES = words("pages")
+#: What stands for an address, and not for what is there.
+_URLS = frozenset(("url", "urls", "address", "addresses", "link", "links", "ip", "port", "location"))
 #: What tells that one gets to the thing itself.
 _SPOKEN = words("spoken")
 _PEOPLE = words("people")
@@ -76,6 +78,11 @@ _ASIDE = words("aside")
 _OFFERS = frozenset(("expose", "publish", "serve", "host", "offer", "provide"))
 #: What people do to get somewhere; of a thing it says something else.
 _GOES = frozenset(("connect", "go", "log", "sign", "point", "look", "get", "head", "navigate", "browse"))
+_PROTOCOLS = frozenset(("http", "https", "tcp", "udp", "websocket", "websockets", "grpc", "mqtt", "ssh"))
+#: Verbs whose object is a part of their subject.
+_HAS = frozenset(("have", "ship", "come", "include", "provide", "offer", "feature", "bring", "contain", "start"))
+#: What stands for no thing at all, or for another than the page's.
+_NOBODY = frozenset(("nothing", "something", "anything", "everything", "none", "no", "another", "other", "any"))
 _DASHES = ("-", "–", "—", ":")
 _BULLETS = ("·", "|", ";", ".", "•", *_DASHES)
 
@@ -134,6 +141,8 @@ class Addresses:
             return [self._clauses.title] if self._clauses.title is not None else []
         trigger = self._trigger(token)
         if trigger is None:
+            if (label := self._item(token)) is not None and not _PUBLIC.fullmatch(token.text.strip("`")):
+                return [label]
             return self._told_of(token)
         reached = self._reached(trigger, token)
         if reached and all(mention.context for mention in reached):
@@ -165,7 +174,8 @@ class Addresses:
         """Whether a name after an address is of something that is joined to what is reached there."""
         verb = next((a for a in word.ancestors if a.pos_ == "VERB"), None)
         joined = verb is not None and verb.lemma_.lower() in _JOINS and verb.i > self._sentence.start
-        return joined or self._clauses.word(word.i - 1) in ("to", "your", "with")
+        before = {self._clauses.word(i) for i in range(word.i - 3, word.i)}
+        return joined or bool(before & _JOINS) or self._clauses.word(word.i - 1) in ("to", "your", "with")
 
     def _is_aside(self, word: Token) -> bool:
         """Whether a name stands where something else than what is reached does: "via X", "X's manual"."""
@@ -247,6 +257,21 @@ class Addresses:
             return self._clauses.title if {w.lower_ for w in before} & (_PAGES | _PLACES) else None
         return self._names.of(names[-1])
 
+    def _item(self, place: Token) -> Mention | None:
+        """What an item of a list begins with, if nothing but nouns leads from it to the address or port:
+        "Grafana - dashboards, http://…", "nginx: public entrypoint on port 80"."""
+        label = self._clauses.label()
+        if label is None or label.i >= place.i or label.i - self._sentence.start > 3:
+            return None
+        between = self._names.doc[label.i + 1 : place.i]
+        if any(t.tag_ in ("VB", "VBP", "VBZ", "VBD", "MD") for t in between) or any(
+            t.tag_ == "MD" for t in self._sentence
+        ):
+            return None
+        found = self._names.of(label)
+        sure = found is not None and found.kind == "name" and found.sure and not is_no_service(found)
+        return found if sure else None
+
     def _named_after(self, token: Token) -> Mention | None:
         """What is after the dash of "address - Name"."""
         at = token.i + 1
@@ -266,6 +291,8 @@ class Addresses:
             if self._names.kind(word):
                 continue
             lemma = word.lemma_.lower()
+            if lemma == "use" and self._is_used_at(word, token):
+                return word if self._holds(word, token) else None
             if lemma in _SET_UP and (word.pos_ == "VERB" or word.i == self._sentence.start):
                 return None
             if self._leads(word, token):
@@ -290,6 +317,17 @@ class Addresses:
         if lemma == "point" and not any(t.lemma_.lower() == "browser" for t in self._sentence):
             return False
         return lemma != "be" or self._is_copula(word, token)
+
+    def _is_used_at(self, use: Token, token: Token) -> bool:
+        """Whether one uses a page where it is: "use the admin UI at http://…"."""
+        noun = self._names.doc[token.i - 2]
+        return (
+            token.text.strip("`").startswith("http")
+            and self._clauses.word(token.i - 1) in ("at", "on", "under")
+            and noun.i > use.i
+            and (noun.lower_ in _PAGES or self._names.of(noun) is not None)
+            and all(t.lower_ in CLASSES | _PAGES | {"the", "your", "admin"} or t is noun or self._names.of(t) is not None for t in self._names.doc[use.i + 1 : token.i - 1])
+        )
 
     def _is_bare(self, word: Token) -> bool:
         """Whether "access" has an object and no article: a verb, whatever it was taken for."""
@@ -337,7 +375,7 @@ class Addresses:
             named = [m for t in group for m in self._owners(t)]
             if named:
                 return named[:1] if len(set(named)) == 1 else list(dict.fromkeys(named))
-            if group:
+            if group and not all(t.lower_ in _URLS for t in group):
                 first = self._sentence[0]
                 begins = clauses.title is not None and first.lower_ == clauses.title.text.lower()
                 return [title] if begins and title is not None else []
@@ -379,6 +417,9 @@ class Addresses:
 
     def _owners(self, token: Token) -> list[Mention]:
         """What a noun that is reached stands for."""
+        if token.lower_ in _READ:
+            own = self._clauses.named_or_apposed(token)
+            return [own] if own is not None else []
         if token.lower_ in GENERIC | _PLACES and (named := self._for_whom(token)) is not None:
             return [named]
         found = [
@@ -390,6 +431,8 @@ class Addresses:
         if found:
             return found
         title = self._clauses.in_sentence() or self._clauses.title
+        if token.lower_ in _NOBODY or any(c.lower_ in _NOBODY for c in token.children):
+            return []  # "Nothing else listens on it", "metrics are exposed on it".
         if title is not None and (token.lower_ in GENERIC | _PLACES or token.pos_ == "PRON"):
             return [title]
         return []
@@ -419,7 +462,7 @@ class Addresses:
         """Nouns that may be what is reached, in groups, the likeliest first."""
         children = [*verb.children]
         subjects = [c for c in children if c.dep_ in ("nsubj", "nsubjpass") and c.lower_ not in _PEOPLE]
-        shown = trigger.lemma_.lower() in _SHOWN | {"log", "connect", "sign", "get", "point", "find"}
+        shown = trigger.lemma_.lower() in _SHOWN | {"log", "connect", "sign", "get", "point", "find", "use"}
         objects = [c for c in children if c.dep_ == "dobj" and c.lower_ not in _PEOPLE | {"browser"}]
         if shown or not subjects or subjects[0].tag_ in ("WDT", "WP"):
             if verb.dep_ == "relcl" and (shown or any(c.tag_ in ("WDT", "WP") for c in children)):
@@ -459,7 +502,9 @@ class Addresses:
             *self._names.doc[self._sentence.start : trigger.i],
         ):
             if seen.lemma_.lower() in _SHOWN and not self._names.kind(seen):
-                yield [t for t in self._clauses.objects(seen) if not self._is_address(t)]
+                yield [
+                    t for t in self._clauses.objects(seen) if not self._is_address(t) and self._owners(t)
+                ]
 
     def _is_address(self, token: Token) -> bool:
         return self._names.kind(token) in ("url", "hostport", "ip")
@@ -525,10 +570,15 @@ class Addresses:
             ),
             number,
         )
-        if port.i > self._sentence.start + 1 and port.nbor(-1).text == "(":
+        last = number.i + 1 >= self._sentence.end or number.nbor(1).tag_[:2] != "NN"
+        if port.i > self._sentence.start + 1 and port.nbor(-1).text == "(" and last:
             return [m for m in self._clauses.owners(port.nbor(-2)) if m.kind == "name"][:1]
         verb = next((a for a in port.ancestors if a.pos_ in ("VERB", "AUX")), None)
-        if verb is None or _ASSUMES.search(self._text):
+        if _ASSUMES.search(self._text):
+            return []
+        if (label := self._item(port)) is not None:
+            return [label]
+        if verb is None:
             return []
         lemma = verb.lemma_.lower()
         of = verb.nbor(-1) if verb.i > self._sentence.start else verb
@@ -537,15 +587,16 @@ class Addresses:
             and verb.tag_ in ("VBG", "VBN", "VBD")
             and of.lower_ in GENERIC | _PAGES | _PLACES
         ):
-            return self._owners(of)  # "your web frontend running on port 80", whatever the tree makes of it.
+            # "your web frontend running on port 80", whatever the tree makes of it.
+            return [] if self._is_made(of) else self._named_above(of, self._owners(of))
         order = modality.is_order(verb)
         if modality.is_negated(verb) or modality.in_condition(verb) or modality.is_unreal(verb):
             return []
         if modality.modals(verb) & {"could", "may", "might", "would", "must"}:
             return []
-        if port.dep_ in ("nsubj", "nsubjpass") and lemma in ("serve", "be", "use", "expose", "carry"):
+        if self._is_subject(port) and lemma in ("serve", "be", "use", "expose", "carry"):
             if lemma == "be":
-                return self._owners_of_port(port)
+                return self._owners_of_port(port) or self._is_place(verb)
             if is_passive(verb):
                 return [m for t in self._clauses.after(verb, ("by", "for")) for m in self._owners(t)]
             return [m for t in self._clauses.objects(verb) for m in self._owners(t)][:1]
@@ -559,7 +610,7 @@ class Addresses:
         if lemma not in _LISTENS and not (lemma == "be" and self._is_there(verb)):
             return []
         if verb.tag_ in ("VBG", "VBN") and verb.dep_ in ("acl", "amod"):
-            return self._owners(verb.head)
+            return [] if self._is_made(verb.head) else self._named_above(verb.head, self._owners(verb.head))
         if verb.dep_ == "relcl" and any(c.tag_ in ("WDT", "WP") for c in verb.children):
             return self._owners(verb.head)
         subjects = [t for t in self._clauses.subjects(verb) if t.lower_ not in _PEOPLE]
@@ -578,6 +629,26 @@ class Addresses:
             subjects = [*self._clauses.objects(verb), *self._clauses.after(verb, ("to",))]
             subjects = [t for t in subjects if not t.lower_.startswith("port") and not is_port(t)]
         return [m for t in subjects[:1] for m in self._owners(t)]
+
+    def _is_made(self, noun: Token) -> bool:
+        """Whether an order makes the thing that it tells of: "start a Postgres container that …"."""
+        verb = next((a for a in noun.ancestors if a.pos_ == "VERB"), None)
+        new = any(c.lower_ in ("a", "an", "another") for c in noun.children)
+        return new and verb is not None and modality.is_order(verb)
+
+    def _named_above(self, noun: Token, found: list[Mention]) -> list[Mention]:
+        """What the sentence is about, if it names it, where otherwise the page would say whose a noun is:
+        "Reaper is also accessed over the API exposed on port 80"."""
+        if not found or not all(m.context for m in found):
+            return found
+        verbs = (a for a in noun.ancestors if a.pos_ in ("VERB", "AUX"))
+        verb = next((v for v in verbs if v.lemma_.lower() in _ACCESS | _HAS), None)
+        if verb is None:
+            return found
+        subjects = self._clauses.subjects(verb)
+        named = [m for t in subjects for m in self._owners(t) if not m.context]
+        ours = all(t.lower_ in GENERIC | _PEOPLE or t.pos_ == "PRON" or self._owners(t) for t in subjects)
+        return named or (found if ours else [])
 
     def _objects_exposed(self, verb: Token, port: Token) -> list[Token]:
         """What a verb puts on a port, if that is not the port itself or something that is read there."""
@@ -601,6 +672,23 @@ class Addresses:
         found = self._clauses.owners(port, ("of", "for"))
         return [m for m in found if m.kind == "name"]
 
+    def _is_subject(self, port: Token) -> bool:
+        """Whether a verb is said of a port: "port 80 serves X", "HTTP on port 80 serves X"."""
+        over = port.head.head if port.head.dep_ == "prep" else port
+        spoken = over is port or over.lower_ in _PROTOCOLS
+        return spoken and over.dep_ in ("nsubj", "nsubjpass")
+
+    def _is_place(self, be: Token) -> list[Mention]:
+        """What is at "port 80 is the web interface", "port 80 is Grafana"."""
+        for noun in be.children:
+            if noun.dep_ == "attr" and noun.i > be.i:
+                named = self._clauses.named_or_apposed(noun)
+                if named is not None:
+                    return [named] if self._clauses.is_sure(named, noun) and not is_no_service(named) else []
+                if noun.lower_ in GENERIC | _PAGES and self._clauses.title is not None:
+                    return [self._clauses.title]
+        return []
+
     def _gapped(self, number: Token) -> Mention | None:
         """``B`` of "A runs on port 1, B on 2"."""
         doc, at = self._names.doc, number.i - 1
@@ -616,10 +704,15 @@ class Addresses:
             at -= 1
         if doc[at].i == number.i - 1 or doc[at].pos_ in ("VERB", "AUX") or at <= self._sentence.start:
             return None
-        found = self._names.of(doc[at])
-        before = self._clauses.word(at - 1)
+        found = self._clauses.named(doc[at])  # Also "the web service on port 80".
         if found is None or found.kind != "name":
             return None
+        first = at
+        while first > self._sentence.start and (
+            doc[first - 1].text in found.text or doc[first - 1].lower_ in ("the", "our", "your", "its")
+        ):
+            first -= 1
+        before = self._clauses.word(first - 1)
         return found if before in ("and", ",", ";", "while") or found.sure else None
 
 

@@ -192,12 +192,19 @@ class Clauses:
             return None
         if at.lower_ in GENERIC - {"frontend", "backend"}:
             return None
+        if at.lower_ in CLASSES and not self._is_the_one(at, token):
+            return None
         unknown = at.text.isalpha() and not is_word(at.lower_) and at.lower_ not in no_services()
         if token.lower_ not in ("service", "container") and not (
             token.lower_ in ("application", "app") and unknown
         ):
             return None
         return replace(self.names.mention(at, at), marked=True)
+
+    def _is_the_one(self, word: Token, noun: Token) -> bool:
+        """Whether "backend" is a name in "the backend service": not in "the right backend service", "a
+        backend service", "backend services"."""
+        return self.word(word.i - 1) in ("the", "our", "your") and noun.tag_ != "NNS"
 
     # Lists --------------------------------------------------------------------------------------------------
 
@@ -214,6 +221,8 @@ class Clauses:
             found |= {t.i for step in steps for t in self._beside(token, step)}
             found |= {t.i for t in self._for_each(token)}
         doc = self.names.doc
+        # Of "A to B and C to D", C is of the next.
+        found = {i for i in found if i <= token.i or self.word(i + 1) != "to" or not self.names.kind(doc[i])}
         return [doc[i] for i in sorted(found) if not (doc[i].dep_ == "conj" and doc[i].pos_ == "VERB")]
 
     def _for_each(self, token: Token) -> Iterator[Token]:
@@ -278,12 +287,20 @@ class Clauses:
                 break
             if token.dep_ == "advcl" and any(c.lower_ in _WHEN for c in token.children):
                 return []  # "This helps when using B": whoever uses it is not said.
-            token = token.head
-        label = self._label()
+            token = self._above(token)
+        label = self.label()
         if label is not None and label.i < verb.i:
             return [label]
         before = self._before(verb)
         return self.listed(before) if before is not None else []
+
+    def _above(self, verb: Token) -> Token:
+        """The verb that another is joined to; a tree may join "stores" of "protects services and stores
+        sessions" to the noun before it."""
+        head = verb.head
+        if verb.dep_ == "conj" and verb.tag_ == "VBZ" and head.tag_[:2] == "NN" and head.dep_ == "dobj":
+            return head.head
+        return head
 
     def is_silent(self, verb: Token) -> bool:
         """Whether a sentence begins with its verb in the third person: "Requires a database"."""
@@ -304,7 +321,7 @@ class Clauses:
             return word
         return word if known and self.names.of(word) is not None and word.dep_ != "nsubj" else None
 
-    def _label(self) -> Token | None:
+    def label(self) -> Token | None:
         """``worker`` of "`worker`: runs the jobs"."""
         for token in self.sentence[:6]:
             if token.text in (":", "-", "–", "—") and token.i > self.sentence.start:

@@ -254,9 +254,9 @@ class Frames:
         if type_ == "CONNECTS_TO" and "through" in frame.end and end.text.lower() in _VPNS:
             return False  # A tunnel is no partner of what goes through it.
         if type_ == "CONNECTS_TO":
-            if end.kind == "name" and not sure and end.text.lower() not in software():
-                return self._called_service(noun)
-            return not (self._is_proxy(start, owner) and frame.end == ("to",))
+            if self._is_proxy(start, owner) and frame.end == ("to",):
+                return False  # It routes there.
+            return sure or end.kind != "name" or self._called_service(noun)
         return sure
 
     def _runs(self, end: Mention, noun: Token) -> bool:

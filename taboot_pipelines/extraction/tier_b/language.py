@@ -87,11 +87,21 @@ _VERBS_READ_AS_NOUNS = {
     "joins": "join",
     "maps": "map",
     "binds": "bind",
+    "tails": "tail",
+    "fetches": "fetch",
+    "hosts": "host",
+    "backs": "back",
+    "powers": "power",
+    "caches": "cache",
+    "indexes": "index",
+    "gets": "get",
 }
 #: What follows the noun, not the verb.
 _AFTER_A_NOUN = frozenset(
     ("of", "is", "are", "was", "were", "can", "may", "will", "should", "must", "have", "that")
 )
+#: What follows the verb, not the noun, after "and".
+_AFTER_A_VERB = frozenset(("to", "the", "a", "an", "its", "all", "each", "every", "any", "them", "it", "from"))
 #: What ends the name of a file, not of a host.
 _FILES = tuple(f".{ending}" for ending in words("files"))
 _TRAILING = ".,;:!?*_)"
@@ -201,8 +211,8 @@ def _is_verb_here(token: Token, kinds: dict[int, str]) -> bool:
         or before.lower_ in ("that", "which", "it", "also", "then", "only", "always")
         or (before.text[:1].isupper() and before.i > 0)
     )
-    if before.lower_ == "and" and after.lower_ == "to":
-        named = True
+    if before.lower_ in ("and", "then") and (after.lower_ in _AFTER_A_VERB or kinds.get(after.idx)):
+        named = True  # "serves the files and proxies `/api`".
     if before.text == "," and token.doc[0].text[:1].isupper() and "," in token.doc[: before.i].text:
         named = True  # "Envoy, our edge proxy, forwards calls".
     return bool(named) and after.lower_ not in _AFTER_A_NOUN and not after.is_punct

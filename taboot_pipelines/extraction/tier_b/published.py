@@ -131,10 +131,18 @@ class Published:
                 or modality.in_condition(verb)
                 or modality.is_unreal(verb)
                 or modality.modals(verb) & {"can", "could", "may", "might", "would", "should", "must"}
+                or self._is_planned(verb)
             ):
                 return None
             return verb
         return None
+
+    def _is_planned(self, verb: Token) -> bool:
+        """Whether people will do it, or do it on a router: "we'll forward port 443 to our server"."""
+        if any(t.lower_ in ("router", "firewall", "gateway") for t in self._sentence):
+            return True
+        by_people = any(c.lower_ in _PEOPLE and c.dep_ == "nsubj" for c in verb.children)
+        return by_people and bool(modality.modals(verb))
 
     def _host(self) -> Token | None:
         for match in _HOSTS.finditer(self._text):
@@ -202,7 +210,7 @@ class Published:
         limit = self._sentence.end if owned else self._tokens(ports[0].start, ports[0].end)[0].i
         for token in self._names.doc[self._sentence.start : limit]:
             generic = token.lower_ in CLASSES and token.lower_ in GENERIC
-            if token.lower_ in skipped or (generic and token.lower_ not in ("service", "container")):
+            if token.lower_ not in ("service", "container") and (token.lower_ in skipped or generic):
                 continue
             named = self._clauses.named(token)
             if named is None or named.kind != "name" or _NO_OWNER.fullmatch(named.text):
