@@ -30,6 +30,7 @@ _PLACES = words("places")
 #: What has an address of its own, of those.
 _PAGES = words("pages")
 #: What stands for an address, and not for what is there.
+_SETUPS = frozenset(("setup", "set-up", "installation", "install", "configuration", "wizard", "onboarding"))
 _URLS = frozenset(("url", "urls", "address", "addresses", "link", "links", "ip", "port", "location"))
 #: What tells that one gets to the thing itself.
 _SPOKEN = words("spoken")
@@ -49,6 +50,7 @@ _CONFIGURES = re.compile(
 _VARIABLE = re.compile(r"\W*[A-Z][A-Z0-9]*_[A-Z0-9_]+\W")
 _ASSUMES = re.compile(
     r"(?i)^\W*(?:assuming|if (?!everything|all )|when using|unless|suppose|in case)\b|\bassuming\b|"
+    r"^\W*when\b[^,]{0,80}\b(?:is|are) (?:used|enabled|set|configured|disabled|activated)\b|"
     r"\bin (?:bridge|host|macvlan) mode\b|\bdepends (?:if|on (?:if|whether))\b"
 )
 #: What leads to a list of addresses.
@@ -58,6 +60,7 @@ _INTRODUCES = re.compile(
 )
 #: Paths of pages that one reads, and of queries.
 _TO_READ = re.compile(r"(?i)/(?:docs?|documentation|wiki|manual|blog|install|guide)(?:/|$)")
+_DOCS = re.compile(r"(?i)/(?:docs?|documentation|wiki|manual)(?:/|$)")
 #: An address of the web: beside a name it is where one reads of the thing.
 _PUBLIC = re.compile(
     r"(?i)https?://(?:[\w-]+\.)+(?!lan\b|local\b|home\b|internal\b|localdomain\b)[a-z]{2,24}(?:/\S*)?"
@@ -78,6 +81,10 @@ _ASIDE = words("aside")
 _OFFERS = frozenset(("expose", "publish", "serve", "host", "offer", "provide"))
 #: What people do to get somewhere; of a thing it says something else.
 _GOES = frozenset(("connect", "go", "log", "sign", "point", "look", "get", "head", "navigate", "browse"))
+#: Verbs that lead a thing to a port of another.
+_GOES_TO = frozenset(("connect", "access", "reach", "talk", "speak", "find", "open"))
+_TIMES = frozenset(("after", "once", "when", "as", "before", "while", "until"))
+_ARTICLES = frozenset(("the", "our", "your", "its", "a", "an"))
 _PROTOCOLS = frozenset(("http", "https", "tcp", "udp", "websocket", "websockets", "grpc", "mqtt", "ssh"))
 #: Verbs whose object is a part of their subject.
 _HAS = frozenset(("have", "ship", "come", "include", "provide", "offer", "feature", "bring", "contain", "start"))
@@ -107,7 +114,7 @@ class Addresses:
                 continue
             if said.host is not None and _NO_ENDPOINT_HOSTS.fullmatch(said.host):
                 continue
-            if _TO_READ.search(said.path):
+            if _TO_READ.search(said.path) and (_DOCS.search(said.path) or _PUBLIC.fullmatch(mention.text)):
                 continue
             for subject in self._at(token):
                 told = True
@@ -172,10 +179,24 @@ class Addresses:
 
     def _is_other(self, word: Token) -> bool:
         """Whether a name after an address is of something that is joined to what is reached there."""
+        return self._is_joined(word) or self._clauses.word(word.i - 1) in ("to", "your", "with")
+
+    def _is_joined(self, word: Token) -> bool:
+        """Whether a verb such as "push" or "point" has a name as its object or goal."""
         verb = next((a for a in word.ancestors if a.pos_ == "VERB"), None)
         joined = verb is not None and verb.lemma_.lower() in _JOINS and verb.i > self._sentence.start
-        before = {self._clauses.word(i) for i in range(word.i - 3, word.i)}
-        return joined or bool(before & _JOINS) or self._clauses.word(word.i - 1) in ("to", "your", "with")
+        return joined or any(self._clauses.word(i) in _JOINS for i in range(word.i - 3, word.i))
+
+    def _page(self) -> Mention | None:
+        """What the page is about, where the sentence names it if it does: not as the protocol or the service
+        that something is sent to ("the files that you push to IPFS")."""
+        named = self._clauses.in_sentence()
+        if named is None:
+            return self._clauses.title
+        word = next(t for t in self._sentence if self._names.mention(t, t).start == named.start)
+        verb = next((a for a in word.ancestors if a.pos_ == "VERB"), None)
+        sent = self._clauses.word(word.i - 1) == "to" and self._is_joined(word) and verb is not None
+        return self._clauses.title if sent and word.i > self._sentence.start + 2 else named
 
     def _is_aside(self, word: Token) -> bool:
         """Whether a name stands where something else than what is reached does: "via X", "X's manual"."""
@@ -304,6 +325,8 @@ class Addresses:
 
     def _leads(self, word: Token, token: Token) -> bool:
         lemma = word.lemma_.lower()
+        if lemma in _MANAGED and any(c.dep_ == "dobj" and c.lower_ in _SETUPS for c in word.children):
+            return True  # "Finish the setup at URL".
         begins = word.i == self._sentence.start or self._names.doc[word.i - 1].is_punct
         if word.lower_ not in _REACHED and not (
             lemma in _ACCESS and (begins or word.pos_ in ("VERB", "AUX") or self._is_bare(word))
@@ -357,7 +380,8 @@ class Addresses:
             or modality.in_condition(word, before=limit)
         ):
             return False
-        if modality.modals(verb) & {"could", "may", "might", "would"}:
+        modals = modality.modals(verb)
+        if modals & {"could", "may", "might", "would"} or ("must" in modals and is_passive(verb)):
             return False
         return not modality.is_unreal(verb)
 
@@ -365,7 +389,7 @@ class Addresses:
         """What is at the address: what stands between, before, or after it as what one sees there; else what
         the page is about, if the sentence tells only its kind."""
         clauses = self._clauses
-        title = clauses.in_sentence() or clauses.title
+        title = self._page()
         verb = trigger
         if trigger.pos_ not in ("VERB", "AUX"):
             verb = next((a for a in trigger.ancestors if a.pos_ in ("VERB", "AUX")), trigger)
@@ -383,9 +407,13 @@ class Addresses:
         if told is not None:
             return [told]
         # An order to open an address that says nothing of what is there says nothing of the page's thing.
-        spoken = any(t.lower_ in GENERIC | _PAGES | _SPOKEN for t in self._sentence)
-        silent = modality.is_order(verb) and not spoken
+        spoken = any(t.lower_ in (GENERIC | _PAGES | _SPOKEN) - {"it"} for t in self._sentence)
+        silent = (modality.is_order(verb) or self._is_ordered(verb)) and not spoken
         return [title] if title is not None and not silent else []
+
+    def _is_ordered(self, verb: Token) -> bool:
+        """Whether a verb in its base form begins a clause: "Once it runs, visit …", whatever the tree says."""
+        return verb.tag_ in ("VB", "VBP") and self._clauses.word(verb.i - 1) in (",", ":", "then", "simply")
 
     def _named_on_the_way(self, trigger: Token, token: Token) -> Mention | None:
         """The one name between the word for reaching and the address, or after "to see", whatever the tree
@@ -426,16 +454,21 @@ class Addresses:
             m
             for t in self._clauses.listed(token) or [token]
             for m in self._clauses.owners(t, ("of", "for", "from"))
-            if m.kind == "name" and not is_no_service(m)
+            if m.kind == "name" and not is_no_service(m) and not self._is_acronym(m, t)
         ]
         if found:
             return found
-        title = self._clauses.in_sentence() or self._clauses.title
+        title = self._page()
         if token.lower_ in _NOBODY or any(c.lower_ in _NOBODY for c in token.children):
             return []  # "Nothing else listens on it", "metrics are exposed on it".
         if title is not None and (token.lower_ in GENERIC | _PLACES or token.pos_ == "PRON"):
             return [title]
         return []
+
+    def _is_acronym(self, mention: Mention, noun: Token) -> bool:
+        """Whether the page's thing has an interface of a kind that is told by capitals: "the AIO interface"."""
+        kind = mention.text.isupper() and not mention.sure and mention.text.lower() not in software()
+        return kind and noun.lower_ in GENERIC | _PLACES and self._clauses.title is not None
 
     def _is_seen(self, verb: Token) -> bool:
         """Whether a verb after an address says what one goes there for: "to see X", "to configure X"."""
@@ -483,10 +516,12 @@ class Addresses:
             if offered:
                 yield offered
         subjects = [t for t in subjects if t.tag_ not in ("WDT", "WP")]
-        if not subjects:
+        if not subjects and not self._is_ordered(verb):
             for ancestor in (verb, *verb.ancestors):
                 if ancestor.dep_ not in ("xcomp", "conj", "advcl", "acl", "pcomp", "prep"):
                     break
+                if any(c.lower_ in _TIMES and c.dep_ in ("mark", "advmod") for c in ancestor.head.children):
+                    break  # "After the application starts, visit …".
                 subjects = [
                     c
                     for c in ancestor.head.children
@@ -501,13 +536,16 @@ class Addresses:
             *self._names.doc[token.i + 1 : self._sentence.end],
             *self._names.doc[self._sentence.start : trigger.i],
         ):
-            if seen.lemma_.lower() in _SHOWN and not self._names.kind(seen):
+            wished = seen.lemma_.lower() in _MANAGED and self._clauses.word(seen.i - 1) == "to"
+            if (seen.lemma_.lower() in _SHOWN or wished) and not self._names.kind(seen):
                 yield [
                     t for t in self._clauses.objects(seen) if not self._is_address(t) and self._owners(t)
                 ]
 
     def _is_address(self, token: Token) -> bool:
-        return self._names.kind(token) in ("url", "hostport", "ip")
+        kind = self._names.kind(token)
+        written = kind == "code" and read_address(token.text.strip("`")) is not None
+        return kind in ("url", "hostport", "ip") or written
 
     # Ports --------------------------------------------------------------------------------------------------
 
@@ -561,7 +599,7 @@ class Addresses:
             return [self._clauses.title] if generic and self._clauses.title is not None else []
         gapped = self._gapped(number) if told else None
         if gapped is not None:
-            return [gapped]
+            return gapped
         port = next(
             (
                 doc[i]
@@ -579,7 +617,7 @@ class Addresses:
         if (label := self._item(port)) is not None:
             return [label]
         if verb is None:
-            return []
+            return self._available(port)
         lemma = verb.lemma_.lower()
         of = verb.nbor(-1) if verb.i > self._sentence.start else verb
         if (
@@ -608,12 +646,16 @@ class Addresses:
         ):
             return []
         if lemma not in _LISTENS and not (lemma == "be" and self._is_there(verb)):
-            return []
+            page = port.head.head if port.head.lower_ in ("on", "at") else port
+            told = page.lower_ in _PAGES and modality.states(verb)
+            return self._owners(page) if told else []  # "with its GUI on port 80".
         if verb.tag_ in ("VBG", "VBN") and verb.dep_ in ("acl", "amod"):
             return [] if self._is_made(verb.head) else self._named_above(verb.head, self._owners(verb.head))
         if verb.dep_ == "relcl" and any(c.tag_ in ("WDT", "WP") for c in verb.children):
             return self._owners(verb.head)
         subjects = [t for t in self._clauses.subjects(verb) if t.lower_ not in _PEOPLE]
+        if lemma in _GOES_TO and not order and subjects and not is_passive(verb):
+            return []  # "A connects to B on port 80": A is not there.
         if lemma == "expose" and (objects := self._objects_exposed(verb, port)):
             # "This service exposes the shop on port 80": what is exposed, or, unnamed, nothing.
             exposed = [m for t in objects for m in self._owners(t) if not m.context or not self._is_told(t)]
@@ -629,6 +671,13 @@ class Addresses:
             subjects = [*self._clauses.objects(verb), *self._clauses.after(verb, ("to",))]
             subjects = [t for t in subjects if not t.lower_.startswith("port") and not is_port(t)]
         return [m for t in subjects[:1] for m in self._owners(t)]
+
+    def _available(self, port: Token) -> list[Mention]:
+        """What a line without a verb is about: "Web UI available on port 80"."""
+        for word in self._names.doc[self._sentence.start + 1 : port.i]:
+            if word.lower_ in _REACHED and word.head.tag_[:2] == "NN" and word.head.i < word.i:
+                return self._owners(word.head)
+        return []
 
     def _is_made(self, noun: Token) -> bool:
         """Whether an order makes the thing that it tells of: "start a Postgres container that …"."""
@@ -689,8 +738,8 @@ class Addresses:
                     return [self._clauses.title]
         return []
 
-    def _gapped(self, number: Token) -> Mention | None:
-        """``B`` of "A runs on port 1, B on 2"."""
+    def _gapped(self, number: Token) -> list[Mention] | None:
+        """``B`` of "A runs on port 1, B on 2"; nothing if that is no name, None if it is not so told."""
         doc, at = self._names.doc, number.i - 1
         while at > self._sentence.start and doc[at].lower_ in (
             "port",
@@ -705,15 +754,18 @@ class Addresses:
         if doc[at].i == number.i - 1 or doc[at].pos_ in ("VERB", "AUX") or at <= self._sentence.start:
             return None
         found = self._clauses.named(doc[at])  # Also "the web service on port 80".
-        if found is None or found.kind != "name":
-            return None
         first = at
         while first > self._sentence.start and (
-            doc[first - 1].text in found.text or doc[first - 1].lower_ in ("the", "our", "your", "its")
+            doc[first - 1].tag_[:2] in ("NN", "JJ", "VB") or doc[first - 1].lower_ in _ARTICLES
         ):
             first -= 1
-        before = self._clauses.word(first - 1)
-        return found if before in ("and", ",", ";", "while") or found.sure else None
+        parted = self._clauses.word(first - 1) in ("and", ",", ";", "while")
+        if found is None or found.kind != "name":
+            noun = doc[at].tag_[:2] == "NN" and doc[first].lower_ in _ARTICLES
+            if doc[at].lower_ in _PAGES | _PLACES:
+                return None  # Another part of the same thing.
+            return [] if parted and noun else None
+        return [found] if parted or found.sure else None
 
 
 #: What is read at an address, and is not what listens there.

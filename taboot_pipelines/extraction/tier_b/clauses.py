@@ -122,7 +122,10 @@ class Clauses:
                 return self.owners(subject, parts, depth + 1)
         if token.lower_ in GENERIC:
             known = self.in_sentence() or self.title or self._spoken_of(token)
-            told = any(c.dep_ in ("prep", "relcl") for c in token.children)
+            told = any(
+                c.dep_ == "prep" or (c.dep_ == "relcl" and self.word(token.i + 1) != ",")
+                for c in token.children
+            )
             return [known] if known is not None and not told and token.lower_ not in ("that", "which") else []
         return []
 
@@ -194,6 +197,8 @@ class Clauses:
             return None
         if at.lower_ in CLASSES and not self._is_the_one(at, token):
             return None
+        if is_word(at.lower_) and self.word(at.i - 1) and at.nbor(-1).pos_ in ("NOUN", "ADJ", "PROPN"):
+            return None  # "the machine learning service".
         unknown = at.text.isalpha() and not is_word(at.lower_) and at.lower_ not in no_services()
         if token.lower_ not in ("service", "container") and not (
             token.lower_ in ("application", "app") and unknown
@@ -215,6 +220,8 @@ class Clauses:
             c.dep_ == "cc" and c.lower_ in ("or", "nor") for t in tree if t.pos_ != "NUM" for c in t.children
         ):
             return []
+        if "/" in (self.word(token.i - 1), self.word(token.i + 1)):
+            return []  # "MySQL/MariaDB".
         found = {t.i for t in tree}
         if self.names.of(token) is not None:
             steps = (1,) if token.dep_ in _SUBJECTS else (1, -1)
@@ -303,8 +310,8 @@ class Clauses:
         return head
 
     def is_silent(self, verb: Token) -> bool:
-        """Whether a sentence begins with its verb in the third person: "Requires a database"."""
-        return verb.tag_ == "VBZ" and verb.i == self.sentence.start
+        """Whether a sentence begins with its verb: "Requires a database", "Built from X"."""
+        return verb.tag_ in ("VBZ", "VBN") and verb.i == self.sentence.start
 
     def _before(self, verb: Token) -> Token | None:
         """The name at once before a verb, where the grammar found no subject."""
@@ -363,6 +370,8 @@ class Clauses:
             if word.head is verb or (at > verb.i and self._in_clause(verb, word)):
                 if any(n in {a.i for a in word.ancestors} for n in nouns) and at < verb.i:
                     continue
+                if at < verb.i and at > self.sentence.start and doc[at - 1].i in nouns:
+                    continue  # "Requests to A are routed".
                 inner = next((c for c in word.children if c.lower_ == "top"), None)
                 of = (
                     next((c for c in inner.children if c.lower_ == "of"), word) if inner is not None else word
@@ -421,7 +430,8 @@ def is_passive(verb: Token) -> bool:
     return any(c.dep_ in ("auxpass", "nsubjpass") for c in verb.children) or (
         verb.tag_ == "VBN"
         and (
-            verb.dep_ in ("acl", "relcl", "amod", "advcl")
+            verb.i == verb.sent.start  # "Built from X".
+            or verb.dep_ in ("acl", "relcl", "amod", "advcl")
             or (verb.dep_ == "conj" and is_passive(verb.head))
             or (
                 not any(c.lower_ in ("has", "have", "had", "'ve") for c in verb.children)

@@ -42,6 +42,15 @@ _NEEDS = re.compile(
     r"(?i)^(?P<subject>.{2,60}?) (?:depends on|requires|needs|relies on|uses) "
     r"(?:the following|these|two|three|four)\b.*:\s*$"
 )
+#: What is had from another thing that runs.
+_DATA = words("read") | {"information", "config", "configuration", "endpoints", "state"}
+#: What has the name of a thing that runs, and is not that thing.
+_NOT_IT = frozenset(
+    (
+        "exit tunnel vpn network image api apis account accounts library protocol sdk format syntax module key "
+        "token cli command commands config configuration credentials user password port address url path file files"
+    ).split()
+)
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/-]*(?::[\w][\w.-]*)?")
 
 
@@ -130,6 +139,8 @@ class Frames:
         )
         if not told_for and not participle and not modality.states(verb):
             return
+        if frame.kind == "data" and not any(t.lower_ in _DATA for t in self._clauses.objects(verb)):
+            return
         rule = f"verb {_lemma(verb)}"
         ends = self._at(verb, frame.end, frame)
         starts = self._at(verb, frame.start, frame) if ends else []
@@ -144,6 +155,8 @@ class Frames:
             and clauses_to(self._clauses, verb)
         ):
             return  # "proxies one name to another": the object is what is asked for.
+        if frame.end == ("owner",) and frame.passive and clauses_to(self._clauses, verb):
+            return  # "Requests to A are routed to B by C": A is what is asked for.
         for end, noun in ends:
             for start, owner in starts:
                 if self._fits(frame, start, owner, end, noun):
@@ -169,6 +182,8 @@ class Frames:
         else:
             tokens = clauses.after(verb, places)
         for token in tokens:
+            if any(t.text == "/" for t in self._names.doc[token.left_edge.i : token.i + 2]):
+                continue  # "MySQL/MariaDB".
             mention = self._base(token, frame) or clauses.named_or_apposed(token) or self._image_in(token)
             if mention is not None:
                 found.append((mention, token))
@@ -228,7 +243,7 @@ class Frames:
             return False
         if kind == "known":
             words_of = {noun.lower_, *(t.lower_ for t in noun.children)}
-            if words_of & {"exit", "tunnel", "vpn", "network", "image"}:
+            if words_of & _NOT_IT:
                 return False
             return end.kind == "name" and self._runs(end, noun)
         if kind == "proxy":
@@ -270,7 +285,12 @@ class Frames:
         as_what = (
             {t.lower_ for t in self._names.doc[noun.i + 1 : noun.i + 5]} if self._said_as(noun) else set()
         )
-        return self._called_service(noun) or bool(as_what & _STORES)
+        return self._called_service(noun) or bool(as_what & _STORES) or self._to_store(noun)
+
+    def _to_store(self, noun: Token) -> bool:
+        """Whether something is used "to store its data"."""
+        after = [t.lower_ for t in self._names.doc[noun.i + 1 : min(noun.i + 3, self._sentence.end)]]
+        return after[:1] == ["to"] and after[1:] in (["store"], ["keep"], ["save"], ["cache"], ["persist"])
 
     def _said_as(self, noun: Token) -> bool:
         return bool(noun.i + 1 < self._sentence.end and noun.nbor(1).lower_ in ("as", "for"))

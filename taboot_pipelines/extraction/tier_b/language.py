@@ -42,6 +42,8 @@ _THING = re.compile(
 _KNOWN_NAME = "Oracle"
 #: One that it takes for nothing else, in the third person.
 _KNOWN_VERB = "sends"
+#: What it takes for nothing but an order, where that may stand.
+_KNOWN_ORDER = "visit"
 #: Verbs of infrastructure in the third person that are nouns elsewhere, with their lemmas.
 _VERBS_READ_AS_NOUNS = {
     "proxies": "proxy",
@@ -188,6 +190,8 @@ def _disguised(doc: Doc) -> Doc:
             read.append(_KNOWN_NAME)
         elif token.lower_ in _VERBS_READ_AS_NOUNS and _is_verb_here(token, kinds):
             read.append(_KNOWN_VERB)
+        elif token.lower_ == "open" and _is_order_here(token, kinds):
+            read.append(_KNOWN_ORDER)
         else:
             read.append(token.text)
     return Doc(doc.vocab, words=read, spaces=[bool(token.whitespace_) for token in doc])
@@ -200,9 +204,12 @@ def is_known(token: Token) -> bool:
 
 def _is_verb_here(token: Token, kinds: dict[int, str]) -> bool:
     """Whether a word such as "routes" follows a name and has an object."""
-    if not token.i or token.i + 1 >= len(token.doc):
+    if token.i + 1 >= len(token.doc):
         return False
-    before, after = token.nbor(-1), token.nbor(1)
+    after = token.nbor(1)
+    if not token.i:  # "Exposes port 80", "Uses Redis".
+        return bool(after.lower_ in _AFTER_A_VERB | {"port", "ports"} or kinds.get(after.idx) or is_known(after))
+    before = token.nbor(-1)
     named = (
         kinds.get(before.idx)
         or is_known(before)
@@ -216,6 +223,16 @@ def _is_verb_here(token: Token, kinds: dict[int, str]) -> bool:
     if before.text == "," and token.doc[0].text[:1].isupper() and "," in token.doc[: before.i].text:
         named = True  # "Envoy, our edge proxy, forwards calls".
     return bool(named) and after.lower_ not in _AFTER_A_NOUN and not after.is_punct
+
+
+def _is_order_here(token: Token, kinds: dict[int, str]) -> bool:
+    """Whether "open" is what the reader shall do: "Once it runs, open X at …"."""
+    if token.i + 1 >= len(token.doc):
+        return False
+    after = token.nbor(1)
+    begins = not token.i or token.nbor(-1).lower_ in (",", "then", "and", ":", "now", "to")
+    named = bool(kinds.get(after.idx)) or is_known(after) or after.lower_ in token.doc.user_data["titles"]
+    return begins and (named or after.lower_ in ("the", "your", "up"))
 
 
 def _undisguised(grammar: Doc, doc: Doc) -> Doc:

@@ -157,7 +157,9 @@ def modals(verb: Token) -> set[str]:
 
 def is_order(verb: Token) -> bool:
     """Whether a verb tells the reader to do something."""
-    if verb.tag_ not in ("VB", "VBP") and not (verb.i == verb.sent.start and verb.pos_ == "VERB"):
+    begins = verb.i == verb.sent.start and verb.pos_ == "VERB"
+    inflected = verb.tag_ == "VBZ" or (verb.tag_ == "VBN" and verb.lemma_.lower() != verb.lower_)
+    if verb.tag_ not in ("VB", "VBP") and (not begins or inflected):
         return False
     if verb.dep_ == "conj":
         return is_order(verb.head) and not _subject_of(verb)
