@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from taboot_pipelines.extraction.tier_b import modality
 from taboot_pipelines.extraction.tier_b.clauses import Clauses, is_no_service, is_passive
-from taboot_pipelines.extraction.tier_b.lexicon import software, words
+from taboot_pipelines.extraction.tier_b.lexicon import no_services, software, words
 from taboot_pipelines.extraction.tier_b.names import CLASSES, GENERIC, Mention, read_address
 from taboot_pipelines.extraction.tier_b.triple import Triple
 
@@ -51,7 +51,7 @@ _VARIABLE = re.compile(r"\W*[A-Z][A-Z0-9]*_[A-Z0-9_]+\W")
 _ASSUMES = re.compile(
     r"(?i)^\W*(?:assuming|if (?!everything|all )|when using|unless|suppose|in case)\b|\bassuming\b|"
     r"^\W*when\b[^,]{0,80}\b(?:is|are) (?:used|enabled|set|configured|disabled|activated)\b|"
-    r"\bin (?:bridge|host|macvlan) mode\b|\bdepends (?:if|on (?:if|whether))\b"
+    r"\bin [\w-]+ mode\b|\bdepends (?:if|on (?:if|whether))\b"
 )
 #: What leads to a list of addresses.
 _INTRODUCES = re.compile(
@@ -105,7 +105,7 @@ class Addresses:
 
     def triples(self) -> Iterator[Triple]:
         """What the sentence says is reached somewhere."""
-        if modality.gives_example(self._sentence):
+        if modality.gives_example(self._sentence) or modality.is_over(self._sentence):
             return
         told = False
         for token, mention in self._names.addresses(self._sentence.start, self._sentence.end):
@@ -376,6 +376,7 @@ class Addresses:
         limit = max(token.i, word.i)
         if (
             modality.is_negated(verb)
+            or modality.was(verb)
             or modality.in_condition(verb, before=limit)
             or modality.in_condition(word, before=limit)
         ):
@@ -459,11 +460,18 @@ class Addresses:
         if found:
             return found
         title = self._page()
+        if token.lower_ in _PAGES and any(self._is_platform(c) for c in token.lefts):
+            return []  # "The Kubernetes dashboard".
         if token.lower_ in _NOBODY or any(c.lower_ in _NOBODY for c in token.children):
             return []  # "Nothing else listens on it", "metrics are exposed on it".
         if title is not None and (token.lower_ in GENERIC | _PLACES or token.pos_ == "PRON"):
             return [title]
         return []
+
+    def _is_platform(self, word: Token) -> bool:
+        """Whether a page is that of a system or tool, which is no service and not the page's thing."""
+        written = word.dep_ == "compound" and word.text[:1].isupper() and not word.text.isupper()
+        return written and word.lower_ in no_services() - {"web"}
 
     def _is_acronym(self, mention: Mention, noun: Token) -> bool:
         """Whether the page's thing has an interface of a kind that is told by capitals: "the AIO interface"."""
@@ -528,6 +536,7 @@ class Addresses:
                     if c.dep_ in ("nsubj", "nsubjpass")
                     and c.lower_ not in _PEOPLE
                     and not self._is_address(c)
+                    and self._clauses.word(c.i + 1) != ":"
                 ]
                 if subjects:
                     break
@@ -538,9 +547,8 @@ class Addresses:
         ):
             wished = seen.lemma_.lower() in _MANAGED and self._clauses.word(seen.i - 1) == "to"
             if (seen.lemma_.lower() in _SHOWN or wished) and not self._names.kind(seen):
-                yield [
-                    t for t in self._clauses.objects(seen) if not self._is_address(t) and self._owners(t)
-                ]
+                objects = (t for t in self._clauses.objects(seen) if t.lower_ != "browser")
+                yield [t for t in objects if not self._is_address(t) and self._owners(t)]
 
     def _is_address(self, token: Token) -> bool:
         kind = self._names.kind(token)
@@ -630,6 +638,8 @@ class Addresses:
         order = modality.is_order(verb)
         if modality.is_negated(verb) or modality.in_condition(verb) or modality.is_unreal(verb):
             return []
+        if modality.was(verb):
+            return []
         if modality.modals(verb) & {"could", "may", "might", "would", "must"}:
             return []
         if self._is_subject(port) and lemma in ("serve", "be", "use", "expose", "carry"):
@@ -656,6 +666,10 @@ class Addresses:
         subjects = [t for t in self._clauses.subjects(verb) if t.lower_ not in _PEOPLE]
         if lemma in _GOES_TO and not order and subjects and not is_passive(verb):
             return []  # "A connects to B on port 80": A is not there.
+        if lemma in ("run", "start", "host", "launch"):
+            run = [t for t in self._clauses.objects(verb) if not is_port(t) and t.i < port.i]
+            if run:
+                return [m for t in run for m in [self._clauses.named_or_apposed(t)] if m and m.sure]
         if lemma == "expose" and (objects := self._objects_exposed(verb, port)):
             # "This service exposes the shop on port 80": what is exposed, or, unnamed, nothing.
             exposed = [m for t in objects for m in self._owners(t) if not m.context or not self._is_told(t)]

@@ -66,12 +66,23 @@ class Clauses:
                 found = self.names.of(child)
                 if found is not None:
                     return found
+        called = self._called(token)
+        if called is not None:
+            return called
         own = self.named(token)
         if own is not None:
             return own
         for child in token.children:
             if child.dep_ == "appos" and (self.names.kind(child) or self.is_proper(child)):
                 return self.names.of(child)
+        return None
+
+    def _called(self, token: Token) -> Mention | None:
+        """``db`` of "a container named `db`"."""
+        for at in range(token.i + 1, min(token.i + 3, self.sentence.end - 1)):
+            if self.word(at) in ("named", "called"):
+                name = self.names.doc[at + 1]
+                return self.names.of(name) if self.names.kind(name) in ("code", "name", "software") else None
         return None
 
     def _is_headed(self, token: Token) -> bool:

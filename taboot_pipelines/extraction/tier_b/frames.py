@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from taboot_pipelines.extraction.tier_b import modality
 from taboot_pipelines.extraction.tier_b.clauses import Clauses, is_no_service, is_passive
+from taboot_pipelines.extraction.tier_b.language import is_word
 from taboot_pipelines.extraction.tier_b.lexicon import no_services, software, words
 from taboot_pipelines.extraction.tier_b.names import Mention
 from taboot_pipelines.extraction.tier_b.triple import Triple
@@ -201,6 +202,9 @@ class Frames:
             for child in token.children:
                 if child.dep_ == "compound" and child.lower_ in _DISTRIBUTIONS:
                     return self._names.mention(child, token)
+                named = not is_word(child.lower_) or child.lower_ in software()
+                if token.lower_ == "image" and child.dep_ in ("compound", "nmod") and child.i < token.i and named:
+                    return self._names.mention(child, child, sure=True)
         if frame.kind == "network":
             for word in (token, *token.children):
                 if self._names.kind(word) == "code":

@@ -208,7 +208,8 @@ def _is_verb_here(token: Token, kinds: dict[int, str]) -> bool:
         return False
     after = token.nbor(1)
     if not token.i:  # "Exposes port 80", "Uses Redis".
-        return bool(after.lower_ in _AFTER_A_VERB | {"port", "ports"} or kinds.get(after.idx) or is_known(after))
+        leads = _AFTER_A_VERB | {"port", "ports", "on", "at"}
+        return bool(after.lower_ in leads or kinds.get(after.idx) or is_known(after))
     before = token.nbor(-1)
     named = (
         kinds.get(before.idx)

@@ -32,6 +32,10 @@ _NAME_OF_REPOSITORY = re.compile(r"(?P<owner>[\w.-]+)/(?P<name>[\w.-]+)")
 _NO_NAMES = words("no_names")
 #: What follows a name in a title.
 _EDITIONS = frozenset(("ce", "ee", "edition", "community", "docs"))
+#: What tells of which kind a page or a server is, also with a capital.
+_KINDS = words("kinds")
+#: A name of several words that is written as code.
+_NAME_IN_CODE = re.compile(r"[A-Z][\w.-]{1,40}(?: [A-Z][\w.-]{1,40}){1,2}")
 _CAMEL_CASE = re.compile(r"[A-Za-z][a-z]+(?:[A-Z][a-z0-9]*)+")
 #: Titles of such words describe, they name nothing.
 _DESCRIBING = re.compile(r"(?i).*(?:ing|ion|ions|ment|ments|ity|ies|ance|ence|ness|ure|ures|ics|als|ers|age)")
@@ -143,7 +147,9 @@ class Names:
             return self.mention(token, token, "ip", sure=True)
         if "/" in text and re.fullmatch(r"[a-z0-9.-]+(?::[0-9]+)?(?:/[a-z0-9._-]+)+(?::[\w.-]+)?", text):
             return self.mention(token, token, "image", sure=True)
-        if text.lower() in _NO_NAMES or not _PLAIN.fullmatch(text) or text.isdigit():
+        if text.lower() in _NO_NAMES or not any(c.isalpha() for c in text):
+            return None
+        if not _PLAIN.fullmatch(text) and not _NAME_IN_CODE.fullmatch(text):
             return None
         if text.lower() not in software() and (
             _CAMEL_CASE.fullmatch(text)
@@ -184,6 +190,8 @@ class Names:
             return self.of(token)
         if token.lower_ in CLASSES:
             return self._of_class(token)
+        if token.lower_ in _KINDS:
+            return None  # "the Admin UI".
         proper = self._proper(token)
         if proper is not None:
             return proper
@@ -224,6 +232,8 @@ class Names:
             return None
         if words[-1] in no_services() and words[-1] not in CLASSES:
             return None
+        if first == last and words[0] in _KINDS:
+            return None  # "Admin dashboard".
         if first.i == token.sent.start and first == last and token.pos_ != "PROPN":
             return None
         return self.mention(first, last)
