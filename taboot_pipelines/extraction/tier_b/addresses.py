@@ -49,7 +49,7 @@ _CONFIGURES = re.compile(
 #: A line that explains a setting begins with its name.
 _VARIABLE = re.compile(r"\W*[A-Z][A-Z0-9]*_[A-Z0-9_]+\W")
 _ASSUMES = re.compile(
-    r"(?i)^\W*(?:assuming|if (?!everything|all )|when using|unless|suppose|in case)\b|\bassuming\b|"
+    r"(?i)^\W*with\s+`?--?[a-z]|^\W*(?:assuming|if (?!everything|all )|when using|unless|suppose|in case)\b|\bassuming\b|"
     r"^\W*when\b[^,]{0,80}\b(?:is|are) (?:used|enabled|set|configured|disabled|activated)\b|"
     r"\bin [\w-]+ mode\b|\bdepends (?:if|on (?:if|whether))\b"
 )
@@ -75,8 +75,6 @@ _MANAGED = words("managed")
 _JOINS = words("joins")
 #: What leads to a name that is not what is reached.
 _BY_WAY_OF = words("by_way_of")
-#: What follows a name that is not what is reached.
-_ASIDE = words("aside")
 #: Verbs that put their object at an address.
 _OFFERS = frozenset(("expose", "publish", "serve", "host", "offer", "provide"))
 #: What people do to get somewhere; of a thing it says something else.
@@ -153,33 +151,10 @@ class Addresses:
             return self._told_of(token)
         reached = self._reached(trigger, token)
         if reached and all(mention.context for mention in reached):
-            return self._instead(reached, token)
+            # What the sentence itself names on the way, where otherwise the page says what is reached.
+            told = self._named_on_the_way(trigger, token)
+            return [told] if told is not None else reached
         return reached
-
-    def _instead(self, reached: list[Mention], token: Token) -> list[Mention]:
-        """What the sentence itself names up to the address, as what one goes there to see, or beside it,
-        where otherwise the page would say what is reached."""
-        told = self._named_on_the_way(token, token)
-        if told is not None:
-            return [told]
-        named: list[Mention] = []
-        for word in self._sentence:
-            if word.i > token.i and self._is_other(word):
-                continue
-            if word.lower_ in CLASSES | GENERIC | _PLACES:
-                continue
-            mention = self._names.of(word)
-            if mention is None and word.lower_ in software():
-                mention = self._names.mention(word, word, sure=True)  # Also a word of English.
-            if mention is None or mention.kind != "name" or mention.marked or is_no_service(mention):
-                continue
-            if self._clauses.is_sure(mention, word) and not self._is_aside(word):
-                named = [m for m in named if m.start != mention.start and m.end != mention.end] + [mention]
-        return named if len(named) == 1 else reached
-
-    def _is_other(self, word: Token) -> bool:
-        """Whether a name after an address is of something that is joined to what is reached there."""
-        return self._is_joined(word) or self._clauses.word(word.i - 1) in ("to", "your", "with")
 
     def _is_joined(self, word: Token) -> bool:
         """Whether a verb such as "push" or "point" has a name as its object or goal."""
@@ -197,18 +172,6 @@ class Addresses:
         verb = next((a for a in word.ancestors if a.pos_ == "VERB"), None)
         sent = self._clauses.word(word.i - 1) == "to" and self._is_joined(word) and verb is not None
         return self._clauses.title if sent and word.i > self._sentence.start + 2 else named
-
-    def _is_aside(self, word: Token) -> bool:
-        """Whether a name stands where something else than what is reached does: "via X", "X's manual"."""
-        before = {self._clauses.word(i) for i in range(word.i - 3, word.i)}
-        after = {self._clauses.word(i) for i in range(word.i + 1, word.i + 3)}
-        of = word.head
-        of_another = (
-            word.dep_ in ("compound", "nmod", "poss")
-            and of.lower_ not in GENERIC | CLASSES | _PLACES | _PAGES
-            and not self._clauses.is_proper(of)
-        )
-        return of_another or bool(before & _BY_WAY_OF or after & _ASIDE)
 
     def _introduced(self) -> bool:
         """Whether it is little more than an address below "The application can be accessed at:"."""
@@ -298,7 +261,7 @@ class Addresses:
         at = token.i + 1
         if at + 1 >= self._sentence.end or self._names.doc[at].text not in _DASHES:
             return None
-        found = self._names.of(self._names.doc[at + 1])
+        found = self._clauses.named(self._names.doc[at + 1])
         return found if found is not None and found.kind == "name" and found.sure else None
 
     def _trigger(self, token: Token) -> Token | None:
@@ -410,7 +373,7 @@ class Addresses:
         # An order to open an address that says nothing of what is there says nothing of the page's thing.
         spoken = any(t.lower_ in (GENERIC | _PAGES | _SPOKEN) - {"it"} for t in self._sentence)
         silent = (modality.is_order(verb) or self._is_ordered(verb)) and not spoken
-        return [title] if title is not None and not silent else []
+        return [title] if title is not None and not (silent and title.context) else []
 
     def _is_ordered(self, verb: Token) -> bool:
         """Whether a verb in its base form begins a clause: "Once it runs, visit …", whatever the tree says."""
@@ -577,7 +540,7 @@ class Addresses:
                 if gapped or (verb is not None and self._speaks_of_port(verb, token)):
                     last = token.i
                     yield token
-            elif before in ("and", ",", "&") and token.i - last <= 4:
+            elif before in ("and", ",", "&") and token.i - last <= 6:
                 last = token.i
                 yield token
 
@@ -642,6 +605,8 @@ class Addresses:
             return []
         if modality.modals(verb) & {"could", "may", "might", "would", "must"}:
             return []
+        if "can" in modality.modals(verb) and lemma in ("run", "listen", "use", "serve") and not is_passive(verb):
+            return []  # What it could do.
         if self._is_subject(port) and lemma in ("serve", "be", "use", "expose", "carry"):
             if lemma == "be":
                 return self._owners_of_port(port) or self._is_place(verb)
@@ -668,7 +633,7 @@ class Addresses:
             return []  # "A connects to B on port 80": A is not there.
         if lemma in ("run", "start", "host", "launch"):
             run = [t for t in self._clauses.objects(verb) if not is_port(t) and t.i < port.i]
-            if run:
+            if run and not all(t.lower_ in GENERIC for t in run):
                 return [m for t in run for m in [self._clauses.named_or_apposed(t)] if m and m.sure]
         if lemma == "expose" and (objects := self._objects_exposed(verb, port)):
             # "This service exposes the shop on port 80": what is exposed, or, unnamed, nothing.
@@ -732,8 +697,10 @@ class Addresses:
         )
 
     def _owners_of_port(self, port: Token) -> list[Mention]:
-        found = self._clauses.owners(port, ("of", "for"))
-        return [m for m in found if m.kind == "name"]
+        found = [m for m in self._clauses.owners(port, ("of", "for")) if m.kind == "name"]
+        ours = any(c.dep_ == "compound" and c.lower_ in GENERIC | _PAGES for c in port.lefts)
+        title = self._clauses.title
+        return found or ([title] if ours and title is not None else [])  # "the web interface port is 80".
 
     def _is_subject(self, port: Token) -> bool:
         """Whether a verb is said of a port: "port 80 serves X", "HTTP on port 80 serves X"."""

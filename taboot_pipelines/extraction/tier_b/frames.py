@@ -160,7 +160,7 @@ class Frames:
             return  # "Requests to A are routed to B by C": A is what is asked for.
         for end, noun in ends:
             for start, owner in starts:
-                if self._fits(frame, start, owner, end, noun):
+                if self._fits(frame, start, owner, end, noun) and not self._is_part(verb, owner, noun):
                     yield Triple(frame.type, start, end, rule)
 
     def _at(self, verb: Token, places: tuple[str, ...], frame: Frame) -> list[tuple[Mention, Token | None]]:
@@ -277,6 +277,12 @@ class Frames:
                 return False  # It routes there.
             return sure or end.kind != "name" or self._called_service(noun)
         return sure
+
+    def _is_part(self, verb: Token, owner: Token | None, noun: Token | None) -> bool:
+        """Whether an image or container uses what is inside it: "this image uses Apache"."""
+        inside = owner is not None and owner.lower_ in ("image", "container", "images", "containers")
+        uses = _lemma(verb) in ("use", "leverage", "employ", "utilize", "utilise")
+        return inside and uses and noun is not None and noun.lower_ not in _STORES | {"server", "instance"}
 
     def _runs(self, end: Mention, noun: Token) -> bool:
         """Whether a thing that is used or needed is known to run, and is no function, package or command:
