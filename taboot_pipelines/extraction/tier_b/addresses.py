@@ -122,9 +122,8 @@ class Addresses:
                 continue
             for subject in self._listening(number, told):
                 told = True
-                mention = self._names.mention(number, number, "port")
-                port = int(number.text.strip(":`"))
-                yield Triple("EXPOSES_ENDPOINT", subject, mention, "port", {"port": port})
+                mention = self._names.mention(number, number, "port").until("/")
+                yield Triple("EXPOSES_ENDPOINT", subject, mention, "port", {"port": port_of(number)})
 
     def _configures(self, token: Token) -> bool:
         """Whether what leads to an address speaks of a setting, a download, or a proxy's target."""
@@ -142,6 +141,9 @@ class Addresses:
         labelled = self._labelled(token)
         if labelled is not None:
             return [labelled]
+        fragment = self._fragment(token)
+        if fragment:
+            return fragment
         if self._introduced():
             return [self._clauses.title] if self._clauses.title is not None else []
         trigger = self._trigger(token)
@@ -191,6 +193,23 @@ class Addresses:
         if verb is None or verb.lemma_.lower() in _SET_UP | _ELSEWHERE or not modality.states(verb):
             return []
         return [m for t in self._clauses.subjects(verb)[:1] for m in self._owners(t)]
+
+    def _fragment(self, token: Token) -> list[Mention]:
+        """What a line of nouns has at an address: "Grafana dashboard at http://…"."""
+        if self._clauses.word(token.i - 1) not in ("at", "on", "under", "via"):
+            return []
+        first = token.i - 1
+        while first > self._sentence.start and self._clauses.word(first - 1) not in (",", ";", "and", "-", "–"):
+            first -= 1
+        nouns = list(self._names.doc[first : token.i - 1])
+        if not 0 < len(nouns) < _MAX_LABEL or any(
+            t.tag_[:2] in ("VB", "MD", "IN", "PR", "TO", "WR", "RB") or t.is_punct for t in nouns
+        ):
+            return []
+        if any(t.tag_ in ("VBZ", "VBP", "VB", "MD") for t in self._sentence if t.i < token.i):
+            return []
+        named = [m for m in self._owners(nouns[-1]) if m.context or self._clauses.is_sure(m, nouns[-1])]
+        return named or [m for m in (self._names.of(t) for t in nouns) if m is not None and m.sure][:1]
 
     def _labelled(self, token: Token) -> Mention | None:
         """What is before the dash or colon of "Name - address", "UI at: address", "Name (address)"."""
@@ -253,8 +272,9 @@ class Addresses:
         ):
             return None
         found = self._names.of(label)
-        sure = found is not None and found.kind == "name" and found.sure and not is_no_service(found)
-        return found if sure else None
+        if found is None or found.kind != "name" or is_no_service(found):
+            return None
+        return found if self._clauses.is_sure(found, label) else None
 
     def _named_after(self, token: Token) -> Mention | None:
         """What is after the dash of "address - Name"."""
@@ -312,7 +332,7 @@ class Addresses:
             and self._clauses.word(token.i - 1) in ("at", "on", "under")
             and noun.i > use.i
             and (noun.lower_ in _PAGES or self._names.of(noun) is not None)
-            and all(t.lower_ in CLASSES | _PAGES | {"the", "your", "admin"} or t is noun or self._names.of(t) is not None for t in self._names.doc[use.i + 1 : token.i - 1])
+            and all(t.lower_ in CLASSES | _PAGES | {"the", "your", "admin", "web"} or t is noun or self._names.of(t) is not None for t in self._names.doc[use.i + 1 : token.i - 1])
         )
 
     def _is_bare(self, word: Token) -> bool:
@@ -594,7 +614,8 @@ class Addresses:
         if (
             lemma in _LISTENS
             and verb.tag_ in ("VBG", "VBN", "VBD")
-            and of.lower_ in GENERIC | _PAGES | _PLACES
+            and (of.lower_ in GENERIC | _PAGES | _PLACES or self._is_named(of))
+            and of is not verb
         ):
             # "your web frontend running on port 80", whatever the tree makes of it.
             return [] if self._is_made(of) else self._named_above(of, self._owners(of))
@@ -650,6 +671,11 @@ class Addresses:
             subjects = [*self._clauses.objects(verb), *self._clauses.after(verb, ("to",))]
             subjects = [t for t in subjects if not t.lower_.startswith("port") and not is_port(t)]
         return [m for t in subjects[:1] for m in self._owners(t)]
+
+    def _is_named(self, word: Token) -> bool:
+        """Whether a word is surely a thing's name."""
+        found = self._names.of(word)
+        return found is not None and found.kind == "name" and found.sure and not is_no_service(found)
 
     def _available(self, port: Token) -> list[Mention]:
         """What a line without a verb is about: "Web UI available on port 80"."""
@@ -754,9 +780,16 @@ _READ = words("read")
 #: Verbs that lead to what is elsewhere.
 _ELSEWHERE = words("elsewhere")
 _COPULA = words("copula")
+_NUMBER_OF_PORT = re.compile(r"[:`]*(?P<number>\d{1,5})(?:/(?:tcp|udp))?[:`]*")
 
 
 def is_port(token: Token) -> bool:
-    """Whether a token is the number of a port, also as ``:8000``."""
-    text = token.text.strip(":`")
-    return text.isdigit() and len(text) <= 5 and 0 < int(text) < 65536
+    """Whether a token is the number of a port, also as ``:8000`` or ``8000/tcp``."""
+    return port_of(token) is not None
+
+
+def port_of(token: Token) -> int | None:
+    """The port that a token is."""
+    match = _NUMBER_OF_PORT.fullmatch(token.text)
+    number = int(match["number"]) if match is not None else 0
+    return number if 0 < number < 65536 else None

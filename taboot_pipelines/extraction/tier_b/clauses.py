@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from taboot_pipelines.extraction.tier_b.language import is_common, is_word
+from taboot_pipelines.extraction.tier_b.language import is_common, is_known, is_word
 from taboot_pipelines.extraction.tier_b.lexicon import no_services, software, words
 from taboot_pipelines.extraction.tier_b.names import CLASSES, GENERIC, Mention, Names, joined
 
@@ -399,7 +399,10 @@ class Clauses:
                 if (
                     following is not None
                     and following not in found
-                    and self.names.kind(following) in ("code", "software", "host", "ip")
+                    and (
+                        self.names.kind(following) in ("code", "software", "host", "ip")
+                        or is_known(following)
+                    )
                     and following.dep_ != "compound"
                 ):
                     found += [t for t in self.listed(following) if t not in found]

@@ -42,6 +42,8 @@ _THING = re.compile(
 _KNOWN_NAME = "Oracle"
 #: One that it takes for nothing else, in the third person.
 _KNOWN_VERB = "sends"
+#: Orders that are adjectives or nouns elsewhere.
+_ORDERS_READ_AS_NOUNS = frozenset(("open", "access", "check"))
 #: What it takes for nothing but an order, where that may stand.
 _KNOWN_ORDER = "visit"
 #: Verbs of infrastructure in the third person that are nouns elsewhere, with their lemmas.
@@ -190,7 +192,7 @@ def _disguised(doc: Doc) -> Doc:
             read.append(_KNOWN_NAME)
         elif token.lower_ in _VERBS_READ_AS_NOUNS and _is_verb_here(token, kinds):
             read.append(_KNOWN_VERB)
-        elif token.lower_ == "open" and _is_order_here(token, kinds):
+        elif token.lower_ in _ORDERS_READ_AS_NOUNS and _is_order_here(token, kinds):
             read.append(_KNOWN_ORDER)
         else:
             read.append(token.text)
@@ -227,12 +229,14 @@ def _is_verb_here(token: Token, kinds: dict[int, str]) -> bool:
 
 
 def _is_order_here(token: Token, kinds: dict[int, str]) -> bool:
-    """Whether "open" is what the reader shall do: "Once it runs, open X at …"."""
+    """Whether "open" or "access" is what the reader shall do: "Once it runs, open X at …"."""
     if token.i + 1 >= len(token.doc):
         return False
     after = token.nbor(1)
     begins = not token.i or token.nbor(-1).lower_ in (",", "then", "and", ":", "now", "to")
-    named = bool(kinds.get(after.idx)) or is_known(after) or after.lower_ in token.doc.user_data["titles"]
+    if token.lower_ != "open":
+        begins = not token.i or token.nbor(-1).text in (",", ":") or token.nbor(-1).lower_ == "then"
+    named = after.text[:1].isupper() or bool(kinds.get(after.idx)) or is_known(after) or after.lower_ in token.doc.user_data["titles"]
     return begins and (named or after.lower_ in ("the", "your", "up"))
 
 
