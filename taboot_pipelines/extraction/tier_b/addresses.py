@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from taboot_pipelines.extraction.tier_b import modality
 from taboot_pipelines.extraction.tier_b.clauses import Clauses, is_no_service, is_passive
-from taboot_pipelines.extraction.tier_b.lexicon import software, words
+from taboot_pipelines.extraction.tier_b.lexicon import no_services, software, words
 from taboot_pipelines.extraction.tier_b.names import CLASSES, GENERIC, Mention, read_address
 from taboot_pipelines.extraction.tier_b.triple import Triple
 
@@ -29,6 +29,9 @@ _SHOWN = words("shown")
 _PLACES = words("places")
 #: What has an address of its own, of those.
 _PAGES = words("pages")
+#: What stands for an address, and not for what is there.
+_SETUPS = frozenset(("setup", "set-up", "installation", "install", "configuration", "wizard", "onboarding"))
+_URLS = frozenset(("url", "urls", "address", "addresses", "link", "links", "ip", "port", "location"))
 #: What tells that one gets to the thing itself.
 _SPOKEN = words("spoken")
 _PEOPLE = words("people")
@@ -46,8 +49,9 @@ _CONFIGURES = re.compile(
 #: A line that explains a setting begins with its name.
 _VARIABLE = re.compile(r"\W*[A-Z][A-Z0-9]*_[A-Z0-9_]+\W")
 _ASSUMES = re.compile(
-    r"(?i)^\W*(?:assuming|if (?!everything|all )|when using|unless|suppose|in case)\b|\bassuming\b|"
-    r"\bin (?:bridge|host|macvlan) mode\b|\bdepends (?:if|on (?:if|whether))\b"
+    r"(?i)^\W*with\s+`?--?[a-z]|^\W*(?:assuming|if (?!everything|all )|when using|unless|suppose|in case)\b|\bassuming\b|"
+    r"^\W*when\b[^,]{0,80}\b(?:is|are) (?:used|enabled|set|configured|disabled|activated)\b|"
+    r"\bin [\w-]+ mode\b|\bdepends (?:if|on (?:if|whether))\b"
 )
 #: What leads to a list of addresses.
 _INTRODUCES = re.compile(
@@ -56,6 +60,7 @@ _INTRODUCES = re.compile(
 )
 #: Paths of pages that one reads, and of queries.
 _TO_READ = re.compile(r"(?i)/(?:docs?|documentation|wiki|manual|blog|install|guide)(?:/|$)")
+_DOCS = re.compile(r"(?i)/(?:docs?|documentation|wiki|manual)(?:/|$)")
 #: An address of the web: beside a name it is where one reads of the thing.
 _PUBLIC = re.compile(
     r"(?i)https?://(?:[\w-]+\.)+(?!lan\b|local\b|home\b|internal\b|localdomain\b)[a-z]{2,24}(?:/\S*)?"
@@ -70,12 +75,19 @@ _MANAGED = words("managed")
 _JOINS = words("joins")
 #: What leads to a name that is not what is reached.
 _BY_WAY_OF = words("by_way_of")
-#: What follows a name that is not what is reached.
-_ASIDE = words("aside")
 #: Verbs that put their object at an address.
 _OFFERS = frozenset(("expose", "publish", "serve", "host", "offer", "provide"))
 #: What people do to get somewhere; of a thing it says something else.
 _GOES = frozenset(("connect", "go", "log", "sign", "point", "look", "get", "head", "navigate", "browse"))
+#: Verbs that lead a thing to a port of another.
+_GOES_TO = frozenset(("connect", "access", "reach", "talk", "speak", "find", "open"))
+_TIMES = frozenset(("after", "once", "when", "as", "before", "while", "until"))
+_ARTICLES = frozenset(("the", "our", "your", "its", "a", "an"))
+_PROTOCOLS = frozenset(("http", "https", "tcp", "udp", "websocket", "websockets", "grpc", "mqtt", "ssh"))
+#: Verbs whose object is a part of their subject.
+_HAS = frozenset(("have", "ship", "come", "include", "provide", "offer", "feature", "bring", "contain", "start"))
+#: What stands for no thing at all, or for another than the page's.
+_NOBODY = frozenset(("nothing", "something", "anything", "everything", "none", "no", "another", "other", "any"))
 _DASHES = ("-", "–", "—", ":")
 _BULLETS = ("·", "|", ";", ".", "•", *_DASHES)
 
@@ -91,7 +103,7 @@ class Addresses:
 
     def triples(self) -> Iterator[Triple]:
         """What the sentence says is reached somewhere."""
-        if modality.gives_example(self._sentence):
+        if modality.gives_example(self._sentence) or modality.is_over(self._sentence):
             return
         told = False
         for token, mention in self._names.addresses(self._sentence.start, self._sentence.end):
@@ -100,7 +112,7 @@ class Addresses:
                 continue
             if said.host is not None and _NO_ENDPOINT_HOSTS.fullmatch(said.host):
                 continue
-            if _TO_READ.search(said.path):
+            if _TO_READ.search(said.path) and (_DOCS.search(said.path) or _PUBLIC.fullmatch(mention.text)):
                 continue
             for subject in self._at(token):
                 told = True
@@ -110,9 +122,8 @@ class Addresses:
                 continue
             for subject in self._listening(number, told):
                 told = True
-                mention = self._names.mention(number, number, "port")
-                port = int(number.text.strip(":`"))
-                yield Triple("EXPOSES_ENDPOINT", subject, mention, "port", {"port": port})
+                mention = self._names.mention(number, number, "port").until("/")
+                yield Triple("EXPOSES_ENDPOINT", subject, mention, "port", {"port": port_of(number)})
 
     def _configures(self, token: Token) -> bool:
         """Whether what leads to an address speaks of a setting, a download, or a proxy's target."""
@@ -130,54 +141,39 @@ class Addresses:
         labelled = self._labelled(token)
         if labelled is not None:
             return [labelled]
+        fragment = self._fragment(token)
+        if fragment:
+            return fragment
         if self._introduced():
             return [self._clauses.title] if self._clauses.title is not None else []
         trigger = self._trigger(token)
         if trigger is None:
+            if (label := self._item(token)) is not None and not _PUBLIC.fullmatch(token.text.strip("`")):
+                return [label]
             return self._told_of(token)
         reached = self._reached(trigger, token)
         if reached and all(mention.context for mention in reached):
-            return self._instead(reached, token)
+            # What the sentence itself names on the way, where otherwise the page says what is reached.
+            told = self._named_on_the_way(trigger, token)
+            return [told] if told is not None else reached
         return reached
 
-    def _instead(self, reached: list[Mention], token: Token) -> list[Mention]:
-        """What the sentence itself names up to the address, as what one goes there to see, or beside it,
-        where otherwise the page would say what is reached."""
-        told = self._named_on_the_way(token, token)
-        if told is not None:
-            return [told]
-        named: list[Mention] = []
-        for word in self._sentence:
-            if word.i > token.i and self._is_other(word):
-                continue
-            if word.lower_ in CLASSES | GENERIC | _PLACES:
-                continue
-            mention = self._names.of(word)
-            if mention is None and word.lower_ in software():
-                mention = self._names.mention(word, word, sure=True)  # Also a word of English.
-            if mention is None or mention.kind != "name" or mention.marked or is_no_service(mention):
-                continue
-            if self._clauses.is_sure(mention, word) and not self._is_aside(word):
-                named = [m for m in named if m.start != mention.start and m.end != mention.end] + [mention]
-        return named if len(named) == 1 else reached
-
-    def _is_other(self, word: Token) -> bool:
-        """Whether a name after an address is of something that is joined to what is reached there."""
+    def _is_joined(self, word: Token) -> bool:
+        """Whether a verb such as "push" or "point" has a name as its object or goal."""
         verb = next((a for a in word.ancestors if a.pos_ == "VERB"), None)
         joined = verb is not None and verb.lemma_.lower() in _JOINS and verb.i > self._sentence.start
-        return joined or self._clauses.word(word.i - 1) in ("to", "your", "with")
+        return joined or any(self._clauses.word(i) in _JOINS for i in range(word.i - 3, word.i))
 
-    def _is_aside(self, word: Token) -> bool:
-        """Whether a name stands where something else than what is reached does: "via X", "X's manual"."""
-        before = {self._clauses.word(i) for i in range(word.i - 3, word.i)}
-        after = {self._clauses.word(i) for i in range(word.i + 1, word.i + 3)}
-        of = word.head
-        of_another = (
-            word.dep_ in ("compound", "nmod", "poss")
-            and of.lower_ not in GENERIC | CLASSES | _PLACES | _PAGES
-            and not self._clauses.is_proper(of)
-        )
-        return of_another or bool(before & _BY_WAY_OF or after & _ASIDE)
+    def _page(self) -> Mention | None:
+        """What the page is about, where the sentence names it if it does: not as the protocol or the service
+        that something is sent to ("the files that you push to IPFS")."""
+        named = self._clauses.in_sentence()
+        if named is None:
+            return self._clauses.title
+        word = next(t for t in self._sentence if self._names.mention(t, t).start == named.start)
+        verb = next((a for a in word.ancestors if a.pos_ == "VERB"), None)
+        sent = self._clauses.word(word.i - 1) == "to" and self._is_joined(word) and verb is not None
+        return self._clauses.title if sent and word.i > self._sentence.start + 2 else named
 
     def _introduced(self) -> bool:
         """Whether it is little more than an address below "The application can be accessed at:"."""
@@ -197,6 +193,23 @@ class Addresses:
         if verb is None or verb.lemma_.lower() in _SET_UP | _ELSEWHERE or not modality.states(verb):
             return []
         return [m for t in self._clauses.subjects(verb)[:1] for m in self._owners(t)]
+
+    def _fragment(self, token: Token) -> list[Mention]:
+        """What a line of nouns has at an address: "Grafana dashboard at http://…"."""
+        if self._clauses.word(token.i - 1) not in ("at", "on", "under", "via"):
+            return []
+        first = token.i - 1
+        while first > self._sentence.start and self._clauses.word(first - 1) not in (",", ";", "and", "-", "–"):
+            first -= 1
+        nouns = list(self._names.doc[first : token.i - 1])
+        if not 0 < len(nouns) < _MAX_LABEL or any(
+            t.tag_[:2] in ("VB", "MD", "IN", "PR", "TO", "WR", "RB") or t.is_punct for t in nouns
+        ):
+            return []
+        if any(t.tag_ in ("VBZ", "VBP", "VB", "MD") for t in self._sentence if t.i < token.i):
+            return []
+        named = [m for m in self._owners(nouns[-1]) if m.context or self._clauses.is_sure(m, nouns[-1])]
+        return named or [m for m in (self._names.of(t) for t in nouns) if m is not None and m.sure][:1]
 
     def _labelled(self, token: Token) -> Mention | None:
         """What is before the dash or colon of "Name - address", "UI at: address", "Name (address)"."""
@@ -247,12 +260,28 @@ class Addresses:
             return self._clauses.title if {w.lower_ for w in before} & (_PAGES | _PLACES) else None
         return self._names.of(names[-1])
 
+    def _item(self, place: Token) -> Mention | None:
+        """What an item of a list begins with, if nothing but nouns leads from it to the address or port:
+        "Grafana - dashboards, http://…", "nginx: public entrypoint on port 80"."""
+        label = self._clauses.label()
+        if label is None or label.i >= place.i or label.i - self._sentence.start > 3:
+            return None
+        between = self._names.doc[label.i + 1 : place.i]
+        if any(t.tag_ in ("VB", "VBP", "VBZ", "VBD", "MD") for t in between) or any(
+            t.tag_ == "MD" for t in self._sentence
+        ):
+            return None
+        found = self._names.of(label)
+        if found is None or found.kind != "name" or is_no_service(found):
+            return None
+        return found if self._clauses.is_sure(found, label) else None
+
     def _named_after(self, token: Token) -> Mention | None:
         """What is after the dash of "address - Name"."""
         at = token.i + 1
         if at + 1 >= self._sentence.end or self._names.doc[at].text not in _DASHES:
             return None
-        found = self._names.of(self._names.doc[at + 1])
+        found = self._clauses.named(self._names.doc[at + 1])
         return found if found is not None and found.kind == "name" and found.sure else None
 
     def _trigger(self, token: Token) -> Token | None:
@@ -266,6 +295,8 @@ class Addresses:
             if self._names.kind(word):
                 continue
             lemma = word.lemma_.lower()
+            if lemma == "use" and self._is_used_at(word, token):
+                return word if self._holds(word, token) else None
             if lemma in _SET_UP and (word.pos_ == "VERB" or word.i == self._sentence.start):
                 return None
             if self._leads(word, token):
@@ -277,6 +308,8 @@ class Addresses:
 
     def _leads(self, word: Token, token: Token) -> bool:
         lemma = word.lemma_.lower()
+        if lemma in _MANAGED and any(c.dep_ == "dobj" and c.lower_ in _SETUPS for c in word.children):
+            return True  # "Finish the setup at URL".
         begins = word.i == self._sentence.start or self._names.doc[word.i - 1].is_punct
         if word.lower_ not in _REACHED and not (
             lemma in _ACCESS and (begins or word.pos_ in ("VERB", "AUX") or self._is_bare(word))
@@ -290,6 +323,17 @@ class Addresses:
         if lemma == "point" and not any(t.lemma_.lower() == "browser" for t in self._sentence):
             return False
         return lemma != "be" or self._is_copula(word, token)
+
+    def _is_used_at(self, use: Token, token: Token) -> bool:
+        """Whether one uses a page where it is: "use the admin UI at http://…"."""
+        noun = self._names.doc[token.i - 2]
+        return (
+            token.text.strip("`").startswith("http")
+            and self._clauses.word(token.i - 1) in ("at", "on", "under")
+            and noun.i > use.i
+            and (noun.lower_ in _PAGES or self._names.of(noun) is not None)
+            and all(t.lower_ in CLASSES | _PAGES | {"the", "your", "admin", "web"} or t is noun or self._names.of(t) is not None for t in self._names.doc[use.i + 1 : token.i - 1])
+        )
 
     def _is_bare(self, word: Token) -> bool:
         """Whether "access" has an object and no article: a verb, whatever it was taken for."""
@@ -315,11 +359,13 @@ class Addresses:
         limit = max(token.i, word.i)
         if (
             modality.is_negated(verb)
+            or modality.was(verb)
             or modality.in_condition(verb, before=limit)
             or modality.in_condition(word, before=limit)
         ):
             return False
-        if modality.modals(verb) & {"could", "may", "might", "would"}:
+        modals = modality.modals(verb)
+        if modals & {"could", "may", "might", "would"} or ("must" in modals and is_passive(verb)):
             return False
         return not modality.is_unreal(verb)
 
@@ -327,7 +373,7 @@ class Addresses:
         """What is at the address: what stands between, before, or after it as what one sees there; else what
         the page is about, if the sentence tells only its kind."""
         clauses = self._clauses
-        title = clauses.in_sentence() or clauses.title
+        title = self._page()
         verb = trigger
         if trigger.pos_ not in ("VERB", "AUX"):
             verb = next((a for a in trigger.ancestors if a.pos_ in ("VERB", "AUX")), trigger)
@@ -337,7 +383,7 @@ class Addresses:
             named = [m for t in group for m in self._owners(t)]
             if named:
                 return named[:1] if len(set(named)) == 1 else list(dict.fromkeys(named))
-            if group:
+            if group and not all(t.lower_ in _URLS for t in group):
                 first = self._sentence[0]
                 begins = clauses.title is not None and first.lower_ == clauses.title.text.lower()
                 return [title] if begins and title is not None else []
@@ -345,9 +391,13 @@ class Addresses:
         if told is not None:
             return [told]
         # An order to open an address that says nothing of what is there says nothing of the page's thing.
-        spoken = any(t.lower_ in GENERIC | _PAGES | _SPOKEN for t in self._sentence)
-        silent = modality.is_order(verb) and not spoken
-        return [title] if title is not None and not silent else []
+        spoken = any(t.lower_ in (GENERIC | _PAGES | _SPOKEN) - {"it"} for t in self._sentence)
+        silent = (modality.is_order(verb) or self._is_ordered(verb)) and not spoken
+        return [title] if title is not None and not (silent and title.context) else []
+
+    def _is_ordered(self, verb: Token) -> bool:
+        """Whether a verb in its base form begins a clause: "Once it runs, visit …", whatever the tree says."""
+        return verb.tag_ in ("VB", "VBP") and self._clauses.word(verb.i - 1) in (",", ":", "then", "simply")
 
     def _named_on_the_way(self, trigger: Token, token: Token) -> Mention | None:
         """The one name between the word for reaching and the address, or after "to see", whatever the tree
@@ -379,20 +429,37 @@ class Addresses:
 
     def _owners(self, token: Token) -> list[Mention]:
         """What a noun that is reached stands for."""
+        if token.lower_ in _READ:
+            own = self._clauses.named_or_apposed(token)
+            return [own] if own is not None else []
         if token.lower_ in GENERIC | _PLACES and (named := self._for_whom(token)) is not None:
             return [named]
         found = [
             m
             for t in self._clauses.listed(token) or [token]
             for m in self._clauses.owners(t, ("of", "for", "from"))
-            if m.kind == "name" and not is_no_service(m)
+            if m.kind == "name" and not is_no_service(m) and not self._is_acronym(m, t)
         ]
         if found:
             return found
-        title = self._clauses.in_sentence() or self._clauses.title
+        title = self._page()
+        if token.lower_ in _PAGES and any(self._is_platform(c) for c in token.lefts):
+            return []  # "The Kubernetes dashboard".
+        if token.lower_ in _NOBODY or any(c.lower_ in _NOBODY for c in token.children):
+            return []  # "Nothing else listens on it", "metrics are exposed on it".
         if title is not None and (token.lower_ in GENERIC | _PLACES or token.pos_ == "PRON"):
             return [title]
         return []
+
+    def _is_platform(self, word: Token) -> bool:
+        """Whether a page is that of a system or tool, which is no service and not the page's thing."""
+        written = word.dep_ == "compound" and word.text[:1].isupper() and not word.text.isupper()
+        return written and word.lower_ in no_services() - {"web"}
+
+    def _is_acronym(self, mention: Mention, noun: Token) -> bool:
+        """Whether the page's thing has an interface of a kind that is told by capitals: "the AIO interface"."""
+        kind = mention.text.isupper() and not mention.sure and mention.text.lower() not in software()
+        return kind and noun.lower_ in GENERIC | _PLACES and self._clauses.title is not None
 
     def _is_seen(self, verb: Token) -> bool:
         """Whether a verb after an address says what one goes there for: "to see X", "to configure X"."""
@@ -419,7 +486,7 @@ class Addresses:
         """Nouns that may be what is reached, in groups, the likeliest first."""
         children = [*verb.children]
         subjects = [c for c in children if c.dep_ in ("nsubj", "nsubjpass") and c.lower_ not in _PEOPLE]
-        shown = trigger.lemma_.lower() in _SHOWN | {"log", "connect", "sign", "get", "point", "find"}
+        shown = trigger.lemma_.lower() in _SHOWN | {"log", "connect", "sign", "get", "point", "find", "use"}
         objects = [c for c in children if c.dep_ == "dobj" and c.lower_ not in _PEOPLE | {"browser"}]
         if shown or not subjects or subjects[0].tag_ in ("WDT", "WP"):
             if verb.dep_ == "relcl" and (shown or any(c.tag_ in ("WDT", "WP") for c in children)):
@@ -440,16 +507,19 @@ class Addresses:
             if offered:
                 yield offered
         subjects = [t for t in subjects if t.tag_ not in ("WDT", "WP")]
-        if not subjects:
+        if not subjects and not self._is_ordered(verb):
             for ancestor in (verb, *verb.ancestors):
                 if ancestor.dep_ not in ("xcomp", "conj", "advcl", "acl", "pcomp", "prep"):
                     break
+                if any(c.lower_ in _TIMES and c.dep_ in ("mark", "advmod") for c in ancestor.head.children):
+                    break  # "After the application starts, visit …".
                 subjects = [
                     c
                     for c in ancestor.head.children
                     if c.dep_ in ("nsubj", "nsubjpass")
                     and c.lower_ not in _PEOPLE
                     and not self._is_address(c)
+                    and self._clauses.word(c.i + 1) != ":"
                 ]
                 if subjects:
                     break
@@ -458,11 +528,15 @@ class Addresses:
             *self._names.doc[token.i + 1 : self._sentence.end],
             *self._names.doc[self._sentence.start : trigger.i],
         ):
-            if seen.lemma_.lower() in _SHOWN and not self._names.kind(seen):
-                yield [t for t in self._clauses.objects(seen) if not self._is_address(t)]
+            wished = seen.lemma_.lower() in _MANAGED and self._clauses.word(seen.i - 1) == "to"
+            if (seen.lemma_.lower() in _SHOWN or wished) and not self._names.kind(seen):
+                objects = (t for t in self._clauses.objects(seen) if t.lower_ != "browser")
+                yield [t for t in objects if not self._is_address(t) and self._owners(t)]
 
     def _is_address(self, token: Token) -> bool:
-        return self._names.kind(token) in ("url", "hostport", "ip")
+        kind = self._names.kind(token)
+        written = kind == "code" and read_address(token.text.strip("`")) is not None
+        return kind in ("url", "hostport", "ip") or written
 
     # Ports --------------------------------------------------------------------------------------------------
 
@@ -486,7 +560,7 @@ class Addresses:
                 if gapped or (verb is not None and self._speaks_of_port(verb, token)):
                     last = token.i
                     yield token
-            elif before in ("and", ",", "&") and token.i - last <= 4:
+            elif before in ("and", ",", "&") and token.i - last <= 6:
                 last = token.i
                 yield token
 
@@ -516,7 +590,7 @@ class Addresses:
             return [self._clauses.title] if generic and self._clauses.title is not None else []
         gapped = self._gapped(number) if told else None
         if gapped is not None:
-            return [gapped]
+            return gapped
         port = next(
             (
                 doc[i]
@@ -525,27 +599,38 @@ class Addresses:
             ),
             number,
         )
-        if port.i > self._sentence.start + 1 and port.nbor(-1).text == "(":
+        last = number.i + 1 >= self._sentence.end or number.nbor(1).tag_[:2] != "NN"
+        if port.i > self._sentence.start + 1 and port.nbor(-1).text == "(" and last:
             return [m for m in self._clauses.owners(port.nbor(-2)) if m.kind == "name"][:1]
         verb = next((a for a in port.ancestors if a.pos_ in ("VERB", "AUX")), None)
-        if verb is None or _ASSUMES.search(self._text):
+        if _ASSUMES.search(self._text):
             return []
+        if (label := self._item(port)) is not None:
+            return [label]
+        if verb is None:
+            return self._available(port)
         lemma = verb.lemma_.lower()
         of = verb.nbor(-1) if verb.i > self._sentence.start else verb
         if (
             lemma in _LISTENS
             and verb.tag_ in ("VBG", "VBN", "VBD")
-            and of.lower_ in GENERIC | _PAGES | _PLACES
+            and (of.lower_ in GENERIC | _PAGES | _PLACES or self._is_named(of))
+            and of is not verb
         ):
-            return self._owners(of)  # "your web frontend running on port 80", whatever the tree makes of it.
+            # "your web frontend running on port 80", whatever the tree makes of it.
+            return [] if self._is_made(of) else self._named_above(of, self._owners(of))
         order = modality.is_order(verb)
         if modality.is_negated(verb) or modality.in_condition(verb) or modality.is_unreal(verb):
             return []
+        if modality.was(verb):
+            return []
         if modality.modals(verb) & {"could", "may", "might", "would", "must"}:
             return []
-        if port.dep_ in ("nsubj", "nsubjpass") and lemma in ("serve", "be", "use", "expose", "carry"):
+        if "can" in modality.modals(verb) and lemma in ("run", "listen", "use", "serve") and not is_passive(verb):
+            return []  # What it could do.
+        if self._is_subject(port) and lemma in ("serve", "be", "use", "expose", "carry"):
             if lemma == "be":
-                return self._owners_of_port(port)
+                return self._owners_of_port(port) or self._is_place(verb)
             if is_passive(verb):
                 return [m for t in self._clauses.after(verb, ("by", "for")) for m in self._owners(t)]
             return [m for t in self._clauses.objects(verb) for m in self._owners(t)][:1]
@@ -557,12 +642,20 @@ class Addresses:
         ):
             return []
         if lemma not in _LISTENS and not (lemma == "be" and self._is_there(verb)):
-            return []
+            page = port.head.head if port.head.lower_ in ("on", "at") else port
+            told = page.lower_ in _PAGES and modality.states(verb)
+            return self._owners(page) if told else []  # "with its GUI on port 80".
         if verb.tag_ in ("VBG", "VBN") and verb.dep_ in ("acl", "amod"):
-            return self._owners(verb.head)
+            return [] if self._is_made(verb.head) else self._named_above(verb.head, self._owners(verb.head))
         if verb.dep_ == "relcl" and any(c.tag_ in ("WDT", "WP") for c in verb.children):
             return self._owners(verb.head)
         subjects = [t for t in self._clauses.subjects(verb) if t.lower_ not in _PEOPLE]
+        if lemma in _GOES_TO and not order and subjects and not is_passive(verb):
+            return []  # "A connects to B on port 80": A is not there.
+        if lemma in ("run", "start", "host", "launch"):
+            run = [t for t in self._clauses.objects(verb) if not is_port(t) and t.i < port.i]
+            if run and not all(t.lower_ in GENERIC for t in run):
+                return [m for t in run for m in [self._clauses.named_or_apposed(t)] if m and m.sure]
         if lemma == "expose" and (objects := self._objects_exposed(verb, port)):
             # "This service exposes the shop on port 80": what is exposed, or, unnamed, nothing.
             exposed = [m for t in objects for m in self._owners(t) if not m.context or not self._is_told(t)]
@@ -578,6 +671,38 @@ class Addresses:
             subjects = [*self._clauses.objects(verb), *self._clauses.after(verb, ("to",))]
             subjects = [t for t in subjects if not t.lower_.startswith("port") and not is_port(t)]
         return [m for t in subjects[:1] for m in self._owners(t)]
+
+    def _is_named(self, word: Token) -> bool:
+        """Whether a word is surely a thing's name."""
+        found = self._names.of(word)
+        return found is not None and found.kind == "name" and found.sure and not is_no_service(found)
+
+    def _available(self, port: Token) -> list[Mention]:
+        """What a line without a verb is about: "Web UI available on port 80"."""
+        for word in self._names.doc[self._sentence.start + 1 : port.i]:
+            if word.lower_ in _REACHED and word.head.tag_[:2] == "NN" and word.head.i < word.i:
+                return self._owners(word.head)
+        return []
+
+    def _is_made(self, noun: Token) -> bool:
+        """Whether an order makes the thing that it tells of: "start a Postgres container that …"."""
+        verb = next((a for a in noun.ancestors if a.pos_ == "VERB"), None)
+        new = any(c.lower_ in ("a", "an", "another") for c in noun.children)
+        return new and verb is not None and modality.is_order(verb)
+
+    def _named_above(self, noun: Token, found: list[Mention]) -> list[Mention]:
+        """What the sentence is about, if it names it, where otherwise the page would say whose a noun is:
+        "Reaper is also accessed over the API exposed on port 80"."""
+        if not found or not all(m.context for m in found):
+            return found
+        verbs = (a for a in noun.ancestors if a.pos_ in ("VERB", "AUX"))
+        verb = next((v for v in verbs if v.lemma_.lower() in _ACCESS | _HAS), None)
+        if verb is None:
+            return found
+        subjects = self._clauses.subjects(verb)
+        named = [m for t in subjects for m in self._owners(t) if not m.context]
+        ours = all(t.lower_ in GENERIC | _PEOPLE or t.pos_ == "PRON" or self._owners(t) for t in subjects)
+        return named or (found if ours else [])
 
     def _objects_exposed(self, verb: Token, port: Token) -> list[Token]:
         """What a verb puts on a port, if that is not the port itself or something that is read there."""
@@ -598,11 +723,30 @@ class Addresses:
         )
 
     def _owners_of_port(self, port: Token) -> list[Mention]:
-        found = self._clauses.owners(port, ("of", "for"))
-        return [m for m in found if m.kind == "name"]
+        found = [m for m in self._clauses.owners(port, ("of", "for")) if m.kind == "name"]
+        ours = any(c.dep_ == "compound" and c.lower_ in GENERIC | _PAGES for c in port.lefts)
+        title = self._clauses.title
+        return found or ([title] if ours and title is not None else [])  # "the web interface port is 80".
 
-    def _gapped(self, number: Token) -> Mention | None:
-        """``B`` of "A runs on port 1, B on 2"."""
+    def _is_subject(self, port: Token) -> bool:
+        """Whether a verb is said of a port: "port 80 serves X", "HTTP on port 80 serves X"."""
+        over = port.head.head if port.head.dep_ == "prep" else port
+        spoken = over is port or over.lower_ in _PROTOCOLS
+        return spoken and over.dep_ in ("nsubj", "nsubjpass")
+
+    def _is_place(self, be: Token) -> list[Mention]:
+        """What is at "port 80 is the web interface", "port 80 is Grafana"."""
+        for noun in be.children:
+            if noun.dep_ == "attr" and noun.i > be.i:
+                named = self._clauses.named_or_apposed(noun)
+                if named is not None:
+                    return [named] if self._clauses.is_sure(named, noun) and not is_no_service(named) else []
+                if noun.lower_ in GENERIC | _PAGES and self._clauses.title is not None:
+                    return [self._clauses.title]
+        return []
+
+    def _gapped(self, number: Token) -> list[Mention] | None:
+        """``B`` of "A runs on port 1, B on 2"; nothing if that is no name, None if it is not so told."""
         doc, at = self._names.doc, number.i - 1
         while at > self._sentence.start and doc[at].lower_ in (
             "port",
@@ -616,11 +760,19 @@ class Addresses:
             at -= 1
         if doc[at].i == number.i - 1 or doc[at].pos_ in ("VERB", "AUX") or at <= self._sentence.start:
             return None
-        found = self._names.of(doc[at])
-        before = self._clauses.word(at - 1)
+        found = self._clauses.named(doc[at])  # Also "the web service on port 80".
+        first = at
+        while first > self._sentence.start and (
+            doc[first - 1].tag_[:2] in ("NN", "JJ", "VB") or doc[first - 1].lower_ in _ARTICLES
+        ):
+            first -= 1
+        parted = self._clauses.word(first - 1) in ("and", ",", ";", "while")
         if found is None or found.kind != "name":
-            return None
-        return found if before in ("and", ",", ";", "while") or found.sure else None
+            noun = doc[at].tag_[:2] == "NN" and doc[first].lower_ in _ARTICLES
+            if doc[at].lower_ in _PAGES | _PLACES:
+                return None  # Another part of the same thing.
+            return [] if parted and noun else None
+        return [found] if parted or found.sure else None
 
 
 #: What is read at an address, and is not what listens there.
@@ -628,9 +780,16 @@ _READ = words("read")
 #: Verbs that lead to what is elsewhere.
 _ELSEWHERE = words("elsewhere")
 _COPULA = words("copula")
+_NUMBER_OF_PORT = re.compile(r"[:`]*(?P<number>\d{1,5})(?:/(?:tcp|udp))?[:`]*")
 
 
 def is_port(token: Token) -> bool:
-    """Whether a token is the number of a port, also as ``:8000``."""
-    text = token.text.strip(":`")
-    return text.isdigit() and len(text) <= 5 and 0 < int(text) < 65536
+    """Whether a token is the number of a port, also as ``:8000`` or ``8000/tcp``."""
+    return port_of(token) is not None
+
+
+def port_of(token: Token) -> int | None:
+    """The port that a token is."""
+    match = _NUMBER_OF_PORT.fullmatch(token.text)
+    number = int(match["number"]) if match is not None else 0
+    return number if 0 < number < 65536 else None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from taboot_pipelines.extraction.tier_b.language import is_common, is_word
+from taboot_pipelines.extraction.tier_b.language import is_common, is_known, is_word
 from taboot_pipelines.extraction.tier_b.lexicon import no_services, software, words
 from taboot_pipelines.extraction.tier_b.names import CLASSES, GENERIC, Mention, Names, joined
 
@@ -66,12 +66,23 @@ class Clauses:
                 found = self.names.of(child)
                 if found is not None:
                     return found
+        called = self._called(token)
+        if called is not None:
+            return called
         own = self.named(token)
         if own is not None:
             return own
         for child in token.children:
             if child.dep_ == "appos" and (self.names.kind(child) or self.is_proper(child)):
                 return self.names.of(child)
+        return None
+
+    def _called(self, token: Token) -> Mention | None:
+        """``db`` of "a container named `db`"."""
+        for at in range(token.i + 1, min(token.i + 3, self.sentence.end - 1)):
+            if self.word(at) in ("named", "called"):
+                name = self.names.doc[at + 1]
+                return self.names.of(name) if self.names.kind(name) in ("code", "name", "software") else None
         return None
 
     def _is_headed(self, token: Token) -> bool:
@@ -122,7 +133,10 @@ class Clauses:
                 return self.owners(subject, parts, depth + 1)
         if token.lower_ in GENERIC:
             known = self.in_sentence() or self.title or self._spoken_of(token)
-            told = any(c.dep_ in ("prep", "relcl") for c in token.children)
+            told = any(
+                c.dep_ == "prep" or (c.dep_ == "relcl" and self.word(token.i + 1) != ",")
+                for c in token.children
+            )
             return [known] if known is not None and not told and token.lower_ not in ("that", "which") else []
         return []
 
@@ -192,12 +206,21 @@ class Clauses:
             return None
         if at.lower_ in GENERIC - {"frontend", "backend"}:
             return None
+        if at.lower_ in CLASSES and not self._is_the_one(at, token):
+            return None
+        if is_word(at.lower_) and self.word(at.i - 1) and at.nbor(-1).pos_ in ("NOUN", "ADJ", "PROPN"):
+            return None  # "the machine learning service".
         unknown = at.text.isalpha() and not is_word(at.lower_) and at.lower_ not in no_services()
         if token.lower_ not in ("service", "container") and not (
             token.lower_ in ("application", "app") and unknown
         ):
             return None
         return replace(self.names.mention(at, at), marked=True)
+
+    def _is_the_one(self, word: Token, noun: Token) -> bool:
+        """Whether "backend" is a name in "the backend service": not in "the right backend service", "a
+        backend service", "backend services"."""
+        return self.word(word.i - 1) in ("the", "our", "your") and noun.tag_ != "NNS"
 
     # Lists --------------------------------------------------------------------------------------------------
 
@@ -208,12 +231,16 @@ class Clauses:
             c.dep_ == "cc" and c.lower_ in ("or", "nor") for t in tree if t.pos_ != "NUM" for c in t.children
         ):
             return []
+        if "/" in (self.word(token.i - 1), self.word(token.i + 1)):
+            return []  # "MySQL/MariaDB".
         found = {t.i for t in tree}
         if self.names.of(token) is not None:
             steps = (1,) if token.dep_ in _SUBJECTS else (1, -1)
             found |= {t.i for step in steps for t in self._beside(token, step)}
             found |= {t.i for t in self._for_each(token)}
         doc = self.names.doc
+        # Of "A to B and C to D", C is of the next.
+        found = {i for i in found if i <= token.i or self.word(i + 1) != "to" or not self.names.kind(doc[i])}
         return [doc[i] for i in sorted(found) if not (doc[i].dep_ == "conj" and doc[i].pos_ == "VERB")]
 
     def _for_each(self, token: Token) -> Iterator[Token]:
@@ -278,16 +305,24 @@ class Clauses:
                 break
             if token.dep_ == "advcl" and any(c.lower_ in _WHEN for c in token.children):
                 return []  # "This helps when using B": whoever uses it is not said.
-            token = token.head
-        label = self._label()
+            token = self._above(token)
+        label = self.label()
         if label is not None and label.i < verb.i:
             return [label]
         before = self._before(verb)
         return self.listed(before) if before is not None else []
 
+    def _above(self, verb: Token) -> Token:
+        """The verb that another is joined to; a tree may join "stores" of "protects services and stores
+        sessions" to the noun before it."""
+        head = verb.head
+        if verb.dep_ == "conj" and verb.tag_ == "VBZ" and head.tag_[:2] == "NN" and head.dep_ == "dobj":
+            return head.head
+        return head
+
     def is_silent(self, verb: Token) -> bool:
-        """Whether a sentence begins with its verb in the third person: "Requires a database"."""
-        return verb.tag_ == "VBZ" and verb.i == self.sentence.start
+        """Whether a sentence begins with its verb: "Requires a database", "Built from X"."""
+        return verb.tag_ in ("VBZ", "VBN") and verb.i == self.sentence.start
 
     def _before(self, verb: Token) -> Token | None:
         """The name at once before a verb, where the grammar found no subject."""
@@ -304,7 +339,7 @@ class Clauses:
             return word
         return word if known and self.names.of(word) is not None and word.dep_ != "nsubj" else None
 
-    def _label(self) -> Token | None:
+    def label(self) -> Token | None:
         """``worker`` of "`worker`: runs the jobs"."""
         for token in self.sentence[:6]:
             if token.text in (":", "-", "–", "—") and token.i > self.sentence.start:
@@ -346,6 +381,8 @@ class Clauses:
             if word.head is verb or (at > verb.i and self._in_clause(verb, word)):
                 if any(n in {a.i for a in word.ancestors} for n in nouns) and at < verb.i:
                     continue
+                if at < verb.i and at > self.sentence.start and doc[at - 1].i in nouns:
+                    continue  # "Requests to A are routed".
                 inner = next((c for c in word.children if c.lower_ == "top"), None)
                 of = (
                     next((c for c in inner.children if c.lower_ == "of"), word) if inner is not None else word
@@ -362,7 +399,10 @@ class Clauses:
                 if (
                     following is not None
                     and following not in found
-                    and self.names.kind(following) in ("code", "software", "host", "ip")
+                    and (
+                        self.names.kind(following) in ("code", "software", "host", "ip")
+                        or is_known(following)
+                    )
                     and following.dep_ != "compound"
                 ):
                     found += [t for t in self.listed(following) if t not in found]
@@ -404,7 +444,8 @@ def is_passive(verb: Token) -> bool:
     return any(c.dep_ in ("auxpass", "nsubjpass") for c in verb.children) or (
         verb.tag_ == "VBN"
         and (
-            verb.dep_ in ("acl", "relcl", "amod", "advcl")
+            verb.i == verb.sent.start  # "Built from X".
+            or verb.dep_ in ("acl", "relcl", "amod", "advcl")
             or (verb.dep_ == "conj" and is_passive(verb.head))
             or (
                 not any(c.lower_ in ("has", "have", "had", "'ve") for c in verb.children)

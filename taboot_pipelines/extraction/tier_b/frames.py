@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from taboot_pipelines.extraction.tier_b import modality
 from taboot_pipelines.extraction.tier_b.clauses import Clauses, is_no_service, is_passive
+from taboot_pipelines.extraction.tier_b.language import is_word
 from taboot_pipelines.extraction.tier_b.lexicon import no_services, software, words
 from taboot_pipelines.extraction.tier_b.names import Mention
 from taboot_pipelines.extraction.tier_b.triple import Triple
@@ -41,6 +42,15 @@ _CALLED_PROXY = r"`?(?![.;]).{0,30}\b(?:prox(?:y|ies)|load[- ]balancer|gateway|i
 _NEEDS = re.compile(
     r"(?i)^(?P<subject>.{2,60}?) (?:depends on|requires|needs|relies on|uses) "
     r"(?:the following|these|two|three|four)\b.*:\s*$"
+)
+#: What is had from another thing that runs.
+_DATA = words("read") | {"information", "config", "configuration", "endpoints", "state"}
+#: What has the name of a thing that runs, and is not that thing.
+_NOT_IT = frozenset(
+    (
+        "exit tunnel vpn network image api apis account accounts library protocol sdk format syntax module key "
+        "token cli command commands config configuration credentials user password port address url path file files"
+    ).split()
 )
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/-]*(?::[\w][\w.-]*)?")
 
@@ -130,6 +140,8 @@ class Frames:
         )
         if not told_for and not participle and not modality.states(verb):
             return
+        if frame.kind == "data" and not any(t.lower_ in _DATA for t in self._clauses.objects(verb)):
+            return
         rule = f"verb {_lemma(verb)}"
         ends = self._at(verb, frame.end, frame)
         starts = self._at(verb, frame.start, frame) if ends else []
@@ -144,9 +156,11 @@ class Frames:
             and clauses_to(self._clauses, verb)
         ):
             return  # "proxies one name to another": the object is what is asked for.
+        if frame.end == ("owner",) and frame.passive and clauses_to(self._clauses, verb):
+            return  # "Requests to A are routed to B by C": A is what is asked for.
         for end, noun in ends:
             for start, owner in starts:
-                if self._fits(frame, start, owner, end, noun):
+                if self._fits(frame, start, owner, end, noun) and not self._is_part(verb, owner, noun):
                     yield Triple(frame.type, start, end, rule)
 
     def _at(self, verb: Token, places: tuple[str, ...], frame: Frame) -> list[tuple[Mention, Token | None]]:
@@ -169,6 +183,8 @@ class Frames:
         else:
             tokens = clauses.after(verb, places)
         for token in tokens:
+            if any(t.text == "/" for t in self._names.doc[token.left_edge.i : token.i + 2]):
+                continue  # "MySQL/MariaDB".
             mention = self._base(token, frame) or clauses.named_or_apposed(token) or self._image_in(token)
             if mention is not None:
                 found.append((mention, token))
@@ -186,6 +202,9 @@ class Frames:
             for child in token.children:
                 if child.dep_ == "compound" and child.lower_ in _DISTRIBUTIONS:
                     return self._names.mention(child, token)
+                named = not is_word(child.lower_) or child.lower_ in software()
+                if token.lower_ == "image" and child.dep_ in ("compound", "nmod") and child.i < token.i and named:
+                    return self._names.mention(child, child, sure=True)
         if frame.kind == "network":
             for word in (token, *token.children):
                 if self._names.kind(word) == "code":
@@ -228,7 +247,7 @@ class Frames:
             return False
         if kind == "known":
             words_of = {noun.lower_, *(t.lower_ for t in noun.children)}
-            if words_of & {"exit", "tunnel", "vpn", "network", "image"}:
+            if words_of & _NOT_IT:
                 return False
             return end.kind == "name" and self._runs(end, noun)
         if kind == "proxy":
@@ -254,10 +273,16 @@ class Frames:
         if type_ == "CONNECTS_TO" and "through" in frame.end and end.text.lower() in _VPNS:
             return False  # A tunnel is no partner of what goes through it.
         if type_ == "CONNECTS_TO":
-            if end.kind == "name" and not sure and end.text.lower() not in software():
-                return self._called_service(noun)
-            return not (self._is_proxy(start, owner) and frame.end == ("to",))
+            if self._is_proxy(start, owner) and frame.end == ("to",):
+                return False  # It routes there.
+            return sure or end.kind != "name" or self._called_service(noun)
         return sure
+
+    def _is_part(self, verb: Token, owner: Token | None, noun: Token | None) -> bool:
+        """Whether an image or container uses what is inside it: "this image uses Apache"."""
+        inside = owner is not None and owner.lower_ in ("image", "container", "images", "containers")
+        uses = _lemma(verb) in ("use", "leverage", "employ", "utilize", "utilise")
+        return inside and uses and noun is not None and noun.lower_ not in _STORES | {"server", "instance"}
 
     def _runs(self, end: Mention, noun: Token) -> bool:
         """Whether a thing that is used or needed is known to run, and is no function, package or command:
@@ -270,7 +295,12 @@ class Frames:
         as_what = (
             {t.lower_ for t in self._names.doc[noun.i + 1 : noun.i + 5]} if self._said_as(noun) else set()
         )
-        return self._called_service(noun) or bool(as_what & _STORES)
+        return self._called_service(noun) or bool(as_what & _STORES) or self._to_store(noun)
+
+    def _to_store(self, noun: Token) -> bool:
+        """Whether something is used "to store its data"."""
+        after = [t.lower_ for t in self._names.doc[noun.i + 1 : min(noun.i + 3, self._sentence.end)]]
+        return after[:1] == ["to"] and after[1:] in (["store"], ["keep"], ["save"], ["cache"], ["persist"])
 
     def _said_as(self, noun: Token) -> bool:
         return bool(noun.i + 1 < self._sentence.end and noun.nbor(1).lower_ in ("as", "for"))

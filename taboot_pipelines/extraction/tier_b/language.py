@@ -42,6 +42,10 @@ _THING = re.compile(
 _KNOWN_NAME = "Oracle"
 #: One that it takes for nothing else, in the third person.
 _KNOWN_VERB = "sends"
+#: Orders that are adjectives or nouns elsewhere.
+_ORDERS_READ_AS_NOUNS = frozenset(("open", "access", "check"))
+#: What it takes for nothing but an order, where that may stand.
+_KNOWN_ORDER = "visit"
 #: Verbs of infrastructure in the third person that are nouns elsewhere, with their lemmas.
 _VERBS_READ_AS_NOUNS = {
     "proxies": "proxy",
@@ -87,11 +91,21 @@ _VERBS_READ_AS_NOUNS = {
     "joins": "join",
     "maps": "map",
     "binds": "bind",
+    "tails": "tail",
+    "fetches": "fetch",
+    "hosts": "host",
+    "backs": "back",
+    "powers": "power",
+    "caches": "cache",
+    "indexes": "index",
+    "gets": "get",
 }
 #: What follows the noun, not the verb.
 _AFTER_A_NOUN = frozenset(
     ("of", "is", "are", "was", "were", "can", "may", "will", "should", "must", "have", "that")
 )
+#: What follows the verb, not the noun, after "and".
+_AFTER_A_VERB = frozenset(("to", "the", "a", "an", "its", "all", "each", "every", "any", "them", "it", "from"))
 #: What ends the name of a file, not of a host.
 _FILES = tuple(f".{ending}" for ending in words("files"))
 _TRAILING = ".,;:!?*_)"
@@ -178,6 +192,8 @@ def _disguised(doc: Doc) -> Doc:
             read.append(_KNOWN_NAME)
         elif token.lower_ in _VERBS_READ_AS_NOUNS and _is_verb_here(token, kinds):
             read.append(_KNOWN_VERB)
+        elif token.lower_ in _ORDERS_READ_AS_NOUNS and _is_order_here(token, kinds):
+            read.append(_KNOWN_ORDER)
         else:
             read.append(token.text)
     return Doc(doc.vocab, words=read, spaces=[bool(token.whitespace_) for token in doc])
@@ -190,9 +206,13 @@ def is_known(token: Token) -> bool:
 
 def _is_verb_here(token: Token, kinds: dict[int, str]) -> bool:
     """Whether a word such as "routes" follows a name and has an object."""
-    if not token.i or token.i + 1 >= len(token.doc):
+    if token.i + 1 >= len(token.doc):
         return False
-    before, after = token.nbor(-1), token.nbor(1)
+    after = token.nbor(1)
+    if not token.i:  # "Exposes port 80", "Uses Redis".
+        leads = _AFTER_A_VERB | {"port", "ports", "on", "at"}
+        return bool(after.lower_ in leads or kinds.get(after.idx) or is_known(after))
+    before = token.nbor(-1)
     named = (
         kinds.get(before.idx)
         or is_known(before)
@@ -201,11 +221,23 @@ def _is_verb_here(token: Token, kinds: dict[int, str]) -> bool:
         or before.lower_ in ("that", "which", "it", "also", "then", "only", "always")
         or (before.text[:1].isupper() and before.i > 0)
     )
-    if before.lower_ == "and" and after.lower_ == "to":
-        named = True
+    if before.lower_ in ("and", "then") and (after.lower_ in _AFTER_A_VERB or kinds.get(after.idx)):
+        named = True  # "serves the files and proxies `/api`".
     if before.text == "," and token.doc[0].text[:1].isupper() and "," in token.doc[: before.i].text:
         named = True  # "Envoy, our edge proxy, forwards calls".
     return bool(named) and after.lower_ not in _AFTER_A_NOUN and not after.is_punct
+
+
+def _is_order_here(token: Token, kinds: dict[int, str]) -> bool:
+    """Whether "open" or "access" is what the reader shall do: "Once it runs, open X at …"."""
+    if token.i + 1 >= len(token.doc):
+        return False
+    after = token.nbor(1)
+    begins = not token.i or token.nbor(-1).lower_ in (",", "then", "and", ":", "now", "to")
+    if token.lower_ != "open":
+        begins = not token.i or token.nbor(-1).text in (",", ":") or token.nbor(-1).lower_ == "then"
+    named = after.text[:1].isupper() or bool(kinds.get(after.idx)) or is_known(after) or after.lower_ in token.doc.user_data["titles"]
+    return begins and (named or after.lower_ in ("the", "your", "up"))
 
 
 def _undisguised(grammar: Doc, doc: Doc) -> Doc:

@@ -36,6 +36,7 @@ _PAST = re.compile(
     r"(?i)\b(?:before the|previously|formerly|originally|back then|in the past|until \d{4}|at that time|"
     r"years? ago|used to|once (?:had|was|were)|earlier versions?|back in \d{4})\b"
 )
+_FORMERLY = re.compile(r"(?i)\b(?:used to (?:run|be|listen|live|sit)|previously|formerly|in the past)\b")
 _GOAL = re.compile(
     r"(?i)\b(?:by the end of|in this (?:tutorial|part|guide|chapter|post)|"
     r"this (?:tutorial|guide|post|section) (?:shows|explains)|you will have|you'll have|we want|our goal|"
@@ -62,6 +63,11 @@ def is_past(sentence: Span) -> bool:
     return _PAST.search(sentence.text) is not None or _GOAL.search(sentence.text) is not None
 
 
+def is_over(sentence: Span) -> bool:
+    """Whether it tells how something was."""
+    return _FORMERLY.search(sentence.text) is not None
+
+
 def states(verb: Token, *, people: bool = False) -> bool:
     """Whether the clause of a verb says that something is so now; ``people``: "we run X" is such."""
     if modals(verb) & {"should", "must"} or is_unknown(verb):
@@ -73,6 +79,11 @@ def states(verb: Token, *, people: bool = False) -> bool:
     if people and (subject := _subject_of(verb)) is not None and subject.lower_ in ("we", "i"):
         return not is_negated(verb) and not in_condition(verb) and not modals(verb)
     return asserts(verb)
+
+
+def was(verb: Token) -> bool:
+    """Whether it tells how something was: "was exposed on port 80"."""
+    return any(c.lower_ in ("was", "were", "had") for c in (verb, *verb.children) if c.pos_ in ("VERB", "AUX"))
 
 
 def is_unknown(verb: Token) -> bool:
@@ -99,7 +110,9 @@ def is_negated(verb: Token) -> bool:
         ):
             return True
     return _NO_LONGER.search(verb.sent.text) is not None and any(
-        t.lower_ in ("longer", "instead", "rather", "anymore", "deprecated") and abs(t.i - verb.i) < 12
+        t.lower_ in ("longer", "instead", "rather", "anymore", "deprecated")
+        and abs(t.i - verb.i) < 12
+        and not any(w.dep_ == "conj" and w.pos_ == "VERB" and w.head is verb for w in verb.doc[verb.i : t.i])
         for t in verb.sent
     )
 
@@ -157,7 +170,9 @@ def modals(verb: Token) -> set[str]:
 
 def is_order(verb: Token) -> bool:
     """Whether a verb tells the reader to do something."""
-    if verb.tag_ not in ("VB", "VBP") and not (verb.i == verb.sent.start and verb.pos_ == "VERB"):
+    begins = verb.i == verb.sent.start and verb.pos_ == "VERB"
+    inflected = verb.tag_ == "VBZ" or (verb.tag_ == "VBN" and verb.lemma_.lower() != verb.lower_)
+    if verb.tag_ not in ("VB", "VBP") and (not begins or inflected):
         return False
     if verb.dep_ == "conj":
         return is_order(verb.head) and not _subject_of(verb)
@@ -174,7 +189,16 @@ def is_order(verb: Token) -> bool:
 
 
 def _subject_of(verb: Token) -> Token | None:
-    return next((c for c in verb.children if c.dep_ in ("nsubj", "nsubjpass", "csubj", "expl")), None)
+    # "Local access: open …" has a label, not a subject.
+    return next(
+        (
+            c
+            for c in verb.children
+            if c.dep_ in ("nsubj", "nsubjpass", "csubj", "expl")
+            and not (c.i + 1 < len(c.doc) and c.nbor(1).text == ":" and c.i < verb.i)
+        ),
+        None,
+    )
 
 
 def is_governed(verb: Token) -> bool:

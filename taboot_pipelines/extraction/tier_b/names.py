@@ -32,6 +32,12 @@ _NAME_OF_REPOSITORY = re.compile(r"(?P<owner>[\w.-]+)/(?P<name>[\w.-]+)")
 _NO_NAMES = words("no_names")
 #: What follows a name in a title.
 _EDITIONS = frozenset(("ce", "ee", "edition", "community", "docs"))
+#: What tells of which kind a page or a server is, also with a capital.
+_KINDS = words("kinds")
+#: A name of several words that is written as code.
+_NAME_IN_CODE = re.compile(r"[A-Z][\w.-]{1,40}(?: [A-Z][\w.-]{1,40}){1,2}")
+#: What a sentence begins with, and is no part of the name after it.
+_ORDERS = words("access") | words("shown") | words("set_up")
 _CAMEL_CASE = re.compile(r"[A-Za-z][a-z]+(?:[A-Z][a-z0-9]*)+")
 #: Titles of such words describe, they name nothing.
 _DESCRIBING = re.compile(r"(?i).*(?:ing|ion|ions|ment|ments|ity|ies|ance|ence|ness|ure|ures|ics|als|ers|age)")
@@ -51,6 +57,12 @@ class Mention:
     sure: bool = False
     #: Whether it is written as code.
     marked: bool = False
+
+
+    def until(self, mark: str) -> Mention:
+        """The mention up to a character: ``8000`` of ``8000/tcp``."""
+        kept = self.text.partition(mark)[0]
+        return replace(self, end=self.end - len(self.text) + len(kept), text=kept)
 
 
 class Names:
@@ -143,7 +155,9 @@ class Names:
             return self.mention(token, token, "ip", sure=True)
         if "/" in text and re.fullmatch(r"[a-z0-9.-]+(?::[0-9]+)?(?:/[a-z0-9._-]+)+(?::[\w.-]+)?", text):
             return self.mention(token, token, "image", sure=True)
-        if text.lower() in _NO_NAMES or not _PLAIN.fullmatch(text) or text.isdigit():
+        if text.lower() in _NO_NAMES or not any(c.isalpha() for c in text):
+            return None
+        if not _PLAIN.fullmatch(text) and not _NAME_IN_CODE.fullmatch(text):
             return None
         if text.lower() not in software() and (
             _CAMEL_CASE.fullmatch(text)
@@ -184,6 +198,8 @@ class Names:
             return self.of(token)
         if token.lower_ in CLASSES:
             return self._of_class(token)
+        if token.lower_ in _KINDS:
+            return None  # "the Admin UI".
         proper = self._proper(token)
         if proper is not None:
             return proper
@@ -210,6 +226,7 @@ class Names:
             and _capital(first.nbor(-1))
             and first.nbor(-1).pos_ not in ("DET", "PRON", "ADP", "SCONJ", "CCONJ", "VERB", "AUX", "ADV")
             and first.nbor(-1).head.i in range(first.i, token.i + 1)
+            and not (first.nbor(-1).i == token.sent.start and first.nbor(-1).lower_ in _ORDERS)
         ):
             first = first.nbor(-1)
         while (
@@ -224,8 +241,13 @@ class Names:
             return None
         if words[-1] in no_services() and words[-1] not in CLASSES:
             return None
+        if first == last and words[0] in _KINDS:
+            return None  # "Admin dashboard".
         if first.i == token.sent.start and first == last and token.pos_ != "PROPN":
             return None
+        begins = not first.i or not first.nbor(-1).text[-1].isalnum()
+        if begins and first == last and _is_third_person(words[0]):
+            return None  # "Initializes X, connects to Y".
         return self.mention(first, last)
 
 
@@ -243,6 +265,11 @@ def joined(token: Token) -> list[Token]:
     if not is_list:
         found = [t for t in found if t.dep_ != "appos" or t is token]
     return sorted({*found, *token.conjuncts}, key=lambda t: t.i)
+
+
+def _is_third_person(word: str) -> bool:
+    """Whether a word may be a verb in the third person: "initializes"."""
+    return word.endswith("s") and not is_common(word) and is_verb(word.removesuffix("s"))
 
 
 def _capital(token: Token) -> bool:

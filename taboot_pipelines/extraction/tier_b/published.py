@@ -37,7 +37,7 @@ _INSIDE = re.compile(
 )
 _BESIDE_HOST = re.compile(rf"(?i)^\W*(?:of|on|at|to)\s+{_THE}`?{_HOST}\b(?!\s*(?:container|service)\b)")
 _HOSTS = re.compile(
-    rf"(?i)\b(?:of|on|at|to|onto|only to|via)\s+{_THE}`?{_HOST}\b(?!\s*(?:container|service)\b|:)"
+    rf"(?i)\b(?:of|on|at|to|onto|only to|via)\s+{_THE}`?{_HOST}\b(?!\s*(?:container|service|ports?)\b|:)|\b(?P<before>host)\s+port\s+\d"
 )
 _HOSTS_PORT = re.compile(rf"(?i){_HOST}(?:'s|’s)?\s+ports?\s*`?$")
 _HOST_UNDER = re.compile(r"(?i)host\W+under\W+(?:the\W+)?(?:number|port)\W*$")
@@ -80,7 +80,7 @@ class Published:
         """What the sentence says is published on a machine."""
         verb = self._verb()
         if self._sentence[0].lemma_.lower() in _SET_UP or any(
-            t.lower_ in _ASKS or (t.pos_ == "VERB" and modality.is_order(t)) for t in self._sentence
+            t.lower_ in _ASKS or (t.pos_ == "VERB" and t.lower_ != "port" and modality.is_order(t)) for t in self._sentence
         ):
             return
         if verb is None or modality.gives_example(self._sentence) or modality.is_past(self._sentence):
@@ -131,17 +131,26 @@ class Published:
                 or modality.in_condition(verb)
                 or modality.is_unreal(verb)
                 or modality.modals(verb) & {"can", "could", "may", "might", "would", "should", "must"}
+                or self._is_planned(verb)
             ):
                 return None
             return verb
         return None
 
+    def _is_planned(self, verb: Token) -> bool:
+        """Whether people will do it, or do it on a router: "we'll forward port 443 to our server"."""
+        if any(t.lower_ in ("router", "firewall", "gateway") for t in self._sentence):
+            return True
+        by_people = any(c.lower_ in _PEOPLE and c.dep_ == "nsubj" for c in verb.children)
+        return by_people and bool(modality.modals(verb))
+
     def _host(self) -> Token | None:
         for match in _HOSTS.finditer(self._text):
-            token = self._token_at(match.start("host"), match.end("host"))
+            group = "host" if match["host"] else "before"
+            token = self._token_at(match.start(group), match.end(group))
             if token is not None and self._names.kind(token) not in ("url", "hostport", "image"):
                 named = self._names.of(token)
-                if "." in match["host"] and (named is None or named.kind not in ("ip", "host")):
+                if "." in match[group] and (named is None or named.kind not in ("ip", "host")):
                     continue
                 return token
         return None
@@ -202,7 +211,7 @@ class Published:
         limit = self._sentence.end if owned else self._tokens(ports[0].start, ports[0].end)[0].i
         for token in self._names.doc[self._sentence.start : limit]:
             generic = token.lower_ in CLASSES and token.lower_ in GENERIC
-            if token.lower_ in skipped or (generic and token.lower_ not in ("service", "container")):
+            if token.lower_ not in ("service", "container") and (token.lower_ in skipped or generic):
                 continue
             named = self._clauses.named(token)
             if named is None or named.kind != "name" or _NO_OWNER.fullmatch(named.text):

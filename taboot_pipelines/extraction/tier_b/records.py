@@ -40,6 +40,7 @@ class Records:
         hosts: list[Mention] = []
         addresses: list[Mention] = []
         since = self._sentence.start
+        told = False
         for token in self._sentence:
             found = self._named(token)
             if found is None:
@@ -57,7 +58,9 @@ class Records:
                 before = self._names.doc[self._sentence.start : since - 1].text
                 taken = between.strip(" `") == "to" and _TAKES.search(before) is not None
                 listed = bool(addresses) and between.strip() in (",", "and", ", and")
-                if self._asserts(token) and (taken or listed or _LEADS.search(between)):
+                gapped = told and between.strip(" `") in ("to", "at")
+                if self._asserts(token) and (taken or listed or gapped or _LEADS.search(between)):
+                    told = True
                     addresses.append(found)
                     since = token.i + 1
                     for host in hosts:

@@ -37,8 +37,10 @@ def relations(names: Names, sentence: Span) -> Iterator[Triple]:
     found = list(Published(clauses).triples())
     if not found:
         found += Addresses(clauses).triples()
-    found += Records(clauses).triples()
-    found += Frames(clauses).triples()
+    records = list(Records(clauses).triples())
+    found += records
+    # What a list of names and addresses says is said by the records alone.
+    found += (t for t in Frames(clauses).triples() if not records or t.type != "RESOLVES_TO")
     seen: set[tuple[object, ...]] = set()
     for triple in found:
         key = (triple.type, triple.start.start, triple.end.start, triple.properties.get("port"))
