@@ -64,6 +64,12 @@ class Lab(NamedTuple):
             )
         return f"{self.url}/lab/tree/{file.name}?token=token&reset"
 
+    def wear(self, theme: str) -> None:
+        """The theme of pages that are loaded from now on."""
+        settings = Path(self.environment["JUPYTERLAB_SETTINGS_DIR"], "@jupyterlab", "apputils-extension")
+        settings.mkdir(parents=True, exist_ok=True)
+        (settings / "themes.jupyterlab-settings").write_text(json.dumps({"theme": theme}))
+
 
 def outputs(shown: object) -> list[object]:
     """What a cell keeps of a picture, or of a result that is a table alone."""
@@ -227,11 +233,9 @@ def test_real_neighbourhoods_can_be_read_and_asked(
     grown = grafana.bounding_box()
     assert grown is not None and grown["width"] > moved["width"] * 1.2
 
-    page.get_by_role("menuitem", name="Settings").first.click()
-    page.get_by_text("Theme", exact=True).first.hover()
-    page.get_by_text("JupyterLab Dark", exact=True).first.click()
-    page.wait_for_selector("body[data-jp-theme-light='false']")
+    lab.wear("JupyterLab Dark")
     page.reload()
+    page.wait_for_selector("body[data-jp-theme-light='false']")
     page.wait_for_function("() => document.querySelectorAll('.vega-embed svg').length >= 6", timeout=120_000)
     assert page.evaluate(OVERPRINTED) == []
     page.screenshot(path=shots / "jupyterlab-dark.png")
