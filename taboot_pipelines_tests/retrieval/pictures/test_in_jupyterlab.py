@@ -238,7 +238,7 @@ def test_real_neighbourhoods_can_be_read_and_asked(
 
     lab.wear("JupyterLab Dark")
     again = opened(context, lab, address, 6)
-    again.page.wait_for_selector("body[data-jp-theme-light='false']")
+    again.page.wait_for_selector("body[data-jp-theme-light='false']", state="attached")
     assert again.page.evaluate(OVERPRINTED) == []
     again.page.screenshot(path=shots / "jupyterlab-dark.png")
     assert [*seen.asked, *again.asked, *seen.ran, *again.ran] == []
