@@ -10,12 +10,17 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval.knowledge_base import KnowledgeBase
 from taboot_pipelines.retrieval.pictures import Picture
 from taboot_pipelines.retrieval.pictures.vega import MIME
 from taboot_pipelines.retrieval.results.graph import Subgraph
+from taboot_pipelines_tests.docs.conftest import ingested
 from taboot_pipelines_tests.retrieval.pictures.made import edge, node, path
+from taboot_pipelines_tests.retrieval.pictures.test_layout import lies_apart
 from taboot_pipelines_tests.retrieval.test_graph import open_, world
+
+__all__ = ["ingested"]
 
 
 @pytest.fixture
@@ -56,7 +61,7 @@ def test_all_that_is_known_in_one_picture(kb: KnowledgeBase) -> None:
     assert picture.title == f"{nodes.num_rows} nodes, {edges.num_rows} edges"
     names = {(box.name, box.kind) for box in picture.layout.boxes}
     assert ("Service", str(nodes.column("label").to_pylist().count("Service"))) in names
-    assert "1 documents name things 1 times" in picture.layout.note and "MENTIONS" not in picture.svg
+    assert "Named in documents: 1 times in 1" in picture.layout.note and "MENTIONS" not in picture.svg
     drawn = sum(int(tag.text.rpartition(" ")[2].replace(",", "")) for tag in picture.layout.tags)
     assert drawn == edges.num_rows - edges.column("type").to_pylist().count("MENTIONS")
 
@@ -65,6 +70,24 @@ def test_a_node_with_its_surroundings(kb: KnowledgeBase) -> None:
     shown = kb.show("db", types="DEPENDS_ON", limit=1)
     assert len(shown.layout.wires) == 1 and "1 of 2 relations are drawn" in shown.layout.note
     assert {box.name for box in shown.layout.boxes} > {"db"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hops", [1, 2])
+def test_no_words_lie_over_others_around_any_node_of_a_house(ingested: Path, hops: int) -> None:
+    kb = KnowledgeBase.open(ingested)
+    edges = kb.edges()
+    lies_apart(kb.show().layout)
+    crowds = 0
+    for row in kb.nodes().select(["label", "key"]).to_pylist()[:: 4 * hops]:
+        at = NodeRef(row["label"], (row["key"],), row["key"])
+        around = kb.neighbors(at, hops, limit=edges.num_rows)
+        for limit in (30, 200):
+            picture = around.show(limit)
+            lies_apart(picture.layout)
+            assert len(picture.layout.wires) <= limit
+            crowds += bool(picture.layout.note)
+    assert crowds, "some have more than can be drawn, which is said"
 
 
 @pytest.mark.parametrize(
