@@ -41,7 +41,8 @@ Answers go on with the hits: ``sentences`` reads what their documents state, the
 the statements about what is asked and say how sure that is, ``evidence`` finds the line of a sentence of HTML
 in the blob. Neighbourhoods are walked in ``graph``, on the edges that ``graph_server`` names where Neo4j is
 configured. Explanations read blobs through ``evidence``. In notebooks results are tables by
-``rendering`` and ``pictures`` of graphs; ``overview`` is the picture of all. What is costly to open is made when it is first asked for (``once``).
+``rendering`` and ``pictures`` of graphs; ``overview`` is the picture of all. What is costly to open is made
+when it is first asked for (``once``).
 """
 
 from __future__ import annotations

@@ -20,13 +20,9 @@ from playwright.sync_api import BrowserContext, Page
 
 from taboot_pipelines.retrieval.knowledge_base import KnowledgeBase
 from taboot_pipelines.retrieval.pictures import Picture
-from taboot_pipelines_tests.browse.conftest import chromium, context, shots
 from taboot_pipelines_tests.browse.payloads import PAYLOADS
-from taboot_pipelines_tests.docs.conftest import ingested
 from taboot_pipelines_tests.retrieval.pictures.made import path, results, subgraph
 from taboot_pipelines_tests.retrieval.pictures.test_layout import star
-
-__all__ = ["chromium", "context", "ingested", "shots"]
 
 pytestmark = [pytest.mark.ui, pytest.mark.slow]
 

@@ -15,12 +15,9 @@ from taboot_pipelines.retrieval.knowledge_base import KnowledgeBase
 from taboot_pipelines.retrieval.pictures import Picture
 from taboot_pipelines.retrieval.pictures.vega import MIME
 from taboot_pipelines.retrieval.results.graph import Subgraph
-from taboot_pipelines_tests.docs.conftest import ingested
 from taboot_pipelines_tests.retrieval.pictures.made import edge, node, path
 from taboot_pipelines_tests.retrieval.pictures.test_layout import lies_apart
 from taboot_pipelines_tests.retrieval.test_graph import open_, world
-
-__all__ = ["ingested"]
 
 
 @pytest.fixture
