@@ -40,8 +40,9 @@ and clears the caches; ``timing`` measures the parts.
 Answers go on with the hits: ``sentences`` reads what their documents state, the modules of ``answering`` find
 the statements about what is asked and say how sure that is, ``evidence`` finds the line of a sentence of HTML
 in the blob. Neighbourhoods are walked in ``graph``, on the edges that ``graph_server`` names where Neo4j is
-configured. Explanations read blobs through ``evidence``. Results draw themselves in notebooks by
-``rendering``. What is costly to open is made when it is first asked for (``once``).
+configured. Explanations read blobs through ``evidence``. In notebooks results are tables by
+``rendering`` and ``pictures`` of graphs; ``overview`` is the picture of all. What is costly to open is made
+when it is first asked for (``once``).
 """
 
 from __future__ import annotations

@@ -48,6 +48,6 @@ def overview(nodes: pa.Table, edges: pa.Table) -> Picture:
     ]
     mentions = edges.filter(pc.equal(edges.column("type"), "MENTIONS"))
     documents = pc.count_distinct(mentions.column("doc_id")).as_py()
-    note = f"{documents:,} documents name things {mentions.num_rows:,} times" if documents else ""
+    note = f"Named in documents: {mentions.num_rows:,} times in {documents:,}" if documents else ""
     title = f"{nodes.num_rows:,} nodes, {edges.num_rows:,} edges"
     return Picture.around(title, boxes, drawn, MAX_DRAWN, note, legend=False)

@@ -78,7 +78,7 @@ def served(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     assert "Traceback" not in log.read_text(), log.read_text()[-2000:]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=ARGUMENTS)

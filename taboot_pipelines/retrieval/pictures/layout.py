@@ -118,8 +118,8 @@ class Layout:
 
 class _Placed(NamedTuple):
     """A relation in the gutter where its words stand. ``inner`` and ``outer``: its ends, nearer to the middle
-    and farther from it; ``side``: 1 to the right, -1 to the left; ``gutter``: the column on the outer side of
-    which it lies; ``around``: it goes round the outside, its ends are of one column.
+    and farther from it; ``side``: 1 to the right, -1 to the left; ``gutter``: the two columns
+    between which it lies; ``around``: it goes round the outside, its ends are of one column.
     """
 
     edge: DrawnEdge

@@ -19,11 +19,8 @@ from selectolax.lexbor import LexborHTMLParser
 
 from taboot_pipelines.retrieval.pictures import DrawnEdge, DrawnNode, Picture
 from taboot_pipelines.retrieval.pictures.vega import MIME
-from taboot_pipelines_tests.browse.conftest import chromium, context
 from taboot_pipelines_tests.browse.payloads import PAYLOADS
 from taboot_pipelines_tests.retrieval.pictures.made import results, subgraph
-
-__all__ = ["chromium", "context"]
 
 
 def _words(text: str) -> list[str]:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.graph import NODES
 from taboot_pipelines.retrieval.pictures import DrawnEdge, DrawnNode, Picture
 from taboot_pipelines.retrieval.pictures.drawn import choose
 from taboot_pipelines.retrieval.pictures.layout import (
@@ -21,9 +22,11 @@ from taboot_pipelines.retrieval.pictures.layout import (
     TAG_HEIGHT,
     TAG_SIZE,
     Layout,
+    colour,
     lay_out,
     spread,
 )
+from taboot_pipelines.retrieval.pictures.svg import INK, LINE, PAPER
 from taboot_pipelines.retrieval.pictures.texts import width_of
 
 LABELS = ["Service", "Host", "Image", "Odd one"]
@@ -187,6 +190,24 @@ def test_statements_of_one_relation_are_one_arrow() -> None:
     assert only.says == "80 +1" and only.told == (("port", "80"), ("port", "443"), ("port", ""))
     many = [DrawnEdge("BINDS", *ends, "", (("n", str(n)),)) for n in range(20)]
     assert choose(nodes, many, 9).edges[0].told[-1] == ("and", "14 more statements")
+
+
+def test_words_can_be_read_on_any_page() -> None:
+    """By WCAG: 4.5:1 between words and their ground, 3:1 between a line and a page, light or dark."""
+    for label in [*NODES, "ROOT", "URL", "another"]:
+        assert contrast("#ffffff", colour(label)) >= 4.5, label
+    assert contrast(INK, PAPER) >= 7
+    assert all(contrast(LINE, page) >= 3 for page in ("#ffffff", "#111111"))
+
+
+def contrast(one: str, other: str) -> float:
+    def luminance(hexadecimal: str) -> float:
+        parts = [int(hexadecimal[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+        red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
 
 
 def test_what_points_at_it_stands_to_the_left() -> None:
