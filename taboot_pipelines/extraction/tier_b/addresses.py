@@ -208,7 +208,8 @@ class Addresses:
             return []
         if any(t.tag_ in ("VBZ", "VBP", "VB", "MD") for t in self._sentence if t.i < token.i):
             return []
-        named = [m for m in self._owners(nouns[-1]) if m.context or self._clauses.is_sure(m, nouns[-1])]
+        proper = any(self._clauses.is_proper(t) for t in nouns)
+        named = [m for m in self._owners(nouns[-1]) if m.context or m.sure or proper]
         return named or [m for m in (self._names.of(t) for t in nouns) if m is not None and m.sure][:1]
 
     def _labelled(self, token: Token) -> Mention | None:
@@ -375,7 +376,7 @@ class Addresses:
         clauses = self._clauses
         title = self._page()
         verb = trigger
-        if trigger.pos_ not in ("VERB", "AUX"):
+        if trigger.pos_ not in ("VERB", "AUX") and trigger.lower_ not in _ACCESS:
             verb = next((a for a in trigger.ancestors if a.pos_ in ("VERB", "AUX")), trigger)
         elif trigger.lower_ in _REACHED and trigger.dep_ in ("acl", "amod") and trigger.i > trigger.head.i:
             return self._owners(trigger.head)

@@ -243,7 +243,8 @@ class Names:
             return None
         if first == last and words[0] in _KINDS:
             return None  # "Admin dashboard".
-        if first.i == token.sent.start and first == last and token.pos_ != "PROPN":
+        inner = any(c.isupper() for c in token.text[1:]) and not token.text.isupper()
+        if first.i == token.sent.start and first == last and token.pos_ != "PROPN" and not inner:
             return None
         begins = not first.i or not first.nbor(-1).text[-1].isalnum()
         if begins and first == last and _is_third_person(words[0]):
