@@ -75,6 +75,8 @@ _MANAGED = words("managed")
 _JOINS = words("joins")
 #: What leads to a name that is not what is reached.
 _BY_WAY_OF = words("by_way_of")
+#: What follows a name that is not what is reached.
+_ASIDE = words("aside")
 #: Verbs that put their object at an address.
 _OFFERS = frozenset(("expose", "publish", "serve", "host", "offer", "provide"))
 #: What people do to get somewhere; of a thing it says something else.
@@ -155,8 +157,40 @@ class Addresses:
         if reached and all(mention.context for mention in reached):
             # What the sentence itself names on the way, where otherwise the page says what is reached.
             told = self._named_on_the_way(trigger, token)
-            return [told] if told is not None else reached
+            return [told] if told is not None else self._named_beside(token) or reached
         return reached
+
+    def _named_beside(self, token: Token) -> list[Mention]:
+        """The one name that the sentence has beside an address, as that of the same thing: not one that is
+        joined to it, gone through, or somebody's else."""
+        found: list[Mention] = []
+        for word in self._sentence:
+            if word.lower_ in CLASSES | GENERIC | _PLACES or (word.i > token.i and self._is_other(word)):
+                continue
+            mention = self._names.of(word)
+            if mention is None and word.lower_ in software():
+                mention = self._names.mention(word, word, sure=True)  # Also a word of English.
+            if mention is None or mention.kind != "name" or mention.marked or is_no_service(mention):
+                continue
+            if self._clauses.is_sure(mention, word) and not self._is_aside(word):
+                found = [m for m in found if m.start != mention.start and m.end != mention.end] + [mention]
+        return found if len(found) == 1 else []
+
+    def _is_other(self, word: Token) -> bool:
+        """Whether a name after an address is of something that is joined to what is reached there."""
+        return self._is_joined(word) or self._clauses.word(word.i - 1) in ("to", "your", "with")
+
+    def _is_aside(self, word: Token) -> bool:
+        """Whether a name stands where something else than what is reached does: "via X", "X's manual"."""
+        before = {self._clauses.word(i) for i in range(word.i - 3, word.i)}
+        after = {self._clauses.word(i) for i in range(word.i + 1, word.i + 3)}
+        of = word.head
+        of_another = (
+            word.dep_ in ("compound", "nmod", "poss")
+            and of.lower_ not in GENERIC | CLASSES | _PLACES | _PAGES
+            and not self._clauses.is_proper(of)
+        )
+        return of_another or bool(before & _BY_WAY_OF or after & _ASIDE)
 
     def _is_joined(self, word: Token) -> bool:
         """Whether a verb such as "push" or "point" has a name as its object or goal."""
