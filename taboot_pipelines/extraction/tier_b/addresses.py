@@ -49,7 +49,8 @@ _CONFIGURES = re.compile(
 #: A line that explains a setting begins with its name.
 _VARIABLE = re.compile(r"\W*[A-Z][A-Z0-9]*_[A-Z0-9_]+\W")
 _ASSUMES = re.compile(
-    r"(?i)^\W*with\s+`?--?[a-z]|^\W*(?:assuming|if (?!everything|all )|when using|unless|suppose|in case)\b|\bassuming\b|"
+    r"(?i)^\W*with\s+`?--?[a-z]|\bassuming\b|"
+    r"^\W*(?:if (?!everything|all )|when using|unless|suppose|in case)\b|"
     r"^\W*when\b[^,]{0,80}\b(?:is|are) (?:used|enabled|set|configured|disabled|activated)\b|"
     r"\bin [\w-]+ mode\b|\bdepends (?:if|on (?:if|whether))\b"
 )
@@ -87,9 +88,13 @@ _TIMES = frozenset(("after", "once", "when", "as", "before", "while", "until"))
 _ARTICLES = frozenset(("the", "our", "your", "its", "a", "an"))
 _PROTOCOLS = frozenset(("http", "https", "tcp", "udp", "websocket", "websockets", "grpc", "mqtt", "ssh"))
 #: Verbs whose object is a part of their subject.
-_HAS = frozenset(("have", "ship", "come", "include", "provide", "offer", "feature", "bring", "contain", "start"))
+_HAS = frozenset(
+    ("have", "ship", "come", "include", "provide", "offer", "feature", "bring", "contain", "start")
+)
 #: What stands for no thing at all, or for another than the page's.
-_NOBODY = frozenset(("nothing", "something", "anything", "everything", "none", "no", "another", "other", "any"))
+_NOBODY = frozenset(
+    ("nothing", "something", "anything", "everything", "none", "no", "another", "other", "any")
+)
 _DASHES = ("-", "–", "—", ":")
 _BULLETS = ("·", "|", ";", ".", "•", *_DASHES)
 
@@ -233,7 +238,13 @@ class Addresses:
         if self._clauses.word(token.i - 1) not in ("at", "on", "under", "via"):
             return []
         first = token.i - 1
-        while first > self._sentence.start and self._clauses.word(first - 1) not in (",", ";", "and", "-", "–"):
+        while first > self._sentence.start and self._clauses.word(first - 1) not in (
+            ",",
+            ";",
+            "and",
+            "-",
+            "–",
+        ):
             first -= 1
         nouns = list(self._names.doc[first : token.i - 1])
         if not 0 < len(nouns) < _MAX_LABEL or any(
@@ -367,7 +378,12 @@ class Addresses:
             and self._clauses.word(token.i - 1) in ("at", "on", "under")
             and noun.i > use.i
             and (noun.lower_ in _PAGES or self._names.of(noun) is not None)
-            and all(t.lower_ in CLASSES | _PAGES | {"the", "your", "admin", "web"} or t is noun or self._names.of(t) is not None for t in self._names.doc[use.i + 1 : token.i - 1])
+            and all(
+                t.lower_ in CLASSES | _PAGES | {"the", "your", "admin", "web"}
+                or t is noun
+                or self._names.of(t) is not None
+                for t in self._names.doc[use.i + 1 : token.i - 1]
+            )
         )
 
     def _is_bare(self, word: Token) -> bool:
@@ -431,7 +447,7 @@ class Addresses:
         return [title] if title is not None and not (silent and title.context) else []
 
     def _is_ordered(self, verb: Token) -> bool:
-        """Whether a verb in its base form begins a clause: "Once it runs, visit …", whatever the tree says."""
+        """Whether a verb in its base form begins a clause, as in "Once it runs, visit …"."""
         return verb.tag_ in ("VB", "VBP") and self._clauses.word(verb.i - 1) in (",", ":", "then", "simply")
 
     def _named_on_the_way(self, trigger: Token, token: Token) -> Mention | None:
@@ -492,7 +508,7 @@ class Addresses:
         return written and word.lower_ in no_services() - {"web"}
 
     def _is_acronym(self, mention: Mention, noun: Token) -> bool:
-        """Whether the page's thing has an interface of a kind that is told by capitals: "the AIO interface"."""
+        """Whether capitals tell of what kind an interface of the page's thing is: "the AIO interface"."""
         kind = mention.text.isupper() and not mention.sure and mention.text.lower() not in software()
         return kind and noun.lower_ in GENERIC | _PLACES and self._clauses.title is not None
 
@@ -565,8 +581,8 @@ class Addresses:
         ):
             wished = seen.lemma_.lower() in _MANAGED and self._clauses.word(seen.i - 1) == "to"
             if (seen.lemma_.lower() in _SHOWN or wished) and not self._names.kind(seen):
-                objects = (t for t in self._clauses.objects(seen) if t.lower_ != "browser")
-                yield [t for t in objects if not self._is_address(t) and self._owners(t)]
+                seen_there = (t for t in self._clauses.objects(seen) if t.lower_ != "browser")
+                yield [t for t in seen_there if not self._is_address(t) and self._owners(t)]
 
     def _is_address(self, token: Token) -> bool:
         kind = self._names.kind(token)
@@ -661,7 +677,11 @@ class Addresses:
             return []
         if modality.modals(verb) & {"could", "may", "might", "would", "must"}:
             return []
-        if "can" in modality.modals(verb) and lemma in ("run", "listen", "use", "serve") and not is_passive(verb):
+        if (
+            "can" in modality.modals(verb)
+            and lemma in ("run", "listen", "use", "serve")
+            and not is_passive(verb)
+        ):
             return []  # What it could do.
         if self._is_subject(port) and lemma in ("serve", "be", "use", "expose", "carry"):
             if lemma == "be":

@@ -58,7 +58,6 @@ class Mention:
     #: Whether it is written as code.
     marked: bool = False
 
-
     def until(self, mark: str) -> Mention:
         """The mention up to a character: ``8000`` of ``8000/tcp``."""
         kept = self.text.partition(mark)[0]
