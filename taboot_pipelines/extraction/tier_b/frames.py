@@ -125,6 +125,9 @@ class Frames:
     # Verbs --------------------------------------------------------------------------------------------------
 
     def _framed(self, verb: Token, frame: Frame) -> Iterator[Triple]:
+        ends = self._at(verb, frame.end, frame)
+        if not ends:
+            return
         told_for = frame.type == "CONNECTS_TO" and modality.is_function(verb)
         participle = (
             frame.passive
@@ -138,8 +141,7 @@ class Frames:
         if frame.kind == "data" and not any(t.lower_ in _DATA for t in self._clauses.objects(verb)):
             return
         rule = f"verb {_lemma(verb)}"
-        ends = self._at(verb, frame.end, frame)
-        starts = self._at(verb, frame.start, frame) if ends else []
+        starts = self._at(verb, frame.start, frame)
         if not starts and frame.passive and frame.start == ("by",) and verb.lemma_ in ("require", "need"):
             # "An external Postgres is required": by what the page is about.
             title = self._clauses.title
