@@ -480,6 +480,8 @@ class Addresses:
 
     def _owners(self, token: Token) -> list[Mention]:
         """What a noun that is reached stands for."""
+        if token.lower_ in _PAGES and any(self._is_platform(c) for c in token.lefts):
+            return []  # "The Kubernetes dashboard".
         if token.lower_ in _READ:
             own = self._clauses.named_or_apposed(token)
             return [own] if own is not None else []
@@ -494,8 +496,6 @@ class Addresses:
         if found:
             return found
         title = self._page()
-        if token.lower_ in _PAGES and any(self._is_platform(c) for c in token.lefts):
-            return []  # "The Kubernetes dashboard".
         if token.lower_ in _NOBODY or any(c.lower_ in _NOBODY for c in token.children):
             return []  # "Nothing else listens on it", "metrics are exposed on it".
         if title is not None and (token.lower_ in GENERIC | _PLACES or token.pos_ == "PRON"):
@@ -703,7 +703,7 @@ class Addresses:
         if verb.tag_ in ("VBG", "VBN") and verb.dep_ in ("acl", "amod"):
             return [] if self._is_made(verb.head) else self._named_above(verb.head, self._owners(verb.head))
         if verb.dep_ == "relcl" and any(c.tag_ in ("WDT", "WP") for c in verb.children):
-            return self._owners(verb.head)
+            return [] if self._is_made(verb.head) else self._owners(verb.head)
         subjects = [t for t in self._clauses.subjects(verb) if t.lower_ not in _PEOPLE]
         if lemma in _GOES_TO and not order and subjects and not is_passive(verb):
             return []  # "A connects to B on port 80": A is not there.
