@@ -5,7 +5,8 @@
 - ``names``: what a noun phrase names, and what an address says;
 - ``modality``: whether a sentence says that something is so;
 - ``clauses``: what stands where in a clause; ``frames``: what verbs say of two things (``frames.txt``);
-- ``addresses``, ``published``, ``records``: where something is reached, published ports, DNS records;
+- ``addresses``, ``ports`` (both on ``reached``), ``published``, ``records``: where something is reached or
+  listens, published ports, DNS records;
 - ``relations``: all of that for one sentence; ``lexicon``: the words that they know;
 - ``promising``: which paragraphs are worth parsing;
 - ``claims``: triples as claims of the graph model;

@@ -40,6 +40,7 @@ class Clauses:
         self.names = names
         self.sentence = sentence
         self.title = names.title()
+        self._words = frozenset(token.lower_ for token in sentence)
 
     def word(self, at: int) -> str:
         """The word with this number in lower case; empty outside the sentence."""
@@ -371,6 +372,8 @@ class Clauses:
         """The nouns after a preposition of a verb's clause: of the verb, its objects, or what follows it
         before the next verb that has a subject of its own."""
         wanted = frozenset(prepositions)
+        if not wanted & self._words:
+            return []
         found: list[Token] = []
         doc = self.names.doc
         nouns = {c.i for c in verb.children if c.dep_ in _SUBJECTS}

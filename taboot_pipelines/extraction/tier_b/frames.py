@@ -44,14 +44,9 @@ _NEEDS = re.compile(
     r"(?:the following|these|two|three|four)\b.*:\s*$"
 )
 #: What is had from another thing that runs.
-_DATA = words("read") | {"information", "config", "configuration", "endpoints", "state"}
+_DATA = words("read") | words("data")
 #: What has the name of a thing that runs, and is not that thing.
-_NOT_IT = frozenset(
-    (
-        "exit tunnel vpn network image api apis account accounts library protocol sdk format syntax module key "
-        "token cli command commands config configuration credentials user password port address url path file files"
-    ).split()
-)
+_NOT_IT = words("not_it")
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/-]*(?::[\w][\w.-]*)?")
 
 
@@ -130,6 +125,9 @@ class Frames:
     # Verbs --------------------------------------------------------------------------------------------------
 
     def _framed(self, verb: Token, frame: Frame) -> Iterator[Triple]:
+        ends = self._at(verb, frame.end, frame)
+        if not ends:
+            return
         told_for = frame.type == "CONNECTS_TO" and modality.is_function(verb)
         participle = (
             frame.passive
@@ -143,8 +141,7 @@ class Frames:
         if frame.kind == "data" and not any(t.lower_ in _DATA for t in self._clauses.objects(verb)):
             return
         rule = f"verb {_lemma(verb)}"
-        ends = self._at(verb, frame.end, frame)
-        starts = self._at(verb, frame.start, frame) if ends else []
+        starts = self._at(verb, frame.start, frame)
         if not starts and frame.passive and frame.start == ("by",) and verb.lemma_ in ("require", "need"):
             # "An external Postgres is required": by what the page is about.
             title = self._clauses.title
@@ -203,7 +200,12 @@ class Frames:
                 if child.dep_ == "compound" and child.lower_ in _DISTRIBUTIONS:
                     return self._names.mention(child, token)
                 named = not is_word(child.lower_) or child.lower_ in software()
-                if token.lower_ == "image" and child.dep_ in ("compound", "nmod") and child.i < token.i and named:
+                if (
+                    token.lower_ == "image"
+                    and child.dep_ in ("compound", "nmod")
+                    and child.i < token.i
+                    and named
+                ):
                     return self._names.mention(child, child, sure=True)
         if frame.kind == "network":
             for word in (token, *token.children):

@@ -98,14 +98,15 @@ _VERBS_READ_AS_NOUNS = {
     "powers": "power",
     "caches": "cache",
     "indexes": "index",
-    "gets": "get",
 }
 #: What follows the noun, not the verb.
 _AFTER_A_NOUN = frozenset(
     ("of", "is", "are", "was", "were", "can", "may", "will", "should", "must", "have", "that")
 )
 #: What follows the verb, not the noun, after "and".
-_AFTER_A_VERB = frozenset(("to", "the", "a", "an", "its", "all", "each", "every", "any", "them", "it", "from"))
+_AFTER_A_VERB = frozenset(
+    ("to", "the", "a", "an", "its", "all", "each", "every", "any", "them", "it", "from")
+)
 #: What ends the name of a file, not of a host.
 _FILES = tuple(f".{ending}" for ending in words("files"))
 _TRAILING = ".,;:!?*_)"
@@ -236,7 +237,12 @@ def _is_order_here(token: Token, kinds: dict[int, str]) -> bool:
     begins = not token.i or token.nbor(-1).lower_ in (",", "then", "and", ":", "now", "to")
     if token.lower_ != "open":
         begins = not token.i or token.nbor(-1).text in (",", ":") or token.nbor(-1).lower_ == "then"
-    named = after.text[:1].isupper() or bool(kinds.get(after.idx)) or is_known(after) or after.lower_ in token.doc.user_data["titles"]
+    named = (
+        after.text[:1].isupper()
+        or bool(kinds.get(after.idx))
+        or is_known(after)
+        or after.lower_ in token.doc.user_data["titles"]
+    )
     return begins and (named or after.lower_ in ("the", "your", "up"))
 
 

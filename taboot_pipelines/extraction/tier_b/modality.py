@@ -83,7 +83,9 @@ def states(verb: Token, *, people: bool = False) -> bool:
 
 def was(verb: Token) -> bool:
     """Whether it tells how something was: "was exposed on port 80"."""
-    return any(c.lower_ in ("was", "were", "had") for c in (verb, *verb.children) if c.pos_ in ("VERB", "AUX"))
+    return any(
+        c.lower_ in ("was", "were", "had") for c in (verb, *verb.children) if c.pos_ in ("VERB", "AUX")
+    )
 
 
 def is_unknown(verb: Token) -> bool:

@@ -58,7 +58,6 @@ class Mention:
     #: Whether it is written as code.
     marked: bool = False
 
-
     def until(self, mark: str) -> Mention:
         """The mention up to a character: ``8000`` of ``8000/tcp``."""
         kept = self.text.partition(mark)[0]
@@ -243,7 +242,8 @@ class Names:
             return None
         if first == last and words[0] in _KINDS:
             return None  # "Admin dashboard".
-        if first.i == token.sent.start and first == last and token.pos_ != "PROPN":
+        inner = any(c.isupper() for c in token.text[1:]) and not token.text.isupper()
+        if first.i == token.sent.start and first == last and token.pos_ != "PROPN" and not inner:
             return None
         begins = not first.i or not first.nbor(-1).text[-1].isalnum()
         if begins and first == last and _is_third_person(words[0]):

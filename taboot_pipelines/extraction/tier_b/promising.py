@@ -45,7 +45,10 @@ def _is_named(block: Block) -> bool:
     return bool(block.code) or _NAME.search(block.text) is not None or bool(_known().search(block.text))
 
 
-_NAME = re.compile(r"(?<=[a-z,;:(] )[A-Z]|(?<=[a-z,;:(] [*_\[])[A-Z]|\w[A-Z]|[a-z]\d|\w[-_]\w|\w\.\w|\w/\w|\b[Bb]ased on|\b[Bb]uilt (?:on|from)")
+_NAME = re.compile(
+    r"(?<=[a-z,;:(] )[A-Z]|(?<=[a-z,;:(] [*_\[])[A-Z]|\w[A-Z]|[a-z]\d|\w[-_]\w|\w\.\w|"
+    r"\b[Bb]ased on|\b[Bb]uilt (?:on|from)"
+)
 
 
 @cache

@@ -37,7 +37,8 @@ _INSIDE = re.compile(
 )
 _BESIDE_HOST = re.compile(rf"(?i)^\W*(?:of|on|at|to)\s+{_THE}`?{_HOST}\b(?!\s*(?:container|service)\b)")
 _HOSTS = re.compile(
-    rf"(?i)\b(?:of|on|at|to|onto|only to|via)\s+{_THE}`?{_HOST}\b(?!\s*(?:container|service|ports?)\b|:)|\b(?P<before>host)\s+port\s+\d"
+    rf"(?i)\b(?:of|on|at|to|onto|only to|via)\s+{_THE}`?{_HOST}\b(?!\s*(?:container|service|ports?)\b|:)|"
+    r"\b(?P<before>host)\s+port\s+\d"
 )
 _HOSTS_PORT = re.compile(rf"(?i){_HOST}(?:'s|’s)?\s+ports?\s*`?$")
 _HOST_UNDER = re.compile(r"(?i)host\W+under\W+(?:the\W+)?(?:number|port)\W*$")
@@ -80,7 +81,8 @@ class Published:
         """What the sentence says is published on a machine."""
         verb = self._verb()
         if self._sentence[0].lemma_.lower() in _SET_UP or any(
-            t.lower_ in _ASKS or (t.pos_ == "VERB" and t.lower_ != "port" and modality.is_order(t)) for t in self._sentence
+            t.lower_ in _ASKS or (t.pos_ == "VERB" and t.lower_ != "port" and modality.is_order(t))
+            for t in self._sentence
         ):
             return
         if verb is None or modality.gives_example(self._sentence) or modality.is_past(self._sentence):

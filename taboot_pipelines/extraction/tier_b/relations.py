@@ -1,6 +1,7 @@
 """What sentences say of two named things.
 
-Each kind of statement has its own reader: addresses, published ports, DNS records, and the frames of verbs.
+Each kind of statement has its own reader: addresses, ports, published ports, DNS records, and the
+frames of verbs.
 All of them take the ends from :class:`~taboot_pipelines.extraction.tier_b.clauses.Clauses` and ask
 :mod:`~taboot_pipelines.extraction.tier_b.modality` whether something is asserted.
 """
@@ -15,6 +16,7 @@ from taboot_pipelines.extraction.tier_b.addresses import Addresses
 from taboot_pipelines.extraction.tier_b.clauses import Clauses
 from taboot_pipelines.extraction.tier_b.frames import Frames
 from taboot_pipelines.extraction.tier_b.names import Names
+from taboot_pipelines.extraction.tier_b.ports import Ports
 from taboot_pipelines.extraction.tier_b.published import Published
 from taboot_pipelines.extraction.tier_b.records import Records
 from taboot_pipelines.extraction.tier_b.triple import Triple
@@ -36,7 +38,8 @@ def relations(names: Names, sentence: Span) -> Iterator[Triple]:
     clauses = Clauses(names, sentence)
     found = list(Published(clauses).triples())
     if not found:
-        found += Addresses(clauses).triples()
+        found = list(Addresses(clauses).triples())
+        found += Ports(clauses).triples(told=bool(found))
     records = list(Records(clauses).triples())
     found += records
     # What a list of names and addresses says is said by the records alone.

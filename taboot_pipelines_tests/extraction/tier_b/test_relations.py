@@ -62,6 +62,39 @@ ASSERTED = [
     ("This service exposes the echoserver application on port 80.", "EXPOSES_ENDPOINT", "echoserver", "80"),
     ("Compose maps port 80 of the web container to port 8080 of the host.", "BINDS", "web", "host"),
     ("The Gitea container port 3000 is mapped to port 3001 on nas.lan.", "BINDS", "Gitea", "nas.lan"),
+    ("Compose maps the web service container port 80 to port 81 of the host.", "BINDS", "web", "host"),
+    ("Host port 8055 is forwarded to port 5055 in the container.", "BINDS", "diskover", "Host"),
+    # What a word in a list or after "and" is said of.
+    ("Grafana - dashboards, http://localhost:3000", "EXPOSES_ENDPOINT", "Grafana", "http://localhost:3000"),
+    ("Prometheus at http://localhost:9090", "EXPOSES_ENDPOINT", "Prometheus", "http://localhost:9090"),
+    ("nginx: public entrypoint on port 8080", "EXPOSES_ENDPOINT", "nginx", "8080"),
+    ("Loki listens on port 3100, the `web` service on port 80.", "EXPOSES_ENDPOINT", "web", "80"),
+    ("HTTP on port 3000 serves Kavita.", "EXPOSES_ENDPOINT", "Kavita", "3000"),
+    ("The container listens on 8058/tcp.", "EXPOSES_ENDPOINT", "diskover", "8058"),
+    ("Authelia guards all of it and stores its sessions in Redis.", "DEPENDS_ON", "Authelia", "Redis"),
+    ("nginx serves the files and proxies `/api` to the `api` service.", "ROUTES_TO", "nginx", "api"),
+    ("`a.lan` resolves to 10.0.0.1, `b.lan` to 10.0.0.2.", "RESOLVES_TO", "b.lan", "10.0.0.2"),
+    ("The ingress controller needs information from Consul.", "DEPENDS_ON", "ingress controller", "Consul"),
+    # Orders after a clause of time, to see what is there.
+    (
+        "After the stack starts, open Kibana at `http://localhost:5601`.",
+        "EXPOSES_ENDPOINT",
+        "Kibana",
+        "http://localhost:5601",
+    ),
+    (
+        "After the application starts, visit `http://localhost:9000` to access the Portainer UI.",
+        "EXPOSES_ENDPOINT",
+        "Portainer UI",
+        "http://localhost:9000",
+    ),
+    (
+        "The web UI is at `<your-ip>:8080`, log in and point Sonarr to it.",
+        "EXPOSES_ENDPOINT",
+        "diskover",
+        "<your-ip>:8080",
+    ),
+    ("This image is based on the metricbeat image.", "BUILDS", "diskover", "metricbeat"),
 ]
 
 #: Sentences that relate the same things and assert nothing.
@@ -86,6 +119,24 @@ NOT_ASSERTED = [
     "Should you use host networking, the admin page is found on port 81.",
     "The shop is available on PyPI: https://pypi.org/project/shop.",
     "Unless Traefik forwards requests to Gitea, nothing works.",
+    "Make sure that nothing else listens on port 8080.",
+    "Metrics for Prometheus are exposed on port 9100.",
+    "On the router, we'll forward port 443 to our server.",
+    "In this guide we'll map port 80 of the web container to port 8080 of the host.",
+    "nginx forwards requests to the right backend service.",
+    "It requires a MySQL/MariaDB database.",
+    "Grafana uses the Plex API.",
+    "This image uses nginx to serve the files.",
+    "Home Assistant connects to a broker on port 1883.",
+    "When host networking is used, the web interface is on port 5055.",
+    "With `--net=host` the webui is at `http://localhost:8080`.",
+    "The webui must be served at https://auth.example.org.",
+    "The app was exposed on port 5000, so I opened it.",
+    "Then open your browser and go to http://127.0.0.1:5000",
+    "To verify that it works, visit http://localhost:5055/health.",
+    "Start a Postgres container that listens on port 5432.",
+    "The Kubernetes dashboard is at http://localhost:8443.",
+    "Grafana could run on port 80 too, or on port 3000.",
 ]
 
 
