@@ -55,6 +55,7 @@ _SHOWN = (
     "failed",
 )
 _MAX_PROBLEMS = 20
+_JOB = "ingest_source"
 #: So begins why a stage had nothing to do whose server is not configured.
 _NOT_CONFIGURED = "skipped: "
 #: Off a terminal a line says so often how far it is.
@@ -187,6 +188,7 @@ def _run(
         from taboot_pipelines.defs.partitions import apply_change, partition_change
         from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
         from taboot_pipelines.defs.retention import forget_old
+        from taboot_pipelines.defs.run_origin import runs_of
         from taboot_pipelines.defs.sweeper import sweep_dead_runs
 
     # Dagster logs every event to the terminal; what matters is shown below.
@@ -197,6 +199,7 @@ def _run(
         _display(chosen, quiet) as display,
         waiting.observed(display.waits),
         open_instance(settings) as instance,
+        runs_of(instance, _JOB),
     ):
         sweep_dead_runs(instance, workspace.catalog)
         apply_change(instance, partition_change(instance, workspace))
@@ -204,7 +207,7 @@ def _run(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             defs = build_defs(settings, workspace=WorkspaceResource(runtime=runtime))
-            job = defs.resolve_job_def("ingest_source")
+            job = defs.resolve_job_def(_JOB)
         runs = _Runs(runtime, job, instance, display)
         for source in chosen:
             outcomes.append(runs.of_source(source, confirm_deletes))
