@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import dagster as dg
-from dagster._core.definitions.selector import SINGLETON_REPOSITORY_NAME
+from dagster._core.definitions.repository_definition.valid_definitions import SINGLETON_REPOSITORY_NAME
 from dagster._core.remote_origin import (
     ManagedGrpcPythonEnvCodeLocationOrigin,
     RemoteJobOrigin,

@@ -156,10 +156,10 @@ def test_a_slip_takes_nothing_away(house: House) -> None:
     assert {s for s, told in cut.items() if told["held"]} == {"runbooks", "notes"}
     house.file.write_text(right)
     assert house.json("ingest", "notes", "--confirm-deletes")["sources"][0]["state"] == "retired"
-    # Progress is seen in a terminal, and what did not change is a line a source.
+    # Progress is seen in a terminal, and nothing was fetched again.
     shown = bare(house.screen("ingest"))
     assert re.search(r"runbooks +done ", shown) and "namespace default" in shown
-    assert re.search(r"runbooks +\d+ stages +unchanged \(13 discovered, 13 not modified\)", shown)
+    assert "13 discovered, 13 not modified" in words(shown)
     assert house.json("held") == {"held": []} and house.json("documents")["total"] == whole
 
 
@@ -310,7 +310,7 @@ def test_the_notebook_user_asks(house: House) -> None:
 @pytest.mark.skipif(shutil.which("bash") is None, reason="There is no bash.")
 def test_bash_completes(house: House) -> None:
     script = (
-        f'taboot() {{ "{TABOOT}" "$@"; }}; eval "$(taboot completion bash)"\n'
+        'eval "$(taboot completion bash)"\n'
         "complete_line() { COMP_WORDS=($1); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); COMPREPLY=();"
         " _taboot_completion taboot; printf '%s ' \"${COMPREPLY[@]}\"; echo; }\n"
         "complete_line 'taboot ingest r'; complete_line 'taboot search x --source s';"
@@ -318,7 +318,7 @@ def test_bash_completes(house: House) -> None:
     )
     done = subprocess.run(
         ["bash", "--norc", "-c", script],
-        env=house.environment,
+        env={**house.environment, "PATH": f"{TABOOT.parent}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         timeout=120,

@@ -56,8 +56,12 @@ def test_progress_off_a_terminal_is_lines_and_what_is_not_configured_is_said_onc
     assert any(re.fullmatch(r"s00: raw_blobs: 64(, .*)?", line) for line in lines), shell.err
     assert any(re.search(r": \d+ of \d+, [\d,.]+/s", line) for line in lines), shell.err
     monkeypatch.undo()
-    shell("ingest")
+    shown = shell("ingest")
     assert shell.err == "", "what takes no time says nothing"
+    # What did not change is a line a source, and one for all that the namespace's stages would have done.
+    for row in (r"s01 +\d+ stages +unchanged \(1 discovered, 1 not modified\)", r"all of other +2 stages"):
+        assert re.search(row, shown), shown
+    assert len(shown.splitlines()) <= 20
 
 
 def test_what_it_waits_for_is_told(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
