@@ -561,7 +561,8 @@ def _add_rows(shown: Table, name: str, reports: Sequence[StageReport]) -> None:
     """Add a row a stage; one for all of them where nothing has changed."""
     seconds = sum(report.seconds for report in reports)
     if reports and not any(report.changed for report in reports):
-        counts = next((found for report in reports if (found := _counts(report))), "")
+        # What was discovered is what was not modified.
+        counts = next((found for r in reports if (found := _counts(r, but="discovered"))), "")
         what = f"unchanged ({counts})" if counts else "unchanged"
         shown.add_row(text(name), f"{len(reports)} stages", text(what), f"{seconds:.2f}")
         return
@@ -573,8 +574,9 @@ def _add_rows(shown: Table, name: str, reports: Sequence[StageReport]) -> None:
         shown.add_row(text("" if number else name), report.stage, text(what), f"{report.seconds:.2f}")
 
 
-def _counts(report: StageReport) -> str:
-    return ", ".join(f"{report.counts[n]:,} {n.replace('_', ' ')}" for n in _SHOWN if report.counts.get(n))
+def _counts(report: StageReport, *, but: str = "") -> str:
+    told = {n: count for n in _SHOWN if n != but and (count := report.counts.get(n))}
+    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in told.items())
 
 
 def _summary(outcomes: Sequence[Outcome]) -> None:

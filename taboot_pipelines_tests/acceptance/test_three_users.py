@@ -159,7 +159,7 @@ def test_a_slip_takes_nothing_away(house: House) -> None:
     # Progress is seen in a terminal, and nothing was fetched again.
     shown = bare(house.screen("ingest"))
     assert re.search(r"runbooks +done ", shown) and "namespace default" in shown
-    assert "13 discovered, 13 not modified" in words(shown)
+    assert "unchanged (13 not modified)" in words(shown)
     assert house.json("held") == {"held": []} and house.json("documents")["total"] == whole
 
 
