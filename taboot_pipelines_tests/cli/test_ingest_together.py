@@ -46,7 +46,7 @@ def test_all_sources_are_published_together(shell: Shell) -> None:
 def test_progress_off_a_terminal_is_lines_and_what_is_not_configured_is_said_once(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taboot_pipelines.cli.ingest._SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("taboot_pipelines.cli.progress._SECONDS_BETWEEN_LINES", 0.0)
     for n in range(70):
         (shell.world.directory / "s00" / f"{n}.md").write_text(f"{GUIDE}\nPage {n}.\n")
     shown = shell("ingest")
@@ -68,7 +68,7 @@ def test_what_it_waits_for_is_told(shell: Shell, monkeypatch: pytest.MonkeyPatch
     shell.world.entries = shell.world.entries[:1]
     shell.world.declare()
     # Off a terminal after ten seconds, as all progress; here at once.
-    monkeypatch.setattr("taboot_pipelines.cli.ingest._SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("taboot_pipelines.cli.progress._SECONDS_BETWEEN_LINES", 0.0)
     leases = FileLeases(shell.world.home, 0.0)
     held, going_on = threading.Event(), threading.Event()
 
