@@ -80,9 +80,9 @@ def main() -> int:
         return code
     print(
         f"\nThe data lies in {home}. Next:\n"
-        "  make dev                      the Dagster UI over it, on http://127.0.0.1:3000\n"
-        "  examples/homelab.ipynb        the same from a notebook\n"
-        f"  TABOOT_HOME={home} .venv/bin/taboot ask 'What depends on Redis?'"
+        f"  TABOOT_HOME={home} .venv/bin/taboot browse    search, read and walk the graph in a browser\n"
+        "  make dev    the Dagster UI over it, http://127.0.0.1:3000 (examples/homelab.ipynb: a notebook)\n"
+        "  .venv/bin/taboot init ~/stacks    begin with what is yours; then taboot ingest"
     )
     return 0
 

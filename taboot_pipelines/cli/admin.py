@@ -164,11 +164,12 @@ def _check_free(host: str, port: int) -> None:
 @click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
 def ui(host: str, port: int) -> None:
     """Start the Dagster UI with its schedules and sensors, on the same storage as `taboot ingest`."""
-    from taboot_pipelines.defs.instance import open_instance
     from taboot_pipelines.settings import load_settings
 
     settings = load_settings()
     _check_free(host, port)
+    from taboot_pipelines.defs.instance import open_instance
+
     with open_instance(settings):
         pass  # Makes the storage, and its dagster.yaml, where there is none.
     arguments = [

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import click
 from click.shell_completion import get_completion_class
-
-from taboot_pipelines.errors import TabootError
 
 
 @click.command()
@@ -29,15 +25,22 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 def source_ids(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The ids of the sources file that begin so; none where the file is wrong."""
-    from taboot_pipelines.connectors.sources_file import load_sources
+    """The ids of the sources file that begin so; none where it cannot be read.
+
+    It is not checked: a person who has pressed a key does not wait for all connectors to load.
+    """
+    import yaml
+
     from taboot_pipelines.settings import load_leniently
 
-    found: list[str] = []
-    with contextlib.suppress(TabootError):
-        settings, _ = load_leniently()
-        found = list(load_sources(settings.sources_file).entries)
-    return [source for source in found if source.startswith(incomplete)]
+    settings, _ = load_leniently()
+    try:
+        content = yaml.safe_load(settings.sources_file.read_bytes())
+    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        return []
+    entries = content.get("sources") if isinstance(content, dict) else None
+    found = [e.get("id") for e in entries or () if isinstance(e, dict)] if isinstance(entries, list) else []
+    return [source for source in found if isinstance(source, str) and source.startswith(incomplete)]
 
 
 def relations(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

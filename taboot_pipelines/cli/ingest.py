@@ -10,15 +10,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from taboot_pipelines.cli import held
+from taboot_pipelines.cli import held, progress
 from taboot_pipelines.cli.completion import source_ids
 from taboot_pipelines.cli.output import console, emit_json, json_option, table, text
 from taboot_pipelines.errors import TabootError
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from taboot_pipelines.defs.resources import Runtime
-    from taboot_pipelines.model.crawl_graph import CrawlProgress
     from taboot_pipelines.settings import Settings
     from taboot_pipelines.stages.report import StageReport
     from taboot_pipelines.stages.workspace import Workspace
@@ -55,10 +53,9 @@ _SHOWN = (
     "failed",
 )
 _MAX_PROBLEMS = 20
+_JOB = "ingest_source"
 #: So begins why a stage had nothing to do whose server is not configured.
 _NOT_CONFIGURED = "skipped: "
-#: Off a terminal a line says so often how far it is.
-_SECONDS_BETWEEN_LINES = 10.0
 
 
 @dataclass
@@ -187,6 +184,7 @@ def _run(
         from taboot_pipelines.defs.partitions import apply_change, partition_change
         from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
         from taboot_pipelines.defs.retention import forget_old
+        from taboot_pipelines.defs.run_origin import runs_of
         from taboot_pipelines.defs.sweeper import sweep_dead_runs
 
     # Dagster logs every event to the terminal; what matters is shown below.
@@ -194,9 +192,10 @@ def _run(
         logging.getLogger(name).setLevel(logging.CRITICAL)
     outcomes = []
     with (
-        _display(chosen, quiet) as display,
+        progress.display(quiet) as display,
         waiting.observed(display.waits),
         open_instance(settings) as instance,
+        runs_of(instance, _JOB),
     ):
         sweep_dead_runs(instance, workspace.catalog)
         apply_change(instance, partition_change(instance, workspace))
@@ -204,7 +203,7 @@ def _run(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             defs = build_defs(settings, workspace=WorkspaceResource(runtime=runtime))
-            job = defs.resolve_job_def("ingest_source")
+            job = defs.resolve_job_def(_JOB)
         runs = _Runs(runtime, job, instance, display)
         for source in chosen:
             outcomes.append(runs.of_source(source, confirm_deletes))
@@ -248,7 +247,7 @@ class _Runs:
     runtime: Runtime
     job: dg.JobDefinition
     instance: dg.DagsterInstance
-    display: _Display
+    display: progress.Display
 
     def of_source(self, source: str, confirm_deletes: bool) -> Outcome:
         """Take a source through its own stages."""
@@ -391,148 +390,6 @@ def _interrupted(result: dg.ExecuteInProcessResult) -> bool:
 # --- what people see ----------------------------------------------------------------------------------------
 
 
-class _Display:
-    """Shows the progress of one run at a time. This one shows nothing: for programs and for output that is
-    no terminal.
-    """
-
-    def begin(self, what: str) -> None: ...
-
-    def progress(self, stage: str, done: int, total: int) -> None: ...
-
-    def crawl(self, progress: CrawlProgress) -> None: ...
-
-    def waits(self, what: str, seconds: float) -> None:
-        """For what it waits, and how long at most, 0 where that is not known; "" when it is over."""
-
-    def report(self, report: StageReport) -> None: ...
-
-    def end(self, what: str, ok: bool) -> None: ...
-
-
-class _Bars(_Display):
-    """A bar for each source and namespace: its stage, and how far that has come; of a crawl also how many
-    pages wait, how fast it goes, and what fails.
-    """
-
-    def __init__(self, progress: Any) -> None:
-        self._progress = progress
-        self._task: Any = None
-        self._crawls = False
-
-    def begin(self, what: str) -> None:
-        self._task, self._crawls = self._progress.add_task(what, total=None, stage="", rate=""), False
-
-    def progress(self, stage: str, done: int, total: int) -> None:
-        # The crawl itself knows more.
-        if not self._crawls:
-            self._update(stage, done, total or None)
-
-    def crawl(self, progress: CrawlProgress) -> None:
-        self._crawls = True
-        known = progress.counts["discovered"]
-        self._update(progress.sentence, progress.done, known)
-
-    def waits(self, what: str, seconds: float) -> None:
-        if self._task is not None:
-            self._progress.update(self._task, rate=f"waits for {what}" if what else "")
-
-    def report(self, report: StageReport) -> None:
-        self._crawls = False
-        # What comes next has a rate of its own.
-        self._progress.reset(self._task, total=None, stage=report.stage, rate="")
-
-    def end(self, what: str, ok: bool) -> None:
-        stage = "done" if ok else "look below"
-        self._progress.update(self._task, stage=stage, completed=1, total=1, rate="")
-
-    def _update(self, stage: str, done: int, total: int | None) -> None:
-        self._progress.update(self._task, stage=stage, completed=done, total=total)
-        task = next((t for t in self._progress.tasks if t.id == self._task), None)
-        speed = task.speed if task is not None else None
-        self._progress.update(self._task, rate=f"{speed:,.1f}/s" if speed else "")
-
-
-class _Lines(_Display):
-    """Off a terminal: a line for what takes long, every ten seconds, with its rate and the time left."""
-
-    def __init__(self) -> None:
-        self._what = ""
-        #: When the stage that is under way began, and when a line was written last.
-        self._began = self._last = time.monotonic()
-
-    def begin(self, what: str) -> None:
-        self._what = what
-        self._began = self._last = time.monotonic()
-
-    def waits(self, what: str, seconds: float) -> None:
-        now = time.monotonic()
-        # A long wait is told when it begins: nothing else may be said before it ends.
-        if what and (seconds >= _SECONDS_BETWEEN_LINES or now - self._last >= _SECONDS_BETWEEN_LINES):
-            self._last = now
-            most = f", {seconds:,.0f} s at most" if seconds else ""
-            click.echo(f"{self._what}: waits for {what}{most}", err=True)
-
-    def report(self, report: StageReport) -> None:
-        self._began = time.monotonic()
-
-    def progress(self, stage: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now - self._last < _SECONDS_BETWEEN_LINES:
-            return
-        self._last = now
-        click.echo(f"{self._what}: {stage}: {_pace(done, total, now - self._began)}", err=True)
-
-    def crawl(self, progress: CrawlProgress) -> None:
-        now = time.monotonic()
-        if now - self._last >= _SECONDS_BETWEEN_LINES:
-            self._last = now
-            click.echo(f"{self._what}: {progress.sentence}", err=True)
-
-
-def _pace(done: int, total: int, seconds: float) -> str:
-    """How far it has come, how fast, and how long the rest takes at that rate."""
-    told = f"{done:,} of {total:,}" if total else f"{done:,}"
-    rate = done / seconds if seconds > 0 else 0
-    if not rate:
-        return told
-    left = f", {(total - done) / rate:,.0f} s left" if total > done else ""
-    return f"{told}, {rate:,.1f}/s{left}"
-
-
-@contextlib.contextmanager
-def _display(chosen: Sequence[str], quiet: bool) -> Iterator[_Display]:
-    out = console(stderr=True)
-    if quiet:
-        yield _Display()
-        return
-    if not out.is_terminal:
-        yield _Lines()
-        return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TextColumn("{task.fields[stage]}", style="cyan"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}", style="dim"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(compact=True),
-        console=out,
-    ) as progress:
-        yield _Bars(progress)
-
-
 def _by_owner(outcomes: Sequence[Outcome]) -> dict[str, list[StageReport]]:
     """The reports of stages that were there to run, by source, and those of each namespace behind them: its
     stages ran once for all its sources, and the first of them has what they told.
@@ -558,7 +415,8 @@ def _add_rows(shown: Table, name: str, reports: Sequence[StageReport]) -> None:
     """Add a row a stage; one for all of them where nothing has changed."""
     seconds = sum(report.seconds for report in reports)
     if reports and not any(report.changed for report in reports):
-        counts = next((found for report in reports if (found := _counts(report))), "")
+        # What was discovered is what was not modified.
+        counts = next((found for r in reports if (found := _counts(r, but="discovered"))), "")
         what = f"unchanged ({counts})" if counts else "unchanged"
         shown.add_row(text(name), f"{len(reports)} stages", text(what), f"{seconds:.2f}")
         return
@@ -570,8 +428,9 @@ def _add_rows(shown: Table, name: str, reports: Sequence[StageReport]) -> None:
         shown.add_row(text("" if number else name), report.stage, text(what), f"{report.seconds:.2f}")
 
 
-def _counts(report: StageReport) -> str:
-    return ", ".join(f"{report.counts[n]:,} {n.replace('_', ' ')}" for n in _SHOWN if report.counts.get(n))
+def _counts(report: StageReport, *, but: str = "") -> str:
+    told = {n: count for n in _SHOWN if n != but and (count := report.counts.get(n))}
+    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in told.items())
 
 
 def _summary(outcomes: Sequence[Outcome]) -> None:

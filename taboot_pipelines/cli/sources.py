@@ -138,12 +138,15 @@ def sources() -> None:
 @sources.command()
 @json_option
 def check(as_json: bool) -> None:
-    """Check the sources file: every mistake with its line and column, and paths that are not there.
+    """Check the sources file: every mistake with its line and column; paths that are not there; URLs that
+    are none.
 
     Nothing is changed. Exit code 1 if something is wrong.
     """
     from taboot_pipelines.connectors.files import source_directory
     from taboot_pipelines.connectors.sources_file import load_sources
+    from taboot_pipelines.connectors.web import WebSource
+    from taboot_pipelines.connectors.web_lists import readable_urls
     from taboot_pipelines.settings import load_settings
 
     file = load_settings().sources_file
@@ -153,6 +156,17 @@ def check(as_json: bool) -> None:
         path = getattr(entry, "path", None)
         if path is not None and not source_directory(path, declared.root).is_dir():
             missing[entry.id] = path
+    unreadable = [
+        f"{entry.id}: {url}"
+        for entry in declared.entries.values()
+        if isinstance(entry, WebSource)
+        for url in (*entry.urls, *entry.sitemaps)
+        if not readable_urls([url])
+    ]
+    if unreadable:
+        raise TabootError(
+            "E_SOURCES", f"The sources file {file} is right, but these are no URLs: {'; '.join(unreadable)}."
+        )
     if missing:
         listed = "; ".join(f"{source}: {path}" for source, path in missing.items())
         raise TabootError(

@@ -16,6 +16,7 @@ from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
 from taboot_pipelines import logs
 from taboot_pipelines.defs.metadata import error_metadata, metadata_of, shown_item, text_rows
+from taboot_pipelines.defs.partitions import INGEST_ALL
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
 from taboot_pipelines.defs.retention import mark_changed
@@ -41,7 +42,7 @@ TRANSIENT = frozenset({"E_BUSY", "E_TIMEOUT", "E_NETWORK", "E_EMBEDDER", "E_STOR
 MAX_RETRIES = 2
 
 OWNERS = ["team:taboot"]
-#: Each line about a crawl that goes on is kept as an event of its run.
+#: Each line about a crawl, or a backfill, that goes on is kept as an event of its run.
 _SECONDS_BETWEEN_LOGS = 10.0
 #: Assets with a text column, and the columns that are shown where TABOOT_METADATA_TEXT allows it.
 _TEXT_COLUMNS = {"documents": ["doc_id", "title", "text"], "chunks": ["chunk_id", "section", "text"]}
@@ -64,11 +65,15 @@ def materialize(
     groups: list[Sequence[str]] = [keys]
     if isinstance(CHAIN.stage(stage), SourceStage):
         groups = [[key] for key in keys]
-    for group in groups:
+    told = time.monotonic()
+    for number, group in enumerate(groups, 1):
         try:
             done.append((group, _run_partitions(context, workspace, stage, group, options)))
         except (dg.Failure, dg.RetryRequested) as failure:
             failed.append((group, failure))
+        if len(groups) > 1 and time.monotonic() >= told + _SECONDS_BETWEEN_LOGS:
+            told = time.monotonic()
+            context.log.info(f"{number} of {len(groups)} sources done, {len(failed)} of them failed.")
     for _, failed_with in failed:
         # Another try repeats no work of the partitions that are done: their input is unchanged then.
         if isinstance(failed_with, dg.RetryRequested) or len(groups) == 1:
@@ -178,7 +183,8 @@ def _joined(failed: Sequence[tuple[Sequence[str], Exception]], partitions: int) 
         for key in group
     }
     return dg.Failure(
-        f"{len(said)} of {partitions} partitions failed: {', '.join(sorted(said))}.",
+        f"{len(said)} of {partitions} partitions failed: {', '.join(sorted(said))}. What the others have is"
+        f" kept; the job {INGEST_ALL} goes on with them, and stops for none.",
         metadata={"failed": dg.MetadataValue.json(said)},
         allow_retries=False,
     )

@@ -26,10 +26,11 @@ from taboot_pipelines.stores.catalog import Catalog
 
 _log = logging.getLogger(__name__)
 
-#: Tags that the command line puts on its runs when it creates them, before any event tells who runs them.
-PID_TAG = "taboot/pid"
-BORN_TAG = "taboot/process_started"
-HOST_TAG = "taboot/host"
+#: Tags that the command line puts on its runs when it creates them, before any event tells who runs them. The
+#: UI hides tags that begin so.
+PID_TAG = ".dagster/taboot/pid"
+BORN_TAG = ".dagster/taboot/process_started"
+HOST_TAG = ".dagster/taboot/host"
 
 _UNFINISHED = [
     DagsterRunStatus.NOT_STARTED,

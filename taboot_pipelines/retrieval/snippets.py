@@ -10,6 +10,8 @@ from typing import NamedTuple
 _FRONT_MATTER = re.compile(r"\s*---\r?\n.*?\n---\r?\n", re.DOTALL)
 _HEADING = re.compile(r"\s*#{1,6} [^\n]*\n")
 _WORD = re.compile(r"\S+")
+#: What stands between the head of a table and its rows.
+_RULE = re.compile(r"\|?(?::?-{2,}:?\|)+(?::?-{2,}:?)?")
 #: So many words stand before the first that matched, where there are as many.
 _BEFORE = 4
 
@@ -56,7 +58,7 @@ def snippet(text: str, highlights: Sequence[tuple[int, int]], length: int) -> Sn
     if not any(start >= body for start, _ in highlights) and highlights:
         body = 0
     marks = sorted((start, end) for start, end in highlights if start >= body)
-    words = list(_WORD.finditer(text, body))
+    words = [m for m in _WORD.finditer(text, body) if not _RULE.fullmatch(m.group())]
     marked = _marked(words, marks)
     first, last = _window([m.group() for m in words], marked, length)
     shown = tuple(Word(_pieces(text, words[i], marks)) for i in range(first, last))

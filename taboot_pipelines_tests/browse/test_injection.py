@@ -9,6 +9,7 @@ import pytest
 import yaml
 from playwright.sync_api import BrowserContext, ConsoleMessage, Request
 from selectolax.lexbor import LexborHTMLParser
+from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from taboot_pipelines.browse import rendering
@@ -72,6 +73,16 @@ def check(html: str, url: str) -> None:
 
 def test_there_are_enough_of_them() -> None:
     assert len(set(PAYLOADS)) == len(PAYLOADS) >= 100
+
+
+def test_every_page_is_tried() -> None:
+    """A page that is added is tried too: only the keyboard's shows nothing of a knowledge base."""
+    app = make_app(HostileBase("x"), "t", "once", 80)  # type: ignore[arg-type]
+    tried = [url.partition("?")[0] for url in PAGES]
+    for route in app.routes:
+        assert isinstance(route, Route)
+        if route.path not in ("/keys", "/static/{name}", "/favicon.ico"):
+            assert any(route.path_regex.fullmatch(path) for path in tried), route.path
 
 
 def test_the_check_finds_what_runs() -> None:

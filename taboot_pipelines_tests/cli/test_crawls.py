@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
-from taboot_pipelines.cli.ingest import _Bars
+from taboot_pipelines.cli.progress import _Bars
 from taboot_pipelines.model.crawl_graph import CrawlProgress
 from taboot_pipelines.stages.crawl_graph import CrawlGraph
 from taboot_pipelines_tests.cli.test_cli import PROGRAM, Shell

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import threading
 
 import pytest
 
+from taboot_pipelines.model import waiting
 from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stores.leases import FileLeases
 from taboot_pipelines_tests.cli.test_cli import Shell
 from taboot_pipelines_tests.shards.counting import shards_new
 from taboot_pipelines_tests.world import World
@@ -43,7 +46,7 @@ def test_all_sources_are_published_together(shell: Shell) -> None:
 def test_progress_off_a_terminal_is_lines_and_what_is_not_configured_is_said_once(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taboot_pipelines.cli.ingest._SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("taboot_pipelines.cli.progress._SECONDS_BETWEEN_LINES", 0.0)
     for n in range(70):
         (shell.world.directory / "s00" / f"{n}.md").write_text(f"{GUIDE}\nPage {n}.\n")
     shown = shell("ingest")
@@ -53,8 +56,41 @@ def test_progress_off_a_terminal_is_lines_and_what_is_not_configured_is_said_onc
     assert any(re.fullmatch(r"s00: raw_blobs: 64(, .*)?", line) for line in lines), shell.err
     assert any(re.search(r": \d+ of \d+, [\d,.]+/s", line) for line in lines), shell.err
     monkeypatch.undo()
-    shell("ingest")
+    shown = shell("ingest")
     assert shell.err == "", "what takes no time says nothing"
+    # What did not change is a line a source, and one for all that the namespace's stages would have done.
+    for row in (r"s01 +\d+ stages +unchanged \(1 not modified\)", r"all of other +2 stages"):
+        assert re.search(row, shown), shown
+    assert len(shown.splitlines()) <= 20
+
+
+def test_what_it_waits_for_is_told(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.world.entries = shell.world.entries[:1]
+    shell.world.declare()
+    # Off a terminal after ten seconds, as all progress; here at once.
+    monkeypatch.setattr("taboot_pipelines.cli.progress._SECONDS_BETWEEN_LINES", 0.0)
+    leases = FileLeases(shell.world.home, 0.0)
+    held, going_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with leases.source("default", "s00"):
+            held.set()
+            going_on.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(60)
+    told = waiting.tell
+
+    def tell(what: str, seconds: float = 0.0) -> None:
+        told(what, seconds)
+        going_on.set()
+
+    monkeypatch.setattr(waiting, "tell", tell)
+    shell("ingest", "s00")
+    holder.join()
+    assert "s00: waits for the lease of source s00" in shell.err
+    assert shell.world.kb().documents().num_rows == 1
 
 
 def test_what_fails_is_told_of_the_sources_that_it_concerns(shell: Shell) -> None:

@@ -101,6 +101,9 @@ def test_sources_are_checked_and_listed(shell: Shell, tmp_path: Path) -> None:
     assert rows["new"]["state"] == "not read yet" and rows["stacks"]["state"] == "has left the file"
     told = changed.json("sources", "check", code=1)["error"]
     assert told["code"] == "E_PATH" and "new: nowhere" in told["message"]
+    (tmp_path / "sources.yaml").write_text("sources:\n- {id: site, type: web, urls: [x, https://a.lan/]}\n")
+    told = changed.json("sources", "check", code=1)["error"]
+    assert told["code"] == "E_SOURCES" and told["message"].endswith("these are no URLs: site: x.")
     (tmp_path / "sources.yaml").write_text("sources:\n- {id: new, type: fils, path: x}\n- 3\n")
     assert changed.json("sources", "check", code=1)["error"]["details"]["problems"][0].startswith("line 2, ")
     # The state is told all the same, and what mends it.

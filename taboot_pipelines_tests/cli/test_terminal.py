@@ -81,6 +81,9 @@ def test_a_missed_name_suggests_near_ones(screen: Shell) -> None:
         (["delete", "runbooks/redis.md"], "redis.md"),
         (["search", "x", "--source", "runbok"], "runbooks"),
         (["ask", "x", "--source", "runbok"], "runbooks"),
+        (["documents", "--source", "runbok"], "runbooks"),
+        (["ingest", "runbok"], "runbooks"),
+        (["ingest", "--dry-run", "runbok"], "runbooks"),
     ):
         error = screen.json(*arguments, code=1)["error"]
         assert error["code"] in ("E_NOT_FOUND", "E_SOURCE_UNKNOWN"), arguments

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
+from taboot_pipelines.defs import materialize
 from taboot_pipelines.defs.partitions import RANGE_TAGS, TAG, is_busy, range_tags, ranges
 from taboot_pipelines.shards import publish
 from taboot_pipelines.stages import kb_shards
+from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines_tests.defs.conftest import GUIDE, Project
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, differences, logical
@@ -53,12 +55,15 @@ def materialized(result: dg.ExecuteInProcessResult, asset: str) -> set[str | Non
 
 
 def test_a_backfill_of_many_sources_publishes_once_and_ends_as_one_by_one(
-    project: Project, published: list[int], tei: FakeTei
+    project: Project, published: list[int], tei: FakeTei, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(materialize, "_SECONDS_BETWEEN_LOGS", 0.0)
     lay_out(project.world)
     project.sync()
     everyone = project.partitions()
     result = run_range(project, *everyone)
+    logged = [e.user_message for e in project.instance.all_logs(result.run_id) if not e.is_dagster_event]
+    assert logged.count(f"3 of {SOURCES + 2} sources done, 0 of them failed.") == len(CHAIN.of_source)
     assert result.success and len(everyone) == SOURCES + 2
     assert published == [2], "one document shard and one of entities"
     for asset in ("raw_blobs", "embeddings", "entity_snapshots", "kb_shards"):

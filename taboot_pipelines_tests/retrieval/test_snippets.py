@@ -44,6 +44,11 @@ def test_front_matter_is_shown_where_nothing_else_matched() -> None:
     assert snippet("", [], 99).text == ""
 
 
+def test_the_rule_of_a_table_is_no_word() -> None:
+    table = "# Dumps\n\n| db | file |\n|---|:--|\n| forge | a--b.sql |\n"
+    assert snippet(table, marks(table, "db", "forge"), 99).text == "| db | file | | forge | a--b.sql |"
+
+
 def test_headings_are_not_repeated() -> None:
     assert heading("Backups", "Backups") == "Backups"
     assert heading("Backups", "Backups > Restore") == "Backups > Restore"

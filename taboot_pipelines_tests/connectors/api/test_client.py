@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from taboot_pipelines.connectors.api import ApiClient, Limits, canonical, item, seconds_to_wait, version_of
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Fetched, Known, NotModified
+from taboot_pipelines.model.waiting import observed
 from taboot_pipelines_tests.connectors.servers import Site, base_of, send, serve
 
 TOKEN = "swordfish-token"
@@ -71,8 +72,10 @@ def test_what_may_pass_is_asked_again_and_a_storm_ends_the_run() -> None:
     def answer(h: BaseHTTPRequestHandler) -> None:
         send(h, next(failing, 200), b"{}")
 
-    with serve(answer) as site, client(site) as ask:
+    told: list[str] = []
+    with serve(answer) as site, client(site) as ask, observed(lambda what, _: told.append(what)):
         assert ask.get("/x").json() == {} and ask.requests == 3
+    assert [what.partition(", which ")[2] for what in told if what] == ["failed (E_5XX_ORIGIN)"] * 2
     with serve(lambda h: send(h, 503)) as site, client(site) as ask:
         codes = [code_of(ask).code for _ in range(7)]
         assert codes == ["E_5XX_ORIGIN"] * 5 + ["E_CIRCUIT_OPEN"] * 2 and ask.requests == 20
@@ -91,9 +94,12 @@ def test_a_service_is_left_alone_as_long_as_it_says(headers: dict[str, str]) -> 
             refused.append(time.monotonic())
             send(h, 200, b"[]")
 
-    with serve(answer) as site, client(site) as ask:
+    told: list[tuple[str, float]] = []
+    with serve(answer) as site, client(site) as ask, observed(lambda *wait: told.append(wait)):
         assert ask.get("/x").json() == []
     assert 0.25 <= refused[1] - refused[0] < 30
+    (what, seconds), over = told
+    assert what.endswith(", which asks for fewer requests") and seconds > 0 and over == ("", 0.0)
 
 
 def test_waits_are_bounded_and_told(caplog: pytest.LogCaptureFixture) -> None:
