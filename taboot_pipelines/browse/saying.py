@@ -9,6 +9,8 @@ from taboot_pipelines.browse.rendering import plain
 
 #: What is bookkeeping, or stands beside the edge anyway.
 _HIDDEN = frozenset({"chunkHash", "chunkId", "chunkIndex", "span", "schemaVersion"})
+#: Properties whose values say what they are, such as ``unless-stopped``.
+_PLAIN = frozenset({"networkMode", "restartPolicy"})
 
 
 def says(type_: str, properties: Mapping[str, Any]) -> str:
@@ -53,4 +55,6 @@ def _port(port: str, protocol: object) -> str:
 
 
 def _others(known: Mapping[str, Any]) -> list[str]:
-    return [f"{name} {plain(value)}" for name, value in sorted(known.items())]
+    return [
+        plain(value) if name in _PLAIN else f"{name} {plain(value)}" for name, value in sorted(known.items())
+    ]
