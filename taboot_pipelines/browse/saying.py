@@ -7,6 +7,9 @@ from typing import Any
 
 from taboot_pipelines.retrieval.phrases import BOOKKEEPING, plain
 
+#: Properties whose values say what they are, such as ``unless-stopped``.
+_PLAIN = frozenset({"networkMode", "restartPolicy"})
+
 
 def says(type_: str, properties: Mapping[str, Any]) -> str:
     """What an edge says beyond its type and its ends; empty if nothing."""
@@ -50,4 +53,6 @@ def _port(port: str, protocol: object) -> str:
 
 
 def _others(known: Mapping[str, Any]) -> list[str]:
-    return [f"{name} {plain(value)}" for name, value in sorted(known.items())]
+    return [
+        plain(value) if name in _PLAIN else f"{name} {plain(value)}" for name, value in sorted(known.items())
+    ]

@@ -77,6 +77,7 @@ def test_a_name_that_is_cut_keeps_its_end() -> None:
         ("CONNECTS_TO", {"port": 6379, "protocol": "redis"}, "6379/redis"),
         ("CONNECTS_TO", {"ports": "53,443"}, "ports 53,443"),
         ("MENTIONS", {"chunkId": "a:1", "chunkHash": "b", "chunkIndex": 1, "span": [1, 2]}, ""),
+        ("RUNS", {"restartPolicy": "unless-stopped"}, "unless-stopped"),
         ("BUILDS", {"buildArgs": ["A", "B"], "target": "runtime"}, "buildArgs A, B; target runtime"),
     ],
 )
