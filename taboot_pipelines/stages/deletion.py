@@ -225,8 +225,10 @@ def _carry_out(
         live = texts_in_use(workspace, namespace)
         for name in vector_tables(workspace, namespace):
             drop_vectors(workspace, namespace, name, keep=live)
-        for source in sorted(sources):
-            _erase_from_archives(workspace, namespace, source, [x for s, x in located if s == source], blobs)
+        # All sources, since an erasure that is completed later finds its documents no more in the catalog.
+        for source in sorted(r["source_id"] for r in catalog.sources.find(namespace)):
+            places = [x for s, x in located if s == source]
+            _erase_from_archives(workspace, namespace, source, places, gone, blobs)
         remove_old_files(workspace, namespace)
         workspace.blobs.delete(namespace, *blobs)
         # A fetch that was killed between a blob and its log entry left bytes that belong to
@@ -257,12 +259,16 @@ def _erase_from_archives(
     workspace: Workspace,
     namespace: str,
     source: str,
-    documents: Collection[Locator],
+    places: Collection[Locator],
+    doc_ids: Collection[str],
     blobs: Collection[str],
 ) -> None:
-    """Take out of the observations of runs that are not active what came from these documents."""
-    doc_ids, paths = {x.doc_id for x in documents}, {x.path for x in documents}
-    units = workspace.catalog.runs.touching(namespace, source, paths | doc_ids, paths)
+    """Take out of the observations of runs that are not active what came from these documents.
+
+    ``places``: those of the source, as far as the catalog knows them.
+    """
+    paths = {x.path for x in places}
+    units = workspace.catalog.runs.touching(namespace, source, paths | {x.doc_id for x in places}, paths)
     for stage in CHAIN.of_source:
         if isinstance(stage, TierStage):
             Archive(workspace.tables, namespace, source, stage.tier).erase(units, doc_ids, blobs)

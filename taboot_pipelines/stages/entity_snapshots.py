@@ -85,7 +85,7 @@ from taboot_pipelines.stores.tables import NAMESPACE, Tables, TableVersion
 
 STAGE = "entity_snapshots"
 VERSION = "3"
-TABLES = ("relations", "entities", "names", "decisions", "declarations", "title_links", "doc_state")
+TABLES = ("entities", "relations", "names", "decisions", "declarations", "title_links", "doc_state")
 #: Of so few texts those titles are looked for that their words allow.
 _FEW_TEXTS = 32
 #: Everything but the tables that decides what the snapshot holds.

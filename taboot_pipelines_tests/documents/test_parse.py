@@ -6,7 +6,7 @@ import codecs
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.documents.encoding import decode
@@ -177,6 +177,9 @@ def test_errors_do_not_quote_the_file() -> None:
     assert "hunter2" not in str(caught.value.to_response())
 
 
+# Shift JIS with a letter and its mark in one code, which neither has alone.
+@example(b"\x83\x97\xa6", "a.md", None, None)
+@example(b"\x83\x97\xa6", "a.html", "text/html", "shift_jis_2004")
 @settings(max_examples=150, deadline=None)
 @given(
     st.binary(max_size=300),
