@@ -127,14 +127,15 @@ def _parse(
                 path=path,
             )
         text = source
-        offsets = _own_bytes(text, codec, bom, len(data))
-        if offsets is None:
+        exact = _own_bytes(text, codec, bom, len(data))
+        if exact is None:
             raise TabootError(
                 "E_ENCODING",
                 f"{path}: in {codec} its characters have no bytes of their own.",
                 path=path,
                 charset=codec,
             )
+        offsets = exact
         if mime == MARKDOWN:
             facts = metadata.of_markdown(text)
         elif mime == "text/x-rst":
