@@ -75,18 +75,6 @@ def parse_document(
         ) from None
 
 
-def _own_bytes(text: str, codec: str, bom: int, size: int) -> OffsetMap | None:
-    """The exact map of a text in ``size`` bytes; None if some characters have bytes only together.
-
-    They do where a shift comes before them (ISO 2022), or in one code for a letter and its mark (JIS X 0213).
-    """
-    try:
-        offsets = OffsetMap.of_text(text, codec, bom)
-    except UnicodeEncodeError:
-        return None
-    return offsets if not text or int(offsets.byte_end[-1]) == size else None
-
-
 def _parse(
     data: bytes,
     path: str,
@@ -127,15 +115,14 @@ def _parse(
                 path=path,
             )
         text = source
-        exact = _own_bytes(text, codec, bom, len(data))
-        if exact is None:
+        offsets = OffsetMap.of_text(text, codec, bom)
+        if text and int(offsets.byte_end[-1]) != len(data):
             raise TabootError(
                 "E_ENCODING",
                 f"{path}: in {codec} its characters have no bytes of their own.",
                 path=path,
                 charset=codec,
             )
-        offsets = exact
         if mime == MARKDOWN:
             facts = metadata.of_markdown(text)
         elif mime == "text/x-rst":
@@ -229,10 +216,7 @@ def _block_map(source: str, codec: str, bom: int, size: int, segments: Sequence[
 
 def _ends(source: str, codec: str, bom: int, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The byte of the blob at which each code point begins, and the blob's end. Raises ``E_ENCODING``."""
-    try:
-        ends = byte_ends(source, codec) + bom
-    except UnicodeEncodeError:
-        size, ends = -1, np.zeros(1, np.int64)
+    ends = byte_ends(source, codec) + bom
     if int(ends[-1]) != size:
         raise TabootError(
             "E_ENCODING", f"The characters of {codec} have no bytes of their own.", charset=codec

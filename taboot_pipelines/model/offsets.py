@@ -42,7 +42,11 @@ class OffsetMap:
 
     @classmethod
     def of_text(cls, text: str, charset: str, bom: int = 0) -> OffsetMap:
-        """The exact map of a text whose blob is ``bom`` bytes followed by ``text.encode(charset)``."""
+        """The exact map of a text whose blob is ``bom`` bytes followed by ``text.encode(charset)``.
+
+        Raises ``E_ENCODING`` where a character has bytes only together with the next one, as a letter and its
+        mark have in JIS X 0213.
+        """
         n = len(text)
         if n == 0:
             return cls.of([])
@@ -57,7 +61,12 @@ class OffsetMap:
         elif codec.startswith(("utf-32", "utf32")):
             widths = np.full(n, 4, dtype=np.int64)
         else:
-            widths = np.array([len(c.encode(charset)) for c in text], dtype=np.int64)
+            try:
+                widths = np.array([len(c.encode(charset)) for c in text], dtype=np.int64)
+            except UnicodeEncodeError:
+                raise TabootError(
+                    "E_ENCODING", f"The characters of {charset} have no bytes of their own.", charset=charset
+                ) from None
         cuts = np.concatenate(([0], np.flatnonzero(np.diff(widths)) + 1, [n]))
         ends = np.concatenate(([0], np.cumsum(widths))) + bom
         starts, stops = cuts[:-1], cuts[1:]

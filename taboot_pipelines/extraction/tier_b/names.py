@@ -116,11 +116,6 @@ class Names:
             )
         return self._proper(token)
 
-    def all_of(self, token: Token) -> list[Mention]:
-        """What a noun phrase and those joined to it by "and" name."""
-        found = [self.of(t) for t in joined(token)]
-        return [m for m in found if m is not None]
-
     def addresses(self, start: int, end: int) -> Iterator[tuple[Token, Mention]]:
         """The addresses among the tokens ``[start, end)``: URLs, and hosts with a port."""
         for token in self.doc[start:end]:

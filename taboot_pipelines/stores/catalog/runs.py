@@ -90,23 +90,10 @@ class Runs:
             for part in parts(units):
                 c.execute(
                     sa.update(r)
-                    .where(
-                        r.c.namespace == namespace,
-                        r.c.source_id == source_id,
-                        r.c.tier == tier,
-                        r.c.unit_id.in_(part),
-                        r.c.archived_at.is_(None),
-                    )
+                    .where(_of_units(r, namespace, source_id, tier, part), r.c.archived_at.is_(None))
                     .values(archived_at=now)
                 )
-                c.execute(
-                    sa.delete(u).where(
-                        u.c.namespace == namespace,
-                        u.c.source_id == source_id,
-                        u.c.tier == tier,
-                        u.c.unit_id.in_(part),
-                    )
-                )
+                c.execute(sa.delete(u).where(_of_units(u, namespace, source_id, tier, part)))
             owner = {"namespace": namespace, "source_id": source_id, "tier": tier}
             rows = [{**owner, **_BY_ITSELF, "created_at": now, "archived_at": None, **x} for x in runs]
             upsert(c, r, [row for row in rows if row["status"] != RunState.FAILED.value])
@@ -132,13 +119,7 @@ class Runs:
             for part in parts(sorted({x["unit_id"] for x in runs})):
                 c.execute(
                     sa.update(r)
-                    .where(
-                        r.c.namespace == namespace,
-                        r.c.source_id == source_id,
-                        r.c.tier == tier,
-                        r.c.unit_id.in_(part),
-                        r.c.candidate.is_(True),
-                    )
+                    .where(_of_units(r, namespace, source_id, tier, part), r.c.candidate.is_(True))
                     .values(candidate=False)
                 )
             rows = [
@@ -325,3 +306,13 @@ class Runs:
                     )
                 )
         return units
+
+
+def _of_units(
+    table: sa.Table, namespace: str, source_id: str, tier: str, units: Sequence[str]
+) -> sa.ColumnElement[bool]:
+    """Rows of these units of one tier of a source."""
+    of = table.c
+    return sa.and_(
+        of.namespace == namespace, of.source_id == source_id, of.tier == tier, of.unit_id.in_(units)
+    )
