@@ -144,13 +144,7 @@ class Runs:
             for part in parts(sorted(units)):
                 query = (
                     sa.select(r.c.unit_id, sa.func.max(r.c.number).label("number"))
-                    .where(
-                        r.c.namespace == namespace,
-                        r.c.source_id == source_id,
-                        r.c.tier == tier,
-                        r.c.unit_id.in_(part),
-                        r.c.number > 0,
-                    )
+                    .where(_of_units(r, namespace, source_id, tier, part), r.c.number > 0)
                     .group_by(r.c.unit_id)
                 )
                 found |= {row.unit_id: row.number for row in c.execute(query)}
@@ -174,18 +168,11 @@ class Runs:
         with self.database.publishing(namespace) as c:
             for suppressed in (True, False):
                 for part in parts(sorted(unit for unit, value in units.items() if value is suppressed)):
-                    where = (
-                        u.c.namespace == namespace,
-                        u.c.source_id == source_id,
-                        u.c.tier == tier,
-                        u.c.unit_id.in_(part),
-                    )
-                    c.execute(sa.update(u).where(*where).values(suppressed=suppressed))
+                    where = _of_units(u, namespace, source_id, tier, part)
+                    c.execute(sa.update(u).where(where).values(suppressed=suppressed))
                     c.execute(
                         sa.update(r)
-                        .where(
-                            r.c.namespace == namespace, r.c.run_id.in_(sa.select(u.c.run_id).where(*where))
-                        )
+                        .where(r.c.namespace == namespace, r.c.run_id.in_(sa.select(u.c.run_id).where(where)))
                         .values(archived_at=now if suppressed else None)
                     )
 
