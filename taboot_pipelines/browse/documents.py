@@ -15,9 +15,9 @@ from taboot_pipelines.browse.digest import Named
 from taboot_pipelines.browse.places import short_url
 from taboot_pipelines.browse.rendering import render, to
 from taboot_pipelines.browse.requests import kb_of, spans, whole
-from taboot_pipelines.browse.saying import says
 from taboot_pipelines.browse.texts import window
 from taboot_pipelines.model.tables import rows_of
+from taboot_pipelines.retrieval import phrases
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -126,7 +126,7 @@ def _facts(edges: pa.Table) -> list[Fact]:
             start=row["start_name"],
             type=row["type"],
             end=row["end_name"],
-            says=says(row["type"], json.loads(row["properties"])),
+            says=phrases.said(row["type"], json.loads(row["properties"])),
             line=row["line"],
             url=to(f"/edge/{row['edge_id']}"),
         )

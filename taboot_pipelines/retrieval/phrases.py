@@ -35,9 +35,14 @@ def plain(value: object) -> str:
 
 def relation(type_: str, properties: Properties) -> str:
     """A relation as a person reads it: ``BINDS 3010→3000/tcp``, ``DEPENDS_ON (service_healthy)``."""
+    words = said(type_, properties)
+    return f"{type_} {words}" if words else type_
+
+
+def said(type_: str, properties: Properties) -> str:
+    """What a relation says beyond its type and its ends: ``3010→3000/tcp``; empty if nothing."""
     say = _SAID.get(type_)
-    said = say(properties) if say is not None else ""
-    return f"{type_} {said}" if said else type_
+    return say(properties) if say is not None else ""
 
 
 def statement(start: str, type_: str, properties: Properties, end: str) -> str:
@@ -80,7 +85,9 @@ def _scope(n: Named) -> str:
 
 
 def _binds(p: Properties) -> str:
-    published = f"{p['hostIp']}:{p.get('port')}" if p.get("hostIp") else f"{p.get('port')}"
+    if not p.get("port"):
+        return ""
+    published = f"{p['hostIp']}:{p['port']}" if p.get("hostIp") else f"{p['port']}"
     inside = f"→{p['targetPort']}" if p.get("targetPort") else ""
     return f"{published}{inside}/{p.get('protocol', 'tcp')}"
 

@@ -1,9 +1,8 @@
-"""What a picture has room for, and what edges say."""
+"""What a picture has room for, and where its links lead."""
 
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from taboot_pipelines.browse.picture import MAX_ROWS, WIDTH, Relation, draw
 from taboot_pipelines.browse.places import short_url
 from taboot_pipelines.browse.rendering import to
-from taboot_pipelines.browse.saying import says
 from taboot_pipelines.retrieval.addresses import outside
 from taboot_pipelines.shards.manifest import SourceEntry
 
@@ -56,33 +54,6 @@ def test_a_name_that_is_cut_keeps_its_end() -> None:
     )
     (row,) = draw("Service", "redis", None, [relation]).rows
     assert row.name.startswith("docker.") and row.name.endswith("7.4.4-alpine") and "…" in row.name
-
-
-@pytest.mark.parametrize(
-    ("type_", "properties", "said"),
-    [
-        ("BINDS", {"port": 3010, "targetPort": 3000, "protocol": "tcp"}, "3010→3000/tcp"),
-        (
-            "BINDS",
-            {"hostIp": "192.168.20.10", "port": 53, "protocol": "udp", "targetPort": 53},
-            "192.168.20.10:53→53/udp",
-        ),
-        (
-            "ROUTES_TO",
-            {"host": "grafana.example.org", "path": "/", "port": 3000, "tls": True, "scheme": "http"},
-            "grafana.example.org/ → :3000; TLS",
-        ),
-        ("ROUTES_TO", {"tls": False}, ""),
-        ("DEPENDS_ON", {"condition": "service_healthy", "restart": True}, "service_healthy; restart yes"),
-        ("CONNECTS_TO", {"port": 6379, "protocol": "redis"}, "6379/redis"),
-        ("CONNECTS_TO", {"ports": "53,443"}, "ports 53,443"),
-        ("MENTIONS", {"chunkId": "a:1", "chunkHash": "b", "chunkIndex": 1, "span": [1, 2]}, ""),
-        ("RUNS", {"restartPolicy": "unless-stopped"}, "unless-stopped"),
-        ("BUILDS", {"buildArgs": ["A", "B"], "target": "runtime"}, "buildArgs A, B; target runtime"),
-    ],
-)
-def test_what_edges_say(type_: str, properties: dict[str, Any], said: str) -> None:
-    assert says(type_, properties) == said
 
 
 @pytest.mark.parametrize(

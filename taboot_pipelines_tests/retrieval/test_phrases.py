@@ -46,6 +46,7 @@ from taboot_pipelines.retrieval.phrases import Named, names_of, relation, statem
             "DEPENDS_ON (service_started, not required)",
         ),
         ("DEPENDS_ON", {}, "DEPENDS_ON"),
+        ("BINDS", {"protocol": "udp"}, "BINDS"),
         ("CONNECTS_TO", {"port": 5432, "protocol": "postgresql"}, "CONNECTS_TO :5432/postgresql"),
         ("CONNECTS_TO", {"ports": "22,80", "via": ["gate"]}, "CONNECTS_TO :22,80 (via gate)"),
         ("RUNS", {"restartPolicy": "always"}, "RUNS (always)"),

@@ -15,9 +15,10 @@ from taboot_pipelines.inference.chat.protocol import ChatRequest, Message
 from taboot_pipelines.model.ids import digest, sha256_hex
 
 #: Raise it when a model may answer another way.
-PROMPT_VERSION = "2"
-#: A window that tells more facts is cut off there: its text would have to be a list of names.
-_MAX_FACTS = 24
+PROMPT_VERSION = "3"
+#: As many as fit into 1,024 tokens of answer; more in one window would be a list of names, and an answer that
+#: ends in the middle of a fact tells nothing.
+_MAX_FACTS = 12
 # Small models are particular about the words: told what a quote is, they copy that; told that start and end
 # stand in it, they fill in whole sentences.
 _SYSTEM = (
