@@ -162,6 +162,10 @@ class Addresses(Reached):
         verb = next((a for a in head.ancestors if a.pos_ in ("VERB", "AUX")), None)
         if verb is None or verb.lemma_.lower() in _SET_UP | _ELSEWHERE or not modality.states(verb):
             return []
+        if any(
+            t.lower_ not in GENERIC | _PLACES | _PAGES for t in self._clauses.objects(verb) if t.i < head.i
+        ):
+            return []  # "It copies the vault at URL": what is there is another thing.
         return [m for t in self._clauses.subjects(verb)[:1] for m in self._owners(t)]
 
     def _fragment(self, token: Token) -> list[Mention]:

@@ -20,7 +20,7 @@ from taboot_pipelines.extraction.tier_b.triple import Triple
 from taboot_pipelines.model.records import EdgeClaim, Interpretation
 
 #: Raise it when equal text would give other claims.
-VERSION = "5"
+VERSION = "6"
 #: Code points that are worth a process of their own, which takes seconds to start.
 _WORTH_A_PROCESS = 200_000
 #: Code points that a process is given at a time.

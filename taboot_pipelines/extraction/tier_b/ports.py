@@ -28,7 +28,9 @@ _PORTS_LISTED = re.compile(r"(?i)\bports?\b")
 #: Verbs that lead a thing to a port of another.
 _GOES_TO = frozenset(("connect", "access", "reach", "talk", "speak", "find", "open"))
 _ARTICLES = frozenset(("the", "our", "your", "its", "a", "an"))
-_PROTOCOLS = frozenset(("http", "https", "tcp", "udp", "websocket", "websockets", "grpc", "mqtt", "ssh"))
+_PROTOCOLS = frozenset(
+    ("http", "https", "tcp", "udp", "tls", "websocket", "websockets", "grpc", "mqtt", "ssh")
+)
 #: Verbs whose object is a part of their subject.
 _HAS = frozenset(
     ("have", "ship", "come", "include", "provide", "offer", "feature", "bring", "contain", "start")
@@ -45,13 +47,23 @@ class Ports(Reached):
         """What the sentence says listens on a port; ``told``: an address of it says where something is."""
         if modality.gives_example(self._sentence) or modality.is_over(self._sentence):
             return
+        last, found = None, list[Mention]()
         for number in self._ports():
             if self._configures(number):
                 continue
-            for subject in self._listening(number, told):
+            found = self._listening(number, told) or (found if self._goes_on(last, number) else [])
+            last = number
+            for subject in found:
                 told = True
                 mention = self._names.mention(number, number, "port").until("/")
                 yield Triple("EXPOSES_ENDPOINT", subject, mention, "port", {"port": port_of(number)})
+
+    def _goes_on(self, last: Token | None, number: Token) -> bool:
+        """Whether a number is another of a list of ports with their protocols: "UDP 53 and TCP 853"."""
+        if last is None:
+            return False
+        between = {t.lower_ for t in self._names.doc[last.i + 1 : number.i]}
+        return bool(between & _PROTOCOLS) and between <= _PROTOCOLS | {",", "and", "&", "/", "port", "ports"}
 
     def _ports(self) -> Iterator[Token]:
         """The numbers of bare ports: "port 6379", "ports 80 and 443", "listens on 3000", "on `:8000`"."""
@@ -67,6 +79,9 @@ class Ports(Reached):
             ):
                 last = token.i
                 yield token
+            elif before in _PROTOCOLS and self._is_after_protocol(token, last):
+                last = token.i
+                yield token
             elif before in ("on", "is", "at"):
                 verb = next((a for a in token.ancestors if a.pos_ in ("VERB", "AUX")), None)
                 gapped = last >= 0 and before in ("on", "at")
@@ -76,6 +91,14 @@ class Ports(Reached):
             elif before in ("and", ",", "&") and token.i - last <= 6:
                 last = token.i
                 yield token
+
+    def _is_after_protocol(self, number: Token, last: int) -> bool:
+        """Whether the number after a protocol is a port: "listens on UDP 53", or another of such a list."""
+        lead = self._clauses.word(number.i - 2)
+        if lead in (",", "and", "&") and number.i - last <= 4:
+            return True
+        verb = next((a for a in number.ancestors if a.pos_ in ("VERB", "AUX")), None)
+        return lead == "on" and verb is not None and verb.lemma_.lower() in ("listen", "accept", "answer")
 
     def _speaks_of_port(self, verb: Token, number: Token) -> bool:
         lemma = verb.lemma_.lower()
