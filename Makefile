@@ -63,7 +63,7 @@ servers-fetch:
 	@for what in neo4j s3 compose-schema docker-compose; do $(PYTHON) deploy/local/services.py fetch --only $$what >/dev/null 2>&1 & done
 
 test: servers-check servers-fetch $(BIN)/.test lint
-	$(BIN)/python -m pytest -n auto -m "not soak"
+	$(BIN)/python -m pytest -n auto -m "not soak" --durations=30 --durations-min=15
 
 soak: $(BIN)/.test
 	TABOOT_TEST_SOAK_SECONDS=$${SOAK_SECONDS:-1800} $(BIN)/python -m pytest -s --timeout 0 -m soak taboot_pipelines_tests

@@ -39,6 +39,7 @@ from benchmarks.gold.prose_set import (
 )
 from taboot_pipelines.extraction import tier_c
 from taboot_pipelines.inference.chat import ChatModel, open_chat
+from taboot_pipelines.knowledge.asking import OF_WINDOW
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines.stages.tier_c_triples import asking_of
 
@@ -90,26 +91,26 @@ def windows(gold: ProseSet, asking: Any) -> list[Asked]:
 
 
 def answers(chat: ChatModel, asking: Any, asked: list[Asked], file: Path | None) -> dict[str, Any]:
-    """{key: answer}; of a window that failed none."""
+    """{key: answer}; of a window without a usable answer none."""
     kept: dict[str, Any] = {}
     if file is not None and file.exists():
         kept = {row["key"]: row["answer"] for row in map(json.loads, file.read_text("utf-8").splitlines())}
     left = {a.key: a for a in asked if a.key not in kept}
 
     def ask(one: Asked) -> None:
-        question = tier_c.question(asking.ontology, one.window, most=asking.answer_tokens)
+        # Once, as a run of the product does.
+        question = tier_c.question(asking.ontology, one.window, attempt=0, most=asking.answer_tokens)
         (result,) = chat.complete([question])
-        if result.error is not None:
-            print(f"  failed: {result.error.code}", file=sys.stderr, flush=True)
-            return
-        kept[one.key] = result.value
+        if result.error is not None and result.error.code not in OF_WINDOW:
+            raise result.error
+        kept[one.key] = None if result.error is not None else result.value
         if file is not None:
             with file.open("a", encoding="utf-8") as out:
-                out.write(json.dumps({"key": one.key, "answer": result.value}) + "\n")
+                out.write(json.dumps({"key": one.key, "answer": kept[one.key]}) + "\n")
 
     with ThreadPoolExecutor(asking.at_once) as pool:
         list(pool.map(ask, left.values()))
-    return {a.key: kept[a.key] for a in asked if a.key in kept}
+    return {a.key: kept[a.key] for a in asked if kept[a.key] is not None}
 
 
 def main() -> int:

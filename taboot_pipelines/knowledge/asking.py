@@ -162,6 +162,11 @@ class Asker:
             self.account.stopped = self.account.stopped or suspects[0][1]
         return self.account.stopped
 
+    @property
+    def trouble(self) -> TabootError | None:
+        """Why windows wait, as far as that is known: what stopped the run, or how the server failed last."""
+        return self.account.stopped or (self._suspects[-1][1] if self._suspects else None)
+
     def _next(self, waiting: Iterator[Question]) -> Iterator[Question]:
         """Take the next questions that budget and quota allow; none once something stops the run."""
         for question in islice(waiting, self.asking.together):

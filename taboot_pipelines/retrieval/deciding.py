@@ -7,10 +7,8 @@ recorded; the stages record and apply it.
 from __future__ import annotations
 
 import getpass
-import mimetypes
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
@@ -20,6 +18,7 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import EDGES, PRIORITY, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.retrieval.entities import entity_of
+from taboot_pipelines.retrieval.raw_content import read_raw
 from taboot_pipelines.retrieval.results.decisions import (
     AssertionItem,
     AssertionList,
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 _CORRECTION = PRIORITY[EdgeSource.CORRECTION]
 _STRUCTURED = PRIORITY[EdgeSource.STRUCTURED]
-#: So many bytes of what was handed in are quoted.
-_QUOTED = 2_000
 
 
 class Deciding:
@@ -128,7 +125,8 @@ class Deciding:
         if isinstance(items, (str, Mapping)) or not isinstance(items, Sequence):
             raise TabootError("E_ENTITY_VALIDATION", "A batch is a list of facts.", field="items")
         said_why, said_who = _about(reason, who)
-        wanted = [self._wanted(number, item) for number, item in enumerate(items)]
+        stated = _entities_of(items)
+        wanted = [self._wanted(number, item, stated) for number, item in enumerate(items)]
         if not wanted:
             return ()
         recorded = self._writing.decide(wanted, said_who, said_why)
@@ -192,17 +190,17 @@ class Deciding:
             observation_id=recorded.ids[0], kind=kind.value, priority=_CORRECTION, stores=recorded.stores
         )
 
-    def _wanted(self, number: int, item: Any) -> Wanted:
+    def _wanted(self, number: int, item: Any, stated: Mapping[str, Sequence[Node]]) -> Wanted:
         """One fact of a batch, checked. Raises ``E_ENTITY_VALIDATION``, which says which it is."""
         try:
-            return self._fact(item)
+            return self._fact(item, stated)
         except TabootError as error:
             if number == 0 and error.code != "E_ENTITY_VALIDATION":
                 raise
             message = f"Fact {number + 1}: {error.message}" if number else error.message
             raise TabootError(error.code, message, remedy=error.remedy, **error.details) from None
 
-    def _fact(self, item: Any) -> Wanted:
+    def _fact(self, item: Any, stated: Mapping[str, Sequence[Node]]) -> Wanted:
         from taboot_pipelines.stages.deciding import Wanted
 
         allowed = {"entity_type", "properties", "aliases", "raw_content", "raw_file_path"}
@@ -221,7 +219,7 @@ class Deciding:
                 remedy=f"Use {', '.join(sorted(allowed if 'entity_type' in item else related))}.",
                 field=surplus[0][:100],
             )
-        raw, data = _raw(item.get("raw_content"), item.get("raw_file_path"))
+        raw, data = read_raw(item.get("raw_content"), item.get("raw_file_path"))
         properties = item.get("properties", {})
         if "entity_type" in item:
             label = item["entity_type"]
@@ -229,8 +227,8 @@ class Deciding:
             payload = {"label": label, "key": key, "name": name, "properties": own, "aliases": aliases}
             return Wanted(AssertionKind.ENTITY, {**payload, "raw": raw}, data)
         type_ = EDGES.get(item["type"]) if isinstance(item["type"], str) else None
-        start = self._end("start", item.get("start"), None if type_ is None else type_.start)
-        end = self._end("end", item.get("end"), None if type_ is None else type_.end)
+        start = self._end("start", item.get("start"), None if type_ is None else type_.start, stated)
+        end = self._end("end", item.get("end"), None if type_ is None else type_.end, stated)
         own = checks.check_relation(item["type"], start.label, end.label, properties)
         from taboot_pipelines.knowledge.observations import discriminator
 
@@ -243,9 +241,12 @@ class Deciding:
         }
         return Wanted(AssertionKind.RELATION, {**payload, "raw": raw}, data)
 
-    def _end(self, role: str, given: Any, labels: frozenset[str] | None) -> Node:
-        """An end of a relation: an entity that there is, of one of these ``labels`` where several are called
-        so, or a mapping that says which it is, with its ``label`` and the fields of its key."""
+    def _end(
+        self, role: str, given: Any, labels: frozenset[str] | None, stated: Mapping[str, Sequence[Node]]
+    ) -> Node:
+        """An end of a relation: a name or key of an entity that the batch states (``stated``) or that there
+        is, of one of these ``labels`` where several are called so; or a mapping that says which it is, with
+        its ``label`` and the fields of its key."""
         if isinstance(given, Mapping):
             fields = dict(given)
             label = fields.pop("label", None)
@@ -265,6 +266,17 @@ class Deciding:
                 remedy="Give a name, a key, or {label: …, and the fields of the key}.",
                 field=role,
             )
+        of_batch = stated.get(given, ()) if isinstance(given, str) else ()
+        fitting = [node for node in of_batch if labels is None or node.label in labels]
+        if len(fitting) > 1:
+            raise TabootError(
+                "E_QUERY",
+                f"The batch states {len(fitting)} entities called {given[:100]!r}.",
+                remedy="Name the one that is meant by {label: …, and the fields of its key}.",
+                candidates=[f"{node.label} {node.key}" for node in fitting[:10]],
+            )
+        if fitting:
+            return fitting[0]
         return self._session.ask(lambda view: entity_of(view, given, None, prefer=labels))
 
     # --- what is named --------------------------------------------------------------------------------------
@@ -286,6 +298,24 @@ def _edge(view: View, edge: str | Edge | Mapping[str, Any]) -> dict[str, Any]:
     if row is None:
         raise TabootError("E_EDGE_UNKNOWN", f"There is no edge {given[:64]!r}.", edge_id=given[:64])
     return row
+
+
+def _entities_of(items: Sequence[Any]) -> dict[str, list[Node]]:
+    """{name, alias or key: the entities of a batch that are called so}; what is not valid is told later."""
+    found: dict[str, dict[tuple[str, str], Node]] = {}
+    for item in items:
+        if not isinstance(item, Mapping) or "entity_type" not in item:
+            continue
+        try:
+            key, name, _, aliases = checks.check_entity(
+                item["entity_type"], item.get("properties", {}), item.get("aliases", ())
+            )
+        except TabootError:
+            continue
+        node = Node(label=item["entity_type"], key=ids.node_key(key), name=name, scope=None, properties={})
+        for called in {name, node.key, *aliases}:
+            found.setdefault(called, {})[node.label, node.key] = node
+    return {called: list(nodes.values()) for called, nodes in found.items()}
 
 
 def says(assertion: Assertion) -> str:
@@ -324,56 +354,3 @@ def _whoever_runs_this() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return ""
-
-
-def _raw(content: Any, file: Any) -> tuple[dict[str, Any] | None, bytes | None]:
-    """What was handed in with a fact, as its record names it, and its bytes."""
-    if content is None and file is None:
-        return None, None
-    if content is not None and file is not None:
-        raise TabootError(
-            "E_ENTITY_VALIDATION", "Give raw_content or raw_file_path, not both.", field="raw_content"
-        )
-    if file is not None:
-        if not isinstance(file, (str, Path)):
-            raise TabootError("E_ENTITY_VALIDATION", "raw_file_path is no path.", field="raw_file_path")
-        path = Path(file)
-        try:
-            with path.open("rb") as f:
-                data = f.read(checks.MAX_RAW + 1)
-        except (OSError, ValueError) as error:
-            raise TabootError(
-                "E_ENTITY_VALIDATION",
-                f"The file at raw_file_path cannot be read ({type(error).__name__}).",
-                field="raw_file_path",
-            ) from None
-        name, mime = path.name, mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    else:
-        if isinstance(content, str):
-            content = content.encode("utf-8", "surrogatepass")
-        if not isinstance(content, (bytes, bytearray)):
-            raise TabootError(
-                "E_ENTITY_VALIDATION", "raw_content is neither text nor bytes.", field="raw_content"
-            )
-        data, name, mime = bytes(content), "", "text/plain"
-    if len(data) > checks.MAX_RAW:
-        raise TabootError(
-            "E_ENTITY_VALIDATION",
-            f"What is handed in with a fact has more than {checks.MAX_RAW:,} bytes.",
-            remedy="Put the file into a source, or hand in the part that shows the fact.",
-            field="raw_content" if file is None else "raw_file_path",
-        )
-    raw = {"sha256": ids.sha256_hex(data), "mime": mime, "name": name, "size": len(data)}
-    return {**raw, "shown_bytes": _shown_bytes(data)}, data
-
-
-def _shown_bytes(data: bytes) -> int:
-    """How much of the beginning of what was handed in is a text that can be quoted; 0: it is none."""
-    beginning = data[:_QUOTED]
-    for end in range(len(beginning), max(len(beginning) - 4, 0), -1):
-        try:
-            text = beginning[:end].decode()
-        except UnicodeDecodeError:
-            continue
-        return end if all(c.isprintable() or c in "\n\r\t" for c in text) else 0
-    return 0

@@ -13,18 +13,19 @@ not answer fails no run. Holds rules ``unit-of-interpretation``, ``versioned-run
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction import tier_c
 from taboot_pipelines.inference.chat import ChatModel
-from taboot_pipelines.knowledge.asking import Asker, Asking
+from taboot_pipelines.knowledge.asking import Asker, Asking, Question
 from taboot_pipelines.knowledge.document_units import SourceDocuments
 from taboot_pipelines.knowledge.runs import Tier
 from taboot_pipelines.knowledge.units import UnitExtractor
+from taboot_pipelines.knowledge.window_trials import GivenUp, TrialReader, TrialUnits
 from taboot_pipelines.knowledge.window_units import WindowCutter, WindowReader, WindowUnits, version_of
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import EdgeSource
@@ -37,7 +38,17 @@ from taboot_pipelines.stages.workspace import Progress, Workspace
 
 STAGE = "tier_c_triples"
 VERSION = "1"
-TIER = Tier(EdgeSource.TIER_C, STAGE, "observations.tier_c", VERSION, extractor_type="llm", counted=True)
+#: What a reinterpretation may set: another model of the server.
+MODEL = "model"
+TIER = Tier(
+    EdgeSource.TIER_C,
+    STAGE,
+    "observations.tier_c",
+    VERSION,
+    extractor_type="llm",
+    options=frozenset({MODEL}),
+    counted=True,
+)
 #: Without it, or a model in this process, the tier says nothing.
 SETTING = "TABOOT_LLM__URL"
 #: Windows that a model in this process is given together; it does its own batching.
@@ -169,45 +180,82 @@ def asking_of(settings: Settings, model: str) -> Asking:
 
 
 def extractors(given: TierInput) -> Sequence[UnitExtractor]:
-    """Return the extractor for one source; none without a model, so that nothing is said."""
+    """Return the extractor for one source; none without a model, so that nothing is said.
+
+    Raises ``E_QUERY`` for the name of another model that is none, or if no server is configured to have it.
+    """
     session = given.session
     assert isinstance(session, Session)
     if session.chat is None or session.asking is None:
         return []
-    workspace, asking = given.workspace, session.asking
+    other = given.overrides.get(MODEL)
+    if other is not None and not (isinstance(other, str) and other.strip()):
+        raise TabootError("E_QUERY", f"{MODEL} must be the name of a model.")
+    if other is None or other == session.asking.model:
+        return [_as_configured(given, session, session.chat, session.asking)]
+    return [_by_another(given, session, replace(session.asking, model=other))]
+
+
+def _as_configured(given: TierInput, session: Session, chat: ChatModel, asking: Asking) -> UnitExtractor:
+    """Return what reads by the configured model, and by later runs what has no answer yet."""
+    workspace = given.workspace
     window_tokens = workspace.settings.extraction.window_tokens
-    asker = session.asker = Asker(
+    asker = session.asker = _asker(session, chat, asking, session.letters.failed)
+    reader = WindowReader(
         workspace.catalog,
-        session.namespace,
-        session.chat,
-        asking,
-        session.letters.failed,
-        partial(session.progress, STAGE),
+        session.source_id,
+        WindowCutter(given.documents, asking, window_tokens),
+        asker,
+        session.letters,
+        version_of(asking, window_tokens),
     )
+    return WindowUnits(
+        reader,
+        given.documents,
+        workspace.blobs,
+        (VERSION, PARSING),
+        _config(workspace.settings, asking),
+        session.due,
+        session.lacking,
+    )
+
+
+def _by_another(given: TierInput, session: Session, asking: Asking) -> UnitExtractor:
+    """Return what reads by another model of the server, for a reinterpretation."""
+    workspace, given_up = given.workspace, GivenUp()
+    window_tokens = workspace.settings.extraction.window_tokens
+    reader = TrialReader(
+        workspace.catalog,
+        session.source_id,
+        WindowCutter(given.documents, asking, window_tokens),
+        _asker(session, workspace.chat_with(asking.model), asking, given_up.failed),
+        given_up,
+        version_of(asking, window_tokens),
+    )
+    config = _config(workspace.settings, asking)
+    return TrialUnits(reader, given.documents, workspace.blobs, (VERSION, PARSING), config)
+
+
+def _asker(
+    session: Session, chat: ChatModel, asking: Asking, failed: Callable[[Question, TabootError], None]
+) -> Asker:
+    catalog, progress = session.workspace.catalog, partial(session.progress, STAGE)
+    asker = Asker(catalog, session.namespace, chat, asking, failed, progress)
     if session.unreachable is not None:
-        # Its name was remembered: what is known is said, and nothing is asked.
+        # The model's name was remembered: what is known is said, and nothing is asked.
         asker.account.stopped = session.unreachable
-    version = version_of(asking, window_tokens)
-    cutter = WindowCutter(given.documents, asking, window_tokens)
-    reader = WindowReader(workspace.catalog, session.source_id, cutter, asker, session.letters, version)
-    config = {
+    return asker
+
+
+def _config(settings: Settings, asking: Asking) -> Mapping[str, Any]:
+    """Return what is kept with each run."""
+    return {
         "model": asking.model,
         "prompt_version": tier_c.PROMPT_VERSION,
         "ontology_version": asking.ontology.version,
-        "window_tokens": window_tokens,
-        "temperature": workspace.settings.llm.temperature,
+        "window_tokens": settings.extraction.window_tokens,
+        "temperature": settings.llm.temperature,
     }
-    return [
-        WindowUnits(
-            reader,
-            given.documents,
-            workspace.blobs,
-            (VERSION, PARSING),
-            config,
-            session.due,
-            session.lacking,
-        )
-    ]
 
 
 def _server(settings: Settings) -> str:

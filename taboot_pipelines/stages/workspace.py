@@ -74,6 +74,7 @@ class Workspace:
         #: The sources file that the home belonged to when another one was last read (``sync_sources``).
         self.former_sources: Path | None = None
         self._embedder = embedder
+        self._other_chats: dict[str, ChatModel] = {}
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -96,6 +97,19 @@ class Workspace:
         from taboot_pipelines.inference.chat import open_chat
 
         return open_chat(self.settings, self._circuit("llm") if self.settings.llm.url else None)
+
+    def chat_with(self, model: str) -> ChatModel:
+        """The server's model of that name. Raises ``E_QUERY`` if no server is configured."""
+        if self.settings.llm.url is None:
+            raise TabootError("E_QUERY", "Another model can be asked only at a server (TABOOT_LLM__URL).")
+        if model not in self._other_chats:
+            from taboot_pipelines.inference.chat import open_chat
+
+            llm = self.settings.llm.model_copy(update={"model": model})
+            opened = open_chat(self.settings.model_copy(update={"llm": llm}), self._circuit("llm"))
+            assert opened is not None
+            self._other_chats[model] = opened
+        return self._other_chats[model]
 
     def _circuit(self, server: str) -> Circuit:
         """The circuit breaker of a model server, which all namespaces share."""
@@ -205,6 +219,9 @@ class Workspace:
             part = self.__dict__.pop(opened, None)
             if part is not None:
                 part.close()
+        for chat in self._other_chats.values():
+            chat.close()
+        self._other_chats.clear()
         self.catalog.close()
         self.leases.close()
 

@@ -1,4 +1,5 @@
-"""A model that reads by one rule: of a window it tells each ``X depends on Y`` and ``X talks to Y``.
+"""A model that reads by one rule: of a window it tells each ``X depends on Y`` and ``X talks to Y``; the
+model ``OTHER_MODEL`` tells the first alone.
 
 It is the ``react`` of a :class:`~taboot_pipelines_tests.fakes.openai.FakeOpenAi`: equal questions get equal
 answers, so that runs can be compared, and what it was asked can be told from the bodies.
@@ -12,6 +13,7 @@ from typing import Any
 import orjson
 
 _FACT = re.compile(r"`?([A-Za-z][\w-]*)`? (depends on|talks to) (?:the )?`?([A-Za-z][\w-]*)`?")
+OTHER_MODEL = "fake/other"
 _TYPES = {"depends on": "DEPENDS_ON", "talks to": "CONNECTS_TO"}
 
 
@@ -46,4 +48,4 @@ def reads(body: dict[str, Any]) -> str | None:
     if "TEXT" not in body["messages"][-1]["content"] or "response_format" not in body:
         return None
     found = [fact(m[0], m[1], _TYPES[m[2]], m[3]) for m in _FACT.finditer(window_of(body))]
-    return facts(*found)
+    return facts(*(f for f in found if body["model"] != OTHER_MODEL or f["relation"] == "DEPENDS_ON"))

@@ -259,6 +259,33 @@ def test_a_batch_of_entities_and_relations(house: World) -> None:
     check_replay(house)
 
 
+def test_a_relation_may_name_what_its_batch_states(house: World) -> None:
+    kb = house.kb()
+    new = {"entity_type": "Host", "properties": {"hostname": "Attic.lan", "name": "attic"}}
+    kb.ingest_structured_batch(
+        [
+            {"type": "CONNECTS_TO", "start": "jellyfin", "end": "attic"},
+            new,
+            {"type": "RESOLVES_TO", "start": "attic.lan", "end": {"label": "IP", "addr": "10.0.0.9"}},
+            # A service of the batch comes before one of that name that there is.
+            {"entity_type": "Service", "properties": {"name": "vault", "scope": "hearth.lan/x"}},
+            {"type": "DEPENDS_ON", "start": "vault", "end": "jellyfin"},
+        ]
+    )
+    stated = {(e["type"], e["start_key"], e["end_key"]) for e in edges_of(kb) if e["source"] == "structured"}
+    assert stated == {
+        ("CONNECTS_TO", '["hearth.lan/alpha","jellyfin"]', "attic.lan"),
+        ("RESOLVES_TO", "attic.lan", "10.0.0.9"),
+        ("DEPENDS_ON", '["hearth.lan/x","vault"]', '["hearth.lan/alpha","jellyfin"]'),
+    }
+    two = [{"entity_type": "Service", "properties": {"name": "cron", "scope": s}} for s in ("a", "b")]
+    items = [*two, {"type": "DEPENDS_ON", "start": "cron", "end": "jellyfin"}]
+    error = refused("E_QUERY", kb.ingest_structured_batch, items)
+    assert set(error.details["candidates"]) == {'Service ["a","cron"]', 'Service ["b","cron"]'}
+    refused("E_NOT_FOUND", kb.ingest_structured_batch, [*two, {**items[2], "start": "crone"}])
+    check_replay(house)
+
+
 def test_two_entities_are_one_and_two_again(house: World) -> None:
     kb, before = house.kb(), graph(house.kb())
     alpha, beta = '["hearth.lan/alpha","vault"]', '["hearth.lan/beta","vault"]'

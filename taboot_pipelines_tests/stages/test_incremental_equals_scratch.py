@@ -43,7 +43,7 @@ from taboot_pipelines.stores.catalog.runs import Runs
 from taboot_pipelines.stores.catalog.source_states import SourceStates
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
 from taboot_pipelines_tests.fakes.openai import FakeOpenAi
-from taboot_pipelines_tests.fakes.reading_model import reads
+from taboot_pipelines_tests.fakes.reading_model import OTHER_MODEL, reads
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, differences, graph, logical
 
@@ -281,6 +281,7 @@ operation = st.one_of(
     st.tuples(st.just("full"), place, st.integers(1, 25)),
     st.tuples(st.just("reinterpret"), place, st.integers(0, 3)),
     st.tuples(st.just("reinterpret"), place, st.integers(0, 3)),
+    st.tuples(st.just("other model"), place, st.integers(0, 1)),
     st.tuples(st.just("promote"), place, st.integers(0, 3)),
     st.tuples(st.just("rollback"), place, st.integers(0, 1)),
     st.tuples(st.just("clock"), place, st.sampled_from([-6, 6])),
@@ -537,23 +538,29 @@ def apply(world: World, clock: Clock, llm: FakeOpenAi, kind: str, where: tuple[s
         case "model":
             event("model fails")
             llm.say('{"facts": [{"quote"', times=n) if n % 2 else llm.fail(500, times=n)
-        case "reinterpret" | "promote" | "rollback":
+        case "reinterpret" | "other model" | "promote" | "rollback":
             chosen(world, kind, source, n)
 
 
 def chosen(world: World, kind: str, source: str, n: int) -> None:
-    """Interpret a source once more by tier A or B, promote what waits, or take the last promotion back.
+    """Interpret a source once more, promote what waits, or take the last promotion back.
 
     Where there is nothing of it, the refusal is the right answer.
     """
-    tier = "B" if n % 2 else "A"
+    tier = "ABCB"[n]
     try:
         match kind:
             case "reinterpret":
                 # A threshold that is above what every second claim has.
                 config = {"min_confidence": 0.8} if n == 3 else {}
+                tier = "B" if n % 2 else "A"
                 made = reinterpret(world.workspace, "default", tier=tier, source=source, config=config)
                 if made.run_ids and n > 1:
+                    promote(world.workspace, "default", runs=made.run_ids)
+            case "other model":
+                config = {"model": OTHER_MODEL}
+                made = reinterpret(world.workspace, "default", tier="C", source=source, config=config)
+                if made.run_ids and n:
                     promote(world.workspace, "default", runs=made.run_ids)
             case "promote":
                 promote(world.workspace, "default", source=source, tier=tier)
@@ -625,13 +632,30 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
     ],
     confirmed=True,
 )
+@example(
+    # Another model reads, some of it while the server fails; an edit, and back; both are taken back.
+    start=[(("notes", "runbook.md"), 0), (("notes", "page.html"), 1), (("notes", "docs/a.md"), 2)],
+    operations=[
+        ("other model", ("notes", "runbook.md"), 1),
+        ("write", ("notes", "runbook.md"), 2),
+        ("model", ("notes", "runbook.md"), 1),
+        ("other model", ("notes", "runbook.md"), 1),
+        ("write", ("notes", "runbook.md"), 0),
+        ("ingest", ("notes", "runbook.md"), 0),
+        ("model", ("notes", "runbook.md"), 2),
+        ("other model", ("notes", "runbook.md"), 0),
+        ("promote", ("notes", "runbook.md"), 2),
+        ("rollback", ("notes", "runbook.md"), 2),
+    ],
+    confirmed=True,
+)
 def test_incremental_equals_from_scratch(
     tei: FakeTei, start: list[Any], operations: list[Any], confirmed: bool
 ) -> None:
     with (
         tempfile.TemporaryDirectory() as directory,
         Clock() as clock,
-        FakeOpenAi(context=10**6) as llm,
+        FakeOpenAi(models=("fake/llm", OTHER_MODEL), context=10**6) as llm,
     ):
         llm.react = reads
         model = {"url": llm.url, "model": "fake/llm", "max_retries": 0}

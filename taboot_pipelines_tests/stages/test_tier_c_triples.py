@@ -16,13 +16,16 @@ from typing import Any
 
 import pytest
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages import dead_letters
 from taboot_pipelines.stages.deletion import delete
+from taboot_pipelines.stages.promotion import promote, rollback
+from taboot_pipelines.stages.reinterpreting import reinterpret
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.window_letters import STAGE as WINDOWS
 from taboot_pipelines.stages.window_letters import WindowLetters
 from taboot_pipelines_tests.fakes.openai import FakeOpenAi
-from taboot_pipelines_tests.fakes.reading_model import fact, facts, reads, window_of
+from taboot_pipelines_tests.fakes.reading_model import OTHER_MODEL, fact, facts, reads, window_of
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, differences, graph, holding, logical
 
@@ -482,3 +485,63 @@ def test_letters_expire(house: World) -> None:
     assert WindowLetters(catalog, "default", "notes", now).attempt("k") is None
     assert WindowLetters(catalog, "default", "notes", now + 2).attempt("k") == 1
     assert WindowLetters(catalog, "default", "notes", now + 31 * day).attempt("k") == 0
+
+
+DEPENDS, TALKS = ("mastodon", "DEPENDS_ON", "postgres"), ("gitea", "CONNECTS_TO", "loki")
+
+
+def test_another_model_is_tried_beside_the_configured_one(house: World, llm: FakeOpenAi) -> None:
+    llm.models = ("fake/llm", OTHER_MODEL)
+    (house.source("notes") / "a.md").write_text(
+        "Here mastodon depends on postgres. Also gitea talks to loki.\n"
+    )
+    house.ingest()
+    assert stated(house) == {DEPENDS, TALKS}
+    made = reinterpret(house.workspace, "default", tier="C", source="notes", config={"model": OTHER_MODEL})
+    assert len(made.run_ids) == 1 and made.failed == {} and llm.bodies[-1]["model"] == OTHER_MODEL
+    assert stated(house) == {DEPENDS, TALKS} and llm.requests == 2
+    promote(house.workspace, "default", source="notes", tier="C")
+    assert stated(house) == {DEPENDS}
+    (run,) = house.workspace.catalog.runs.find("default", tier="tier_c", active=True)
+    assert run["run_id"] == made.run_ids[0]
+    assert tier_c(house.ingest()).skipped == "unchanged"
+    assert_like_scratch(house)
+    rollback(house.workspace, "default", source="notes", tier="C")
+    assert stated(house) == {DEPENDS, TALKS} and llm.requests == 2
+    assert_like_scratch(house)
+    # The name of the configured model is no other model.
+    reinterpret(house.workspace, "default", tier="C", source="notes", config={"model": "fake/llm"})
+    assert llm.requests == 2
+    for wrong in (3, ""):
+        with pytest.raises(TabootError, match="E_QUERY"):
+            reinterpret(house.workspace, "default", tier="C", source="notes", config={"model": wrong})
+
+
+def test_what_another_model_cannot_be_asked_fails_and_is_asked_again(house: World, llm: FakeOpenAi) -> None:
+    llm.models = ("fake/llm", OTHER_MODEL)
+    notes = house.source("notes")
+    (notes / "a.md").write_text(page("mastodon depends on postgres.", "gitea depends on mysql."))
+    house.ingest()
+    asked, trial = llm.requests, {"tier": "C", "source": "notes", "config": {"model": OTHER_MODEL}}
+    llm.models = ("fake/llm",)
+    made = reinterpret(house.workspace, "default", **trial)
+    assert made.run_ids == () and "E_LLM" in str(house.workspace.catalog.runs.find("default", tier="tier_c"))
+    (why,) = made.failed.values()
+    assert "does not exist" in why or "no answer" in why
+    with pytest.raises(TabootError, match="E_NOT_FOUND"):
+        promote(house.workspace, "default", source="notes", tier="C")
+    llm.models = ("fake/llm", OTHER_MODEL)
+    llm.say("no JSON", times=1)
+    made = reinterpret(house.workspace, "default", **trial)
+    # The window that was not answered usably says nothing, and the run says that it was so.
+    assert len(made.run_ids) == 1 and made.failed == {}
+    rows = house.workspace.catalog.runs.by_id("default", made.run_ids)
+    assert "E_LLM_MALFORMED" in rows[made.run_ids[0]]["outcome"]
+    # What the configured model may be asked is not touched by it.
+    assert letters(house) == [] and tier_c(house.ingest()).skipped == "unchanged"
+    before = llm.requests
+    made = reinterpret(house.workspace, "default", **trial)
+    assert len(made.run_ids) == 1 and llm.requests == before + 1 and before > asked
+    promote(house.workspace, "default", runs=made.run_ids)
+    assert stated(house) == {DEPENDS, ("gitea", "DEPENDS_ON", "mysql")}
+    assert_like_scratch(house)
