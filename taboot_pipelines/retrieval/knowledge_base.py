@@ -509,8 +509,8 @@ class KnowledgeBase:
         relations, as ``{"type": …, "start": …, "end": …, "properties": {…}}``.
 
         An end is the name or key of an entity, first of those that the batch states, or ``{"label": …}`` with
-        the fields of its key, which need not be an entity yet. At most 10,000 at a time. Raises as :meth:`ingest_structured`, and ``E_NOT_FOUND``
-        or ``E_QUERY`` for an end.
+        the fields of its key, which need not be an entity yet. At most 10,000 at a time. Raises as
+        :meth:`ingest_structured`, and ``E_NOT_FOUND`` or ``E_QUERY`` for an end.
         """
         return self._deciding().state(items, reason=reason, who=who)
 

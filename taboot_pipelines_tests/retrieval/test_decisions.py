@@ -266,13 +266,22 @@ def test_a_relation_may_name_what_its_batch_states(house: World) -> None:
         [
             {"type": "CONNECTS_TO", "start": "jellyfin", "end": "attic"},
             new,
-            {"type": "RESOLVES_TO", "start": "attic.lan", "end": {"label": "IP", "addr": "10.0.0.9"}},
+            {
+                "type": "RESOLVES_TO",
+                "start": "attic.lan",
+                "end": {"label": "IP", "addr": "10.0.0.9"},
+                "properties": {"recordType": "A"},
+            },
             # A service of the batch comes before one of that name that there is.
             {"entity_type": "Service", "properties": {"name": "vault", "scope": "hearth.lan/x"}},
             {"type": "DEPENDS_ON", "start": "vault", "end": "jellyfin"},
         ]
     )
-    stated = {(e["type"], e["start_key"], e["end_key"]) for e in edges_of(kb) if e["source"] == "structured"}
+    stated = {
+        (e["type"], e["start_key"], e["end_key"])
+        for e in kb.edges().to_pylist()
+        if e["source"] == "structured"
+    }
     assert stated == {
         ("CONNECTS_TO", '["hearth.lan/alpha","jellyfin"]', "attic.lan"),
         ("RESOLVES_TO", "attic.lan", "10.0.0.9"),

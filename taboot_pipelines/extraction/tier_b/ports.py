@@ -74,12 +74,11 @@ class Ports(Reached):
                     yield token
                 continue
             before = token.nbor(-1).lower_.strip(":")
-            if before in ("port", "ports") or (
-                before in ("tcp", "udp") and self._clauses.word(token.i - 2) in ("port", "ports")
+            if (
+                before in ("port", "ports")
+                or (before in ("tcp", "udp") and self._clauses.word(token.i - 2) in ("port", "ports"))
+                or (before in _PROTOCOLS and self._is_after_protocol(token, last))
             ):
-                last = token.i
-                yield token
-            elif before in _PROTOCOLS and self._is_after_protocol(token, last):
                 last = token.i
                 yield token
             elif before in ("on", "is", "at"):
