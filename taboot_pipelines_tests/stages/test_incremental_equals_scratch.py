@@ -131,7 +131,7 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                 ),
                 (
                     "# Runbook\n\nOnly theatre and grafana-agent matter here. The image is `docker pull"
-                    " redis:7`.\n\nHere theatre depends on vault.\n"
+                    " redis:7`.\n\nHere `theatre` depends on vault.\n"
                 ),
                 # A title that another document has as well, once without its parenthesis.
                 "# Nightly backup (guide)\n\nFirst the [guide](guide.md#steps), then Night Watch.\n",
@@ -141,7 +141,7 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
             "guide.md",
             [
                 (
-                    "Plain words about extra-worker.\n\npassword: swordfish-three\n\nHere theatre depends on"
+                    "Plain words about extra-worker.\n\npassword: swordfish-three\n\nHere mastodon depends on"
                     " vault.\n"
                 ),
                 "# Guide\n\nNothing of note, but prometheus talks to grafana-agent.\n",

@@ -520,7 +520,7 @@ def test_another_model_is_tried_beside_the_configured_one(house: World, llm: Fak
 def test_what_another_model_cannot_be_asked_fails_and_is_asked_again(house: World, llm: FakeOpenAi) -> None:
     llm.models = ("fake/llm", OTHER_MODEL)
     notes = house.source("notes")
-    (notes / "a.md").write_text(page("Here mastodon depends on postgres.", "Here theatre depends on vault."))
+    (notes / "a.md").write_text(page("Here mastodon depends on postgres.", "Here frigate depends on vault."))
     house.ingest()
     asked, trial = llm.requests, {"tier": "C", "source": "notes", "config": {"model": OTHER_MODEL}}
     llm.models = ("fake/llm",)
@@ -543,5 +543,5 @@ def test_what_another_model_cannot_be_asked_fails_and_is_asked_again(house: Worl
     made = reinterpret(house.workspace, "default", **trial)
     assert len(made.run_ids) == 1 and llm.requests == before + 1 and before > asked
     promote(house.workspace, "default", runs=made.run_ids)
-    assert stated(house) == {DEPENDS, ("theatre", "DEPENDS_ON", "vault")}
+    assert stated(house) == {DEPENDS, ("frigate", "DEPENDS_ON", "vault")}
     assert_like_scratch(house)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 
 from taboot_pipelines.extraction.tier_a.endpoints import endpoint, normal_host
 from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_b.claims import service_name
 from taboot_pipelines.extraction.tier_b.lexicon import no_services, software, words
 from taboot_pipelines.extraction.tier_b.names import read_address
+from taboot_pipelines.extraction.tier_c.naming import is_name
 from taboot_pipelines.extraction.tier_c.ontology import of_graph
 from taboot_pipelines.extraction.tier_c.reading import Triple
+from taboot_pipelines.extraction.tier_c.telling import tells
+from taboot_pipelines.extraction.tier_c.windows import Window
 from taboot_pipelines.model.graph import SCHEMES, Basis, is_hostname, is_ip
 from taboot_pipelines.model.records import EdgeClaim, Evidence, NodeRef
 
@@ -106,14 +108,22 @@ _NODES: Mapping[str, Callable[[str], NodeRef | None]] = {
 }
 
 
-@lru_cache(maxsize=4096)
-def _fits(label: str, name: str) -> bool:
-    return node(label, name) is not None
+def _fits(label: str, name: str, window: Window) -> bool:
+    """Whether a window may call a thing of a label so: addresses and images show what they are."""
+    made = node(label, name)
+    if made is None:
+        return False
+    shown = label not in _NAMED or (label == "Host" and "." in made.name)
+    return shown or is_name(name, window)
+
+
+#: What is called by a name, and not by an address.
+_NAMED = frozenset(("Service", "ReverseProxy", "Host"))
 
 
 #: The relations of the graph model between nodes that a text can key by itself: the ids of containers,
 #: networks and tunnels come from declarations.
-GRAPH = of_graph(_NODES.keys(), _fits)
+GRAPH = of_graph(_NODES.keys(), _fits, tells)
 
 
 def _basis(node: NodeRef, triple: Triple) -> Basis:

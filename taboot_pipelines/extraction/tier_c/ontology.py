@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from taboot_pipelines.extraction.tier_c.windows import Window
 from taboot_pipelines.model.graph import EDGES
 from taboot_pipelines.model.ids import canonical_json, digest
 
@@ -30,8 +31,13 @@ class Relation:
         return start in self.start and end in self.end
 
 
-def _any_name(_label: str, _name: str) -> bool:
+def _any_name(_label: str, _name: str, _window: Window) -> bool:
     """Any name fits any label: for ontologies without a grammar of names."""
+    return True
+
+
+def _anything(_relation: str, _sentence: str) -> bool:
+    """Any sentence may tell any relation: for ontologies whose words are not known."""
     return True
 
 
@@ -39,13 +45,15 @@ def _any_name(_label: str, _name: str) -> bool:
 class Ontology:
     """The relations that may be told, and what they are about (one word for the prompt).
 
-    ``fits``: whether a thing of a label may have a name. ``asserted_only``: refuse what a sentence denies,
-    supposes, asks or recommends.
+    ``fits``: whether a thing of a label may have a name as a window writes it. ``tells``: whether a sentence
+    has a word that tells a relation of a type. ``asserted_only``: refuse what a sentence denies, supposes,
+    asks or recommends.
     """
 
     about: str
     relations: tuple[Relation, ...]
-    fits: Callable[[str, str], bool] = _any_name
+    fits: Callable[[str, str, Window], bool] = _any_name
+    tells: Callable[[str, str], bool] = _anything
     asserted_only: bool = True
 
     @cached_property
@@ -86,7 +94,9 @@ _ASKED: dict[str, Mapping[str, Any]] = {
 }
 
 
-def of_graph(labels: Collection[str], fits: Callable[[str, str], bool]) -> Ontology:
+def of_graph(
+    labels: Collection[str], fits: Callable[[str, str, Window], bool], tells: Callable[[str, str], bool]
+) -> Ontology:
     """Return the relations of the graph model between nodes of these labels, those that a text can key."""
     relations = []
     for edge in EDGES.values():
@@ -96,4 +106,4 @@ def of_graph(labels: Collection[str], fits: Callable[[str, str], bool]) -> Ontol
             relations.append(
                 Relation(edge.type, tuple(start), tuple(end), _MEANINGS.get(edge.type, ""), asks)
             )
-    return Ontology("infrastructure", tuple(relations), fits)
+    return Ontology("infrastructure", tuple(relations), fits, tells)

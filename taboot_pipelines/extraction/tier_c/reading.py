@@ -18,7 +18,7 @@ from taboot_pipelines.extraction.tier_c.ontology import Ontology, Relation
 from taboot_pipelines.extraction.tier_c.windows import Window
 
 #: Raise it when equal answers would give other triples.
-READING_VERSION = "1"
+READING_VERSION = "2"
 #: A statement is a sentence; a longer passage proves nothing.
 _MAX_QUOTE = 400
 
@@ -48,9 +48,9 @@ class Read:
 
     Reasons: ``quote`` (not in the window), ``context`` (a heading that stands elsewhere), ``names`` (not both
     in the passage), ``relation`` and ``signature`` (not of the ontology), ``grammar`` (no name of such a
-    thing), ``property`` (a value that the passage does not hold), ``asserted`` (denied, supposed, asked),
-    ``instruction`` (written to the model). ``turned``: triples whose ends were swapped, as their signature
-    leaves no other reading; they count among the triples.
+    thing), ``words`` (none of the sentence tells the relation), ``property`` (a value that the passage does
+    not hold), ``asserted`` (denied, supposed, asked), ``instruction`` (written to the model). ``turned``:
+    triples whose ends were swapped, as their signature leaves no other reading; they count among the triples.
     """
 
     triples: tuple[Triple, ...]
@@ -91,7 +91,9 @@ def _triple(ontology: Ontology, window: Window, fact: Mapping[str, Any]) -> Trip
     first, second = End(fact["start_type"], fact["start"]), End(fact["end_type"], fact["end"])
     if first.name == second.name or not (_stands_in(first.name, quote) and _stands_in(second.name, quote)):
         raise _Refused("names")
-    start, end = _directed(ontology, relation, first, second)
+    start, end = _directed(ontology, relation, first, second, window)
+    if not ontology.tells(relation.type, said):
+        raise _Refused("words")
     if ontology.asserted_only and not states(said):
         raise _Refused("asserted")
     return Triple(relation.type, start, end, quote, place, _properties(relation, fact, quote))
@@ -128,7 +130,9 @@ def _whole(quote: str, start: int, end: int) -> bool:
     )
 
 
-def _directed(ontology: Ontology, relation: Relation, first: End, second: End) -> tuple[End, End]:
+def _directed(
+    ontology: Ontology, relation: Relation, first: End, second: End, window: Window
+) -> tuple[End, End]:
     """Return the ends in the one direction that the signature and the grammar of names allow.
 
     As stated, if that may be. Else the other way round, whether the model took the labels along or left them
@@ -136,7 +140,7 @@ def _directed(ontology: Ontology, relation: Relation, first: End, second: End) -
     """
     crossed = End(first.label, second.name), End(second.label, first.name)
     for start, end in ((first, second), (second, first), crossed):
-        if relation.leads(start.label, end.label) and ontology.fits(*start) and ontology.fits(*end):
+        if relation.leads(start.label, end.label) and all(ontology.fits(*e, window) for e in (start, end)):
             return start, end
     known = relation.leads(first.label, second.label) or relation.leads(second.label, first.label)
     raise _Refused("grammar" if known else "signature")

@@ -37,7 +37,10 @@ def told(said: Read) -> list[tuple[str, str, str]]:
     return [(c.start.name, c.type, c.end.name) for c in tier_c.claims(said.triples, "a.md")]
 
 
-PAGE = "# Site\n\nHere mastodon depends on postgres. It talks to `redis` and **nginx** is at 10.0.0.7."
+PAGE = (
+    "# Site\n\nHere mastodon depends on postgres. It talks to `redis` and **nginx** binds 10.0.0.7. The"
+    " results depend on postgres. Self-hosted builds need redis."
+)
 
 
 def test_what_the_window_states_is_believed_where_it_stands() -> None:
@@ -71,8 +74,15 @@ def test_what_the_window_states_is_believed_where_it_stands() -> None:
         ),
         (
             "property",
-            fact("nginx is at 10.0.0.7", "nginx", "BINDS", "10.0.0.7", end_type="IP", port=443),
+            fact("nginx binds 10.0.0.7", "nginx", "BINDS", "10.0.0.7", end_type="IP", port=443),
         ),
+        (
+            "words",
+            fact("nginx binds 10.0.0.7", "nginx", "RESOLVES_TO", "10.0.0.7", end_type="IP")
+            | {"start_type": "Host"},
+        ),
+        ("grammar", fact("The results depend on postgres.", "results", "DEPENDS_ON", "postgres")),
+        ("grammar", fact("Self-hosted builds need redis", "Self-hosted builds", "DEPENDS_ON", "redis")),
     ],
 )
 def test_what_it_does_not_state_is_refused(reason: str, given_fact: dict[str, Any]) -> None:
