@@ -634,7 +634,7 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
 )
 @example(
     # Another model reads, some of it while the server fails; an edit, and back; both are taken back.
-    start=[(("notes", "runbook.md"), 0), (("notes", "page.html"), 1), (("notes", "docs/a.md"), 2)],
+    start=[(("notes", "runbook.md"), 0), (("notes", "page.html"), 1), (("notes", "guide.md"), 0)],
     operations=[
         ("other model", ("notes", "runbook.md"), 1),
         ("write", ("notes", "runbook.md"), 2),
