@@ -47,7 +47,7 @@ class Ontology:
 
     ``fits``: whether a thing of a label may have a name as a window writes it. ``tells``: whether a sentence
     has a word that tells a relation of a type. ``asserted_only``: refuse what a sentence denies, supposes,
-    asks or recommends.
+    asks or recommends. ``most``: facts of one answer; what would say more is a list of names.
     """
 
     about: str
@@ -55,6 +55,7 @@ class Ontology:
     fits: Callable[[str, str, Window], bool] = _any_name
     tells: Callable[[str, str], bool] = _anything
     asserted_only: bool = True
+    most: int = 24
 
     @cached_property
     def by_type(self) -> Mapping[str, Relation]:
@@ -94,6 +95,10 @@ _ASKED: dict[str, Mapping[str, Any]] = {
 }
 
 
+#: Facts of the graph model that fit into 1,024 tokens of answer: one that ends in the middle tells nothing.
+_MOST_OF_GRAPH = 12
+
+
 def of_graph(
     labels: Collection[str], fits: Callable[[str, str, Window], bool], tells: Callable[[str, str], bool]
 ) -> Ontology:
@@ -106,4 +111,4 @@ def of_graph(
             relations.append(
                 Relation(edge.type, tuple(start), tuple(end), _MEANINGS.get(edge.type, ""), asks)
             )
-    return Ontology("infrastructure", tuple(relations), fits, tells)
+    return Ontology("infrastructure", tuple(relations), fits, tells, most=_MOST_OF_GRAPH)

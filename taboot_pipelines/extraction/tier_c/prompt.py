@@ -16,9 +16,6 @@ from taboot_pipelines.model.ids import digest, sha256_hex
 
 #: Raise it when a model may answer another way.
 PROMPT_VERSION = "3"
-#: As many as fit into 1,024 tokens of answer; more in one window would be a list of names, and an answer that
-#: ends in the middle of a fact tells nothing.
-_MAX_FACTS = 12
 # Small models are particular about the words: told what a quote is, they copy that; told that start and end
 # stand in it, they fill in whole sentences.
 _SYSTEM = (
@@ -72,7 +69,7 @@ def answer_schema(ontology: Ontology) -> dict[str, Any]:
     }
     return {
         "type": "object",
-        "properties": {"facts": {"type": "array", "items": fact, "maxItems": _MAX_FACTS}},
+        "properties": {"facts": {"type": "array", "items": fact, "maxItems": ontology.most}},
         "required": ["facts"],
         "additionalProperties": False,
     }
