@@ -74,13 +74,14 @@ def read_all(documents: Sequence[Prose], processes: int = 1) -> Iterator[Interpr
 
 def read(documents: Sequence[Prose]) -> list[Interpretation]:
     """What each document asserts, in their order."""
-    found: list[list[EdgeClaim]] = [[] for _ in documents]
+    # Two names in a sentence may be one node's, and then what they say is one claim.
+    found: list[dict[str, EdgeClaim]] = [{} for _ in documents]
     for asserted in assertions(documents):
         document = documents[asserted.document]
         said = claim(asserted.triple, document.path, asserted.place, document.text)
         if said is not None:
-            found[asserted.document].append(said)
-    return [Interpretation((), tuple(claims)) for claims in found]
+            found[asserted.document].setdefault(repr(said), said)
+    return [Interpretation((), tuple(claims.values())) for claims in found]
 
 
 def assertions(documents: Sequence[Prose]) -> Iterator[Asserted]:

@@ -37,6 +37,11 @@ def test_claims_of_real_pages_fit_the_model_and_quote_their_sentences() -> None:
             assert basis is not Basis.BYTES or node.name in quote
 
 
+def test_two_names_of_one_node_make_one_claim() -> None:
+    (said,) = read_all([Prose("a.md", "Nextcloud and the Nextcloud cron container depend on Redis.\n")])
+    assert [(e.start.name, e.type, e.end.name) for e in said.edges] == [("nextcloud", "DEPENDS_ON", "redis")]
+
+
 @pytest.mark.parametrize("processes", [2, 3])
 def test_any_number_of_processes_says_the_same(processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pages = documents(12)
