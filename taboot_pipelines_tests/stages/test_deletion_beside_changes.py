@@ -20,6 +20,14 @@ from taboot_pipelines_tests.world import World, differences, graph, holding, log
 
 WORD = "zyxwvutquux"
 HALF = ("raw_blobs", "documents", "chunks", "links")
+TO_SNAPSHOT = (
+    *HALF,
+    "embeddings",
+    "tier_a_triples",
+    "tier_b_triples",
+    "tier_c_triples",
+    "entity_snapshots",
+)
 
 
 def doc_id(world: World, source: str, path: str) -> str:
@@ -129,14 +137,7 @@ def test_what_vanished_does_not_wait_for_the_vectors_of_another_change(down: Wor
     other = down.source("other")
     (other / "o.md").write_text("Document 0 of many listens on 10.0.0.1:1000.\n")
     down.workspace.sync_sources()
-    for stage in (
-        *HALF,
-        "embeddings",
-        "tier_a_triples",
-        "tier_b_triples",
-        "tier_c_triples",
-        "entity_snapshots",
-    ):
+    for stage in TO_SNAPSHOT:
         run_stage(down.workspace, stage, "other")
     run_stage(down.workspace, "kb_shards", "other")
     assert served(down) == {
@@ -300,15 +301,7 @@ def test_a_vacuum_between_any_two_stages_changes_nothing(two: World) -> None:
     for i in range(5):
         (two.directory / "other" / f"{i}.md").write_text(f"Edited document {i} names port 2{i}.\n")
     (two.directory / "notes" / "1.md").unlink()
-    for stage in (
-        *HALF,
-        "embeddings",
-        "tier_a_triples",
-        "tier_b_triples",
-        "tier_c_triples",
-        "entity_snapshots",
-        "kb_shards",
-    ):
+    for stage in (*TO_SNAPSHOT, "kb_shards"):
         for source in ("notes", "other"):
             run_stage(two.workspace, stage, source)
             for owner in ("notes", "other", "_"):

@@ -77,6 +77,11 @@ def frames() -> dict[str, tuple[Frame, ...]]:
     return {verb: tuple(own) for verb, own in found.items()}
 
 
+def stem(verb: str) -> str:
+    """What all forms of a regular verb begin with: "us" of "use" and "using", "rel" of "relies"."""
+    return verb.removesuffix("e").removesuffix("y")
+
+
 def clauses_to(clauses: Clauses, verb: Token) -> bool:
     """Whether a verb's clause says to what."""
     return bool(clauses.after(verb, ("to",)))

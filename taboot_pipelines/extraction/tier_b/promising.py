@@ -10,7 +10,7 @@ import re
 from functools import cache
 
 from taboot_pipelines.extraction.tier_b.blocks import Block
-from taboot_pipelines.extraction.tier_b.frames import frames
+from taboot_pipelines.extraction.tier_b.frames import frames, stem
 from taboot_pipelines.extraction.tier_b.lexicon import software, words
 
 #: An address, a port, an IP: what the readers of addresses, published ports and DNS records need.
@@ -26,7 +26,7 @@ _COMMON = frozenset(("be",))
 
 @cache
 def _leads() -> re.Pattern[str]:
-    stems = {verb.removesuffix("e").removesuffix("y") for verb in frames() if verb not in _COMMON}
+    stems = {stem(verb) for verb in frames() if verb not in _COMMON}
     stems |= {*_OTHERS, *words("stores")}
     return re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, stems)))})", re.IGNORECASE)
 

@@ -10,7 +10,7 @@ from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_b.claims import service_name
 from taboot_pipelines.extraction.tier_b.lexicon import no_services, software, words
 from taboot_pipelines.extraction.tier_b.names import read_address
-from taboot_pipelines.extraction.tier_c.naming import is_name
+from taboot_pipelines.extraction.tier_c.naming import MARKS, is_name
 from taboot_pipelines.extraction.tier_c.ontology import of_graph
 from taboot_pipelines.extraction.tier_c.reading import Triple
 from taboot_pipelines.extraction.tier_c.telling import tells
@@ -51,7 +51,7 @@ def claims(triples: Iterable[Triple], document: str) -> tuple[EdgeClaim, ...]:
 def node(label: str, name: str) -> NodeRef | None:
     """Return the node of a name as a text writes it; None if no thing of this label is called so."""
     make = _NODES.get(label)
-    return None if make is None else make(name.strip(" `*_\"'"))
+    return None if make is None else make(name.strip(MARKS))
 
 
 def _service(name: str) -> NodeRef | None:

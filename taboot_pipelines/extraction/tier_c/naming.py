@@ -14,6 +14,8 @@ import re
 from taboot_pipelines.extraction.tier_b.lexicon import no_services, software, words
 from taboot_pipelines.extraction.tier_c.windows import Window
 
+#: What may stand around a name, and is no part of it.
+MARKS = " `*_\"'"
 _CLASSES = words("classes") | words("generic")
 #: Compounds of these describe: "read-only", "self-hosted", "third-party", "cloud-native".
 _DESCRIBING = frozenset(
@@ -30,14 +32,13 @@ _REPOSITORY = re.compile(r"(?m)^#+ \[?[\w.-]+/(?P<name>[\w.-]+)")
 
 def is_name(name: str, window: Window) -> bool:
     """Return whether the text of a window uses ``name`` as a name."""
-    own = name.strip(" `*_\"'").split()
+    own = name.strip(MARKS).split()
     while len(own) > 1 and own[-1].lower() in _CLASSES:
         own.pop()
     core = " ".join(own)
-    lower = core.lower()
+    lower, known = core.lower(), software()
     if not core or lower in no_services() or lower in _CLASSES:
-        return lower in software()
-    known = software()
+        return lower in known
     if lower in known or lower in _shown(window):
         return True
     if len(own) > 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from taboot_pipelines.extraction.tier_b.frames import frames
+from taboot_pipelines.extraction.tier_b.frames import frames, stem
 from taboot_pipelines.extraction.tier_b.lexicon import words
 
 #: What tells a relation without a verb, by the beginnings of words.
@@ -39,19 +39,14 @@ def _patterns() -> dict[str, re.Pattern[str]]:
     begun: dict[str, set[str]] = {relation: set(nouns) for relation, nouns in _NOUNS.items()}
     for verb in words("access") | words("reached") | words("listens"):
         if verb not in _COMMON:
-            begun["EXPOSES_ENDPOINT"].add(_stem(verb))
+            begun["EXPOSES_ENDPOINT"].add(stem(verb))
     for verb, own in frames().items():
         for frame in own:
             if verb not in _COMMON and frame.type in begun:
-                begun[frame.type].add(_stem(verb))
+                begun[frame.type].add(stem(verb))
     for relation in ("DEPENDS_ON", "CONNECTS_TO", "ROUTES_TO", "BUILDS"):
         begun[relation].update(_IRREGULAR)
     return {
-        relation: re.compile(rf"(?i)\b(?:{'|'.join(sorted(map(re.escape, stems)))})")
-        for relation, stems in begun.items()
+        relation: re.compile(rf"(?i)\b(?:{'|'.join(sorted(map(re.escape, beginnings)))})")
+        for relation, beginnings in begun.items()
     }
-
-
-def _stem(verb: str) -> str:
-    """What is the same in all forms of a regular verb: "relies", "using"."""
-    return verb.removesuffix("e").removesuffix("y") if len(verb) > 3 else verb.removesuffix("e")
