@@ -283,7 +283,7 @@ operation = st.one_of(
     st.tuples(st.just("reinterpret"), place, st.integers(0, 3)),
     st.tuples(st.just("other model"), place, st.integers(0, 1)),
     st.tuples(st.just("promote"), place, st.integers(0, 3)),
-    st.tuples(st.just("rollback"), place, st.integers(0, 1)),
+    st.tuples(st.just("rollback"), place, st.integers(0, 3)),
     st.tuples(st.just("clock"), place, st.sampled_from([-6, 6])),
     st.tuples(st.just("model"), place, st.integers(0, 5)),
 )
