@@ -6,11 +6,13 @@ Exit code 0: done; 1: something failed; 2: the command line itself is wrong; 130
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import os
 import sys
 import threading
 from collections.abc import Sequence
+from typing import NoReturn
 
 import click
 
@@ -122,24 +124,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise end
 
 
-def _leave(end: SystemExit) -> None:
-    """End the process at once where its libraries would keep it, or abort it.
+def _leave(end: SystemExit) -> NoReturn:
+    """End the process without having Python taken down beneath its libraries.
 
-    A part that was asked how it is and has still not answered has a thread that may be inside a library
-    written in C++, which aborts the process when Python takes the thread away at the end. Without any, the
-    model and what else a search loaded take a tenth of a second to take down, which the system does anyway:
-    then other threads are awaited, and what asked to be called at the end is called.
+    A library written in C++ aborts the process when one of its threads needs Python at that moment: one of
+    pyarrow that still lets go of what it read from an object store (arrow issue 34314), or a part that was
+    asked how it is and has still not answered. The command's work is done then, and its exit code must say
+    so. Taking down the model and what else a search loaded would also take a tenth of a second. What Python
+    does before that is done here: other threads are awaited, unless one has still not answered, and what
+    asked to be called at the end is called.
     """
-    waiting = any(thread.name.startswith(PROBE_THREAD) for thread in threading.enumerate())
-    if not waiting and "openvino" not in sys.modules:
-        return
-    if not waiting:
-        for thread in threading.enumerate():
-            if thread is not threading.current_thread() and not thread.daemon:
-                thread.join()
+    if not any(thread.name.startswith(PROBE_THREAD) for thread in threading.enumerate()):
+        threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    # A reader that has gone away wants nothing more.
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
     os._exit(end.code if isinstance(end.code, int) else 0 if end.code is None else 1)
 
 

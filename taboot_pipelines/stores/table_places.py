@@ -14,12 +14,15 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.stores.disk import on_disk, refusal, storage_error
 from taboot_pipelines.stores.objects import Place, directory_health, is_transport
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
 
 _LOG = "_delta_log"
 #: What a reader can begin with: the first version or a checkpoint.
@@ -38,6 +41,9 @@ class TablePlace(Protocol):
     def uri(self, path: str) -> str: ...
 
     def options(self) -> dict[str, str] | None: ...
+
+    def filesystem(self, path: str) -> FileSystem | None:
+        """Return what pyarrow reads the table's data files with; None: what deltalake has for it."""
 
     def may_exist(self, path: str) -> bool:
         """Whether there may be a table: False only if there is certainly none. Costs no request."""
@@ -80,6 +86,13 @@ class TableDirectory:
 
     def options(self) -> None:
         return None
+
+    def filesystem(self, path: str) -> FileSystem:
+        # deltalake's own calls Python for each piece of a file. A thread of pyarrow that still lets go of
+        # such a file when Python ends aborts the process (arrow issue 34314), after its work was done.
+        from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+        return SubTreeFileSystem(str((self._root / path).absolute()), LocalFileSystem())
 
     def may_exist(self, path: str) -> bool:
         return (self._root / path / _LOG).is_dir()
@@ -136,6 +149,9 @@ class TableBucket:
 
     def options(self) -> dict[str, str]:
         return self._options
+
+    def filesystem(self, path: str) -> None:
+        return None
 
     def may_exist(self, path: str) -> bool:
         return True

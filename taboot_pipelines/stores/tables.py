@@ -149,7 +149,8 @@ class Tables:
         from deltalake.exceptions import DeltaError
 
         try:
-            dataset = table.to_pyarrow_dataset()
+            files = self._place.filesystem(_path(namespace, owner, name))
+            dataset = table.to_pyarrow_dataset(filesystem=files)
             chosen_rows = reduce(and_, chosen) if chosen else None
             if members is not None and any(pa.types.is_list(f.type) for f in wanted):
                 # Vectors are wide: only the files that hold a wanted row are read whole.
