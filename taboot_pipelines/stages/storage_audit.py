@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow.compute as pc
+
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.archive import ARCHIVES
 from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.model.audit import Discrepancy, Kind
 from taboot_pipelines.stages import documents, embeddings, entity_snapshots
@@ -249,6 +252,33 @@ class _Audit:
             yield self._table(
                 source, "surplus", run_id, f"The observations of {source} hold a run that is not active."
             )
+        yield from self._archives(source)
+
+    def _archives(self, source: str) -> Iterator[Discrepancy]:
+        """Check that what runs of the past said can be read.
+
+        No stage makes that again, and until it can be read or is gone, no run of the source can be archived.
+        """
+        for name in self.tables.names(self.namespace, source):
+            if not name.startswith(ARCHIVES):
+                continue
+            try:
+                version = self.tables.version(self.namespace, source, name)
+                rows = self.tables.read(self.namespace, source, name, version, columns=["run_id"])
+            except TabootError as error:
+                if error.code != "E_TABLE":
+                    raise
+                yield Discrepancy(
+                    "tables",
+                    "unreadable",
+                    f"{source}/{name}",
+                    "What runs of the past said cannot be read. A backup of the table brings it back; a "
+                    "repair drops it, and then these runs can be neither compared nor promoted.",
+                    True,
+                )
+            else:
+                archived = len(pc.unique(rows.column("run_id")))
+                self.checked["archived_runs"] = self.checked.get("archived_runs", 0) + archived
 
     def _namespace(self) -> Iterator[Discrepancy]:
         """Check that live texts have vectors, and that the snapshot holds what the sources have applied."""

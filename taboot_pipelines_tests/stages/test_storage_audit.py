@@ -241,6 +241,26 @@ def test_lost_and_changed_blobs_are_named_and_need_their_source(filled: World) -
     assert not any(d.repairable for d in report.left)
 
 
+@pytest.mark.parametrize("torn", ["*.parquet", "_delta_log/*.json"])
+def test_what_runs_of_the_past_said_is_read_and_dropped_only_by_a_repair(filled: World, torn: str) -> None:
+    (filled.directory / "notes" / "0.md").write_text("# Note 0\n\nThe redis listens on 10.0.9.9:6379.\n")
+    filled.ingest()
+    report = storage_audit.run(filled.workspace, OURS)
+    assert report.found == [] and report.checked["archived_runs"] == 1
+    (archive,) = (filled.home / "tables" / OURS / "notes").glob("observations.archive.*")
+    for path in archive.rglob(torn):
+        path.write_bytes(path.read_bytes()[:100])
+    before = logical(filled.workspace)
+    (found,) = audited(filled)
+    assert (found.kind, found.item) == ("unreadable", f"notes/{archive.name}")
+    assert archive.is_dir() and "backup" in found.message
+    assert storage_audit.run(filled.workspace, OURS, repair=True).left == [] and not archive.exists()
+    assert not differences(before, logical(filled.workspace))
+    (filled.directory / "notes" / "0.md").write_text("# Note 0\n\nThe redis listens on 10.0.9.8:6379.\n")
+    filled.ingest()
+    assert audited(filled) == [] and archive.is_dir()
+
+
 def test_work_that_is_pending_is_a_difference_until_it_is_done(filled: World) -> None:
     (filled.directory / "notes" / "late.md").write_text("# Late\n\nIt came when nobody went on.\n")
     entry = filled.workspace.entries("notes")[0]
