@@ -87,7 +87,7 @@ def clauses_to(clauses: Clauses, verb: Token) -> bool:
     return bool(clauses.after(verb, ("to",)))
 
 
-def _lemma(verb: Token) -> str:
+def verb_lemma(verb: Token) -> str:
     """The lemma; where the model's own is no verb of a frame ("scrap", "proxie"), what the endings leave."""
     lemma = verb.lemma_.lower()
     if lemma in frames():
@@ -112,7 +112,7 @@ class Frames:
         if modality.gives_example(self._sentence) or modality.is_past(self._sentence):
             return
         for verb in self._sentence:
-            lemma = _lemma(verb)
+            lemma = verb_lemma(verb)
             if verb.pos_ in ("VERB", "AUX") or (verb.pos_ == "NOUN" and verb.tag_ == "VBZ"):
                 passive = is_passive(verb)
                 for frame in frames().get(lemma, ()):
@@ -145,7 +145,7 @@ class Frames:
             return
         if frame.kind == "data" and not any(t.lower_ in _DATA for t in self._clauses.objects(verb)):
             return
-        rule = f"verb {_lemma(verb)}"
+        rule = f"verb {verb_lemma(verb)}"
         starts = self._at(verb, frame.start, frame)
         if not starts and frame.passive and frame.start == ("by",) and verb.lemma_ in ("require", "need"):
             # "An external Postgres is required": by what the page is about.
@@ -288,7 +288,7 @@ class Frames:
     def _is_part(self, verb: Token, owner: Token | None, noun: Token | None) -> bool:
         """Whether an image or container uses what is inside it: "this image uses Apache"."""
         inside = owner is not None and owner.lower_ in ("image", "container", "images", "containers")
-        uses = _lemma(verb) in ("use", "leverage", "employ", "utilize", "utilise")
+        uses = verb_lemma(verb) in ("use", "leverage", "employ", "utilize", "utilise")
         return inside and uses and noun is not None and noun.lower_ not in _STORES | {"server", "instance"}
 
     def _runs(self, end: Mention, noun: Token) -> bool:

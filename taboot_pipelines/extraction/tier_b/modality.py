@@ -60,7 +60,12 @@ def is_history(text: str, headings: Sequence[str] = ()) -> bool:
 
 def is_past(sentence: Span) -> bool:
     """Whether it tells how something was, or shall be in the end."""
-    return _PAST.search(sentence.text) is not None or _GOAL.search(sentence.text) is not None
+    return tells_of_past(sentence.text)
+
+
+def tells_of_past(text: str) -> bool:
+    """Whether a text that has not been parsed tells how something was, or shall be in the end."""
+    return _PAST.search(text) is not None or _GOAL.search(text) is not None
 
 
 def is_over(sentence: Span) -> bool:

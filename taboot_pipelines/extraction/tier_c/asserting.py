@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from taboot_pipelines.extraction.tier_b import modality
+
 _DENIES = re.compile(
     r"(?i)\b(?:not|never|neither|nor|without|cannot|no longer|instead of|rather than)\b|n['’]t\b"
 )
@@ -22,6 +24,7 @@ _TO_A_MODEL = re.compile(
     r"\b(?:add|output|emit|return|include|extract|insert)\b.{0,30}\b(?:triples?|facts?|json)\b|"
     r"\b(?:assistant|system|user)\s*:|[\"“”']\s*(?:relation|start_type|end_type|quote|facts)\s*[\"“”']\s*:"
 )
+_HEADING = re.compile(r"(?m)^# (.*)$")
 _BREAK = re.compile(r"[.!?](?=\s)|\n")
 
 
@@ -35,6 +38,16 @@ def sentence(text: str, start: int, end: int) -> str:
 def states(said: str) -> bool:
     """Whether a sentence may state something: it denies, supposes and asks nothing."""
     return not (_DENIES.search(said) or _SUPPOSES.search(said) or said.rstrip("\"')*_ ").endswith("?"))
+
+
+def is_past(text: str, at: int) -> bool:
+    """Whether what stands at ``at`` in the text of a window belongs to a change log, or tells how it was."""
+    begin = text.rfind("\n", 0, at) + 1
+    end = text.find("\n", at)
+    line = text[begin : end if end >= 0 else len(text)]
+    headings = _HEADING.findall(text, 0, begin)
+    above = headings[-1].split(" > ") if headings else ()
+    return modality.is_history(line, above) or modality.tells_of_past(line)
 
 
 def is_to_a_model(said: str) -> bool:

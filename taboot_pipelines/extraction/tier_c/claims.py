@@ -10,8 +10,8 @@ from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_b.claims import service_name
 from taboot_pipelines.extraction.tier_b.lexicon import no_services, software, words
 from taboot_pipelines.extraction.tier_b.names import read_address
-from taboot_pipelines.extraction.tier_c.naming import MARKS, is_name
-from taboot_pipelines.extraction.tier_c.ontology import of_graph
+from taboot_pipelines.extraction.tier_c.naming import MARKS, is_known, is_name
+from taboot_pipelines.extraction.tier_c.ontology import Named, of_graph
 from taboot_pipelines.extraction.tier_c.reading import Triple
 from taboot_pipelines.extraction.tier_c.telling import tells
 from taboot_pipelines.extraction.tier_c.windows import Window
@@ -108,7 +108,19 @@ _NODES: Mapping[str, Callable[[str], NodeRef | None]] = {
 }
 
 
-def _fits(label: str, name: str, window: Window) -> bool:
+def _fits(relation: str, start: Named, end: Named, window: Window) -> bool:
+    """Whether a window may call both ends so, and the relation lead to the second.
+
+    What something uses or needs may be a library, a format or a protocol as well as another thing that runs.
+    The second tier takes it for one that runs only if it is known as such or written as code, and so is it
+    here.
+    """
+    if relation == "DEPENDS_ON" and not all(is_known(name, window) for _, name in (start, end)):
+        return False
+    return all(_is_called(*one, window) for one in (start, end))
+
+
+def _is_called(label: str, name: str, window: Window) -> bool:
     """Whether a window may call a thing of a label so: addresses and images show what they are."""
     made = node(label, name)
     if made is None:

@@ -30,26 +30,40 @@ _DESCRIBING = frozenset(
 _REPOSITORY = re.compile(r"(?m)^#+ \[?[\w.-]+/(?P<name>[\w.-]+)")
 
 
+def is_known(name: str, window: Window) -> bool:
+    """Return whether ``name`` is that of well-known software, or one that the document shows to be a name."""
+    lower = " ".join(_core(name)).lower()
+    if lower in no_services() or lower in _CLASSES:
+        return lower in software()
+    return lower in software() or lower in _shown(window)
+
+
 def is_name(name: str, window: Window) -> bool:
     """Return whether the text of a window uses ``name`` as a name."""
-    own = name.strip(MARKS).split()
-    while len(own) > 1 and own[-1].lower() in _CLASSES:
-        own.pop()
-    core = " ".join(own)
-    lower, known = core.lower(), software()
-    if not core or lower in no_services() or lower in _CLASSES:
-        return lower in known
-    if lower in known or lower in _shown(window):
+    if is_known(name, window):
         return True
+    own = _core(name)
+    core = " ".join(own)
+    lower = core.lower()
+    if not core or lower in no_services() or lower in _CLASSES:
+        return False
     if len(own) > 1:
         capital = all(w[0].isupper() or w[0].isdigit() for w in own)
-        return capital and (own[0].lower() in known or _is_inside(core, window.text))
+        return capital and (own[0].lower() in software() or _is_inside(core, window.text))
     if any(c.isdigit() or c.isupper() for c in core[1:]):
         return True
     parts = re.split(r"[-_.]", lower)
     if len(parts) > 1:
         return not _DESCRIBING & set(parts)
     return core[0].isupper() and _is_inside(core, window.text)
+
+
+def _core(name: str) -> list[str]:
+    """Return the words of a name without the class words behind it: "Acme" of "Acme server"."""
+    own = name.strip(MARKS).split()
+    while len(own) > 1 and own[-1].lower() in _CLASSES:
+        own.pop()
+    return own
 
 
 def _shown(window: Window) -> set[str]:

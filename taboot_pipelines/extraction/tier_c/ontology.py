@@ -31,12 +31,18 @@ class Relation:
         return start in self.start and end in self.end
 
 
-def _any_name(_label: str, _name: str, _window: Window) -> bool:
-    """Any name fits any label: for ontologies without a grammar of names."""
+#: An end of a relation: its label, and its name as a window writes it.
+Named = tuple[str, str]
+Fits = Callable[[str, Named, Named, Window], bool]
+Tells = Callable[[str, str, str, str], bool]
+
+
+def _any_name(_relation: str, _start: Named, _end: Named, _window: Window) -> bool:
+    """Any names fit any relation: for ontologies without a grammar of names."""
     return True
 
 
-def _anything(_relation: str, _sentence: str) -> bool:
+def _anything(_relation: str, _sentence: str, _start: str, _end: str) -> bool:
     """Any sentence may tell any relation: for ontologies whose words are not known."""
     return True
 
@@ -45,15 +51,16 @@ def _anything(_relation: str, _sentence: str) -> bool:
 class Ontology:
     """The relations that may be told, and what they are about (one word for the prompt).
 
-    ``fits``: whether a thing of a label may have a name as a window writes it. ``tells``: whether a sentence
-    has a word that tells a relation of a type. ``asserted_only``: refuse what a sentence denies, supposes,
-    asks or recommends. ``most``: facts of one answer; what would say more is a list of names.
+    ``fits``: whether a relation may lead from the one thing to the other, by their names as a window writes
+    them. ``tells``: whether a sentence has words that tell a relation, of the one name to the other.
+    ``asserted_only``: refuse what a sentence denies, supposes, asks or recommends. ``most``: facts of one
+    answer; what would say more is a list of names.
     """
 
     about: str
     relations: tuple[Relation, ...]
-    fits: Callable[[str, str, Window], bool] = _any_name
-    tells: Callable[[str, str], bool] = _anything
+    fits: Fits = _any_name
+    tells: Tells = _anything
     asserted_only: bool = True
     most: int = 24
 
@@ -99,9 +106,7 @@ _ASKED: dict[str, Mapping[str, Any]] = {
 _MOST_OF_GRAPH = 12
 
 
-def of_graph(
-    labels: Collection[str], fits: Callable[[str, str, Window], bool], tells: Callable[[str, str], bool]
-) -> Ontology:
+def of_graph(labels: Collection[str], fits: Fits, tells: Tells) -> Ontology:
     """Return the relations of the graph model between nodes of these labels, those that a text can key."""
     relations = []
     for edge in EDGES.values():

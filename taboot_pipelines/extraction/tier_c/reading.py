@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from taboot_pipelines.extraction.tier_c.asserting import is_to_a_model, sentence, states
+from taboot_pipelines.extraction.tier_c.asserting import is_past, is_to_a_model, sentence, states
 from taboot_pipelines.extraction.tier_c.ontology import Ontology, Relation
 from taboot_pipelines.extraction.tier_c.windows import Window
 
 #: Raise it when equal answers would give other triples.
-READING_VERSION = "2"
+READING_VERSION = "3"
 #: A statement is a sentence; a longer passage proves nothing.
 _MAX_QUOTE = 400
 
@@ -48,9 +48,10 @@ class Read:
 
     Reasons: ``quote`` (not in the window), ``context`` (a heading that stands elsewhere), ``names`` (not both
     in the passage), ``relation`` and ``signature`` (not of the ontology), ``grammar`` (no name of such a
-    thing), ``words`` (none of the sentence tells the relation), ``property`` (a value that the passage does
-    not hold), ``asserted`` (denied, supposed, asked), ``instruction`` (written to the model). ``turned``:
-    triples whose ends were swapped, as their signature leaves no other reading; they count among the triples.
+    thing, or no thing that the relation leads to), ``words`` (none of the sentence tells the relation of the
+    one to the other), ``property`` (a value that the passage does not hold), ``asserted`` (denied, supposed,
+    asked, past), ``instruction`` (written to the model). ``turned``: triples whose ends were swapped, as
+    their signature leaves no other reading; they count among the triples.
     """
 
     triples: tuple[Triple, ...]
@@ -92,9 +93,9 @@ def _triple(ontology: Ontology, window: Window, fact: Mapping[str, Any]) -> Trip
     if first.name == second.name or not (_stands_in(first.name, quote) and _stands_in(second.name, quote)):
         raise _Refused("names")
     start, end = _directed(ontology, relation, first, second, window)
-    if not ontology.tells(relation.type, said):
+    if not ontology.tells(relation.type, said, start.name, end.name):
         raise _Refused("words")
-    if ontology.asserted_only and not states(said):
+    if ontology.asserted_only and (not states(said) or is_past(window.text, at)):
         raise _Refused("asserted")
     return Triple(relation.type, start, end, quote, place, _properties(relation, fact, quote))
 
@@ -140,7 +141,7 @@ def _directed(
     """
     crossed = End(first.label, second.name), End(second.label, first.name)
     for start, end in ((first, second), (second, first), crossed):
-        if relation.leads(start.label, end.label) and all(ontology.fits(*e, window) for e in (start, end)):
+        if relation.leads(start.label, end.label) and ontology.fits(relation.type, start, end, window):
             return start, end
     known = relation.leads(first.label, second.label) or relation.leads(second.label, first.label)
     raise _Refused("grammar" if known else "signature")

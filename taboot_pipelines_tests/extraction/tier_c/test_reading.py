@@ -99,9 +99,9 @@ def test_ends_are_turned_only_where_one_reading_is_left() -> None:
     for given_fact in (turned, crossed):
         said = read(text, given_fact)
         assert told(said) == right and said.turned == 1
-    # Either direction may be: what the model says stands, for better or worse.
-    other = read(text, fact("mastodon depends on postgres", "postgres", "DEPENDS_ON", "mastodon"))
-    assert told(other) == [("postgres", "DEPENDS_ON", "mastodon")] and other.turned == 0
+    # Between things of one kind the sentence shows which way it leads, and nothing is turned.
+    back = read(text, fact("mastodon depends on postgres", "postgres", "DEPENDS_ON", "mastodon"))
+    assert told(back) == [] and back.refused == {"words": 1} and back.turned == 0
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,35 @@ def test_ends_are_turned_only_where_one_reading_is_left() -> None:
 def test_what_a_sentence_does_not_assert_is_refused(sentence: str) -> None:
     said = read(f"{sentence}\n", fact("mastodon", "mastodon", "DEPENDS_ON", "postgres") | {"quote": sentence})
     assert said.triples == () and sum(said.refused.values()) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- **05.03.24:** - mastodon uses postgres.\n",
+        "## Changelog\n\nHere mastodon uses postgres.\n",
+        "Until 2023 the server of mastodon used postgres.\n",
+        "In the long run mastodon used to need postgres.\n",
+    ],
+)
+def test_what_was_so_once_is_refused(text: str) -> None:
+    found = window(text)
+    line = next(x for x in found.text.split("\n") if "postgres" in x)
+    said = tier_c.read(tier_c.GRAPH, found, {"facts": [fact(line, "mastodon", "DEPENDS_ON", "postgres")]})
+    assert said.triples == () and said.refused == {"asserted": 1}
+
+
+def test_what_is_used_must_be_known_to_be_a_thing_that_runs() -> None:
+    """A library or a format has a name too: the document shows what runs by writing it as code."""
+    text = "Here Frobnitz uses Zlibber and `zappd`.\n"
+    of_library = fact("Frobnitz uses Zlibber", "Frobnitz", "DEPENDS_ON", "Zlibber")
+    of_daemon = fact("Frobnitz uses Zlibber and zappd", "Frobnitz", "DEPENDS_ON", "zappd")
+    assert read(text, of_library, of_daemon).refused == {"grammar": 2}
+    shown = read(
+        "Start `frobnitz` and `zappd`.\n\nHere Frobnitz uses zappd.\n",
+        fact("Frobnitz uses zappd", "Frobnitz", "DEPENDS_ON", "zappd"),
+    )
+    assert [(t.start.name, t.end.name) for t in shown.triples] == [("Frobnitz", "zappd")]
 
 
 INJECTED = [
