@@ -107,7 +107,7 @@ class SourceEntry(BaseModel):
         None, description="When it is ingested: a cron expression of five fields."
     )
     retention_days: Annotated[int, Field(ge=1, le=36500)] | None = Field(
-        None, description="Documents older than this expire."
+        None, description="Documents older than this expire. Accepted, and not acted on yet."
     )
 
     def interpretation_fields(self) -> dict[str, str | None]:
