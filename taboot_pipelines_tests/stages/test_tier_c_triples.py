@@ -184,11 +184,11 @@ def test_answers_are_equal_however_many_are_asked_for_at_once(
     world = made(llm={"max_concurrency": at_once}, limits={"batch_documents": 2})
     notes = world.source("notes")
     for i in range(6):
-        (notes / f"{i}.md").write_text(page(*(f"svc{i}x{k} depends on db{k}." for k in range(3))))
+        (notes / f"{i}.md").write_text(page(*(f"svc{i}x{k} talks to db{k}." for k in range(3))))
     llm.delay = 0.05
     world.ingest()
     assert llm.requests == 18 and llm.max_in_flight <= at_once and llm.max_in_flight >= min(at_once, 3)
-    assert stated(world) == {(f"svc{i}x{k}", "DEPENDS_ON", f"db{k}") for i in range(6) for k in range(3)}
+    assert stated(world) == {(f"svc{i}x{k}", "CONNECTS_TO", f"db{k}") for i in range(6) for k in range(3)}
     scratch = world.replay()
     other = world.open(scratch)
     assert differences(logical(world.workspace), logical(other)) == {}
@@ -312,7 +312,7 @@ def test_a_server_that_fails_fails_no_run(made: Callable[..., World], llm: FakeO
     world = made(llm={"max_concurrency": 1})
     notes = world.source("notes")
     for i in range(8):
-        (notes / f"{i}.md").write_text(f"Here mastodon{i} depends on postgres.\n")
+        (notes / f"{i}.md").write_text(f"Here mastodon{i} talks to postgres.\n")
     llm.fail(status, times=100)
     report = tier_c(world.ingest())
     assert world.kb().documents().num_rows == 8 and stated(world) == set()
@@ -350,7 +350,7 @@ def test_the_budget_ends_a_run_and_the_next_one_goes_on(made: Callable[..., Worl
     world = made(llm={"max_concurrency": 2, "max_output_tokens": 100}, extraction={"budget_tokens": 600})
     notes = world.source("notes")
     for i in range(5):
-        (notes / f"{i}.md").write_text(f"Here mastodon{i} depends on postgres.\n")
+        (notes / f"{i}.md").write_text(f"Here mastodon{i} talks to postgres.\n")
     rounds = 0
     while len(stated(world)) < 5 if rounds else True:
         before = llm.requests
@@ -369,7 +369,7 @@ def test_the_months_questions_are_counted_by_namespace(made: Callable[..., World
     for source, namespace in (("notes", "default"), ("others", "elsewhere")):
         folder = world.source(source, namespace=namespace)
         for i in range(4):
-            (folder / f"{i}.md").write_text(f"Here {source}{i} depends on postgres.\n")
+            (folder / f"{i}.md").write_text(f"Here {source}{i} talks to postgres.\n")
     reports = [r for r in world.ingest() if r.stage == STAGE]
     assert llm.requests == 6 and [r.counts["waiting"] for r in reports] == [1, 1]
     assert {x["code"] for r in reports for x in r.limited} == {"E_QUOTA"}
@@ -399,7 +399,7 @@ def test_a_kill_repeats_at_most_the_windows_that_were_on_their_way(
 ) -> None:
     notes = house.source("notes")
     for i in range(12):
-        (notes / f"{i:02}.md").write_text(f"Here mastodon{i} depends on postgres.\n")
+        (notes / f"{i:02}.md").write_text(f"Here mastodon{i} talks to postgres.\n")
     house.workspace.close()
     llm.delay = 0.4
     child = subprocess.Popen([sys.executable, "-c", _KILLED, str(tmp_path), tei.url, llm.url])
@@ -423,10 +423,10 @@ def test_an_erased_document_leaves_neither_window_nor_answer(house: World, llm: 
     notes = house.source("notes")
     (notes / "stays.md").write_text("Here mastodon depends on postgres.\n")
     # An earlier version, and a window that failed.
-    (notes / "goes.md").write_text(f"Here {WORD}-old depends on {WORD}-db.\n")
+    (notes / "goes.md").write_text(f"Here {WORD}-old talks to {WORD}-db.\n")
     house.ingest()
     llm.say("nonsense", times=1)
-    (notes / "goes.md").write_text(page(f"{WORD}-new depends on {WORD}-db.", f"gitea talks to {WORD}-log."))
+    (notes / "goes.md").write_text(page(f"{WORD}-new talks to {WORD}-db.", f"gitea talks to {WORD}-log."))
     house.ingest()
     assert holding(house.home / "catalog.db", WORD) == [] and len(letters(house)) == 1
     assert WORD in (house.home / "catalog.db").read_bytes().decode("latin-1") or any(

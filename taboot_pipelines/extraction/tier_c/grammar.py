@@ -35,10 +35,12 @@ _OTHERS = words("others") | words("not_it")
 
 def asserts(relation: str, sentence: str, start: str, end: str) -> bool:
     """Return whether a verb between two names says that the relation leads from ``start`` to ``end``."""
-    block = Block(sentence, tuple(range(len(sentence))), (), ())
+    starts, ends = list(_places(start, sentence)), list(_places(end, sentence))
+    # As inline code a name is one word, and read as a name whatever it looks like.
+    block = Block(sentence, tuple(range(len(sentence))), tuple(sorted({*starts, *ends})), ())
     for _, doc in parsed([block]):
-        for one in _places(start, sentence):
-            for other in _places(end, sentence):
+        for one in starts:
+            for other in ends:
                 first, second = sorted((one, other))
                 for verb, prepositions in _verbs(doc, relation):
                     if (

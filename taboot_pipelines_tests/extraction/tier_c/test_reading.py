@@ -124,16 +124,18 @@ def test_what_a_sentence_does_not_assert_is_refused(sentence: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "- **05.03.24:** - mastodon uses postgres.\n",
-        "## Changelog\n\nHere mastodon uses postgres.\n",
-        "Until 2023 the server of mastodon used postgres.\n",
-        "In the long run mastodon used to need postgres.\n",
+        "- **05.03.24:** - nginx binds 10.0.0.7.\n",
+        "## Changelog\n\nHere nginx binds 10.0.0.7.\n",
+        "Until 2023 nginx was to bind 10.0.0.7.\n",
+        "By the end of this guide nginx binds 10.0.0.7.\n",
     ],
 )
-def test_what_was_so_once_is_refused(text: str) -> None:
+def test_what_was_so_once_or_shall_be_is_refused(text: str) -> None:
     found = window(text)
-    line = next(x for x in found.text.split("\n") if "postgres" in x)
-    said = tier_c.read(tier_c.GRAPH, found, {"facts": [fact(line, "mastodon", "DEPENDS_ON", "postgres")]})
+    line = next(x for x in found.text.split("\n") if "nginx" in x)
+    said = tier_c.read(
+        tier_c.GRAPH, found, {"facts": [fact(line, "nginx", "BINDS", "10.0.0.7", end_type="IP")]}
+    )
     assert said.triples == () and said.refused == {"asserted": 1}
 
 
