@@ -93,10 +93,10 @@ def _triple(ontology: Ontology, window: Window, fact: Mapping[str, Any]) -> Trip
     if first.name == second.name or not (_stands_in(first.name, quote) and _stands_in(second.name, quote)):
         raise _Refused("names")
     start, end = _directed(ontology, relation, first, second, window)
-    if not ontology.tells(relation.type, said, start.name, end.name):
-        raise _Refused("words")
     if ontology.asserted_only and (not states(said) or is_past(window.text, at)):
         raise _Refused("asserted")
+    if not ontology.tells(relation.type, said, start.name, end.name):
+        raise _Refused("words")
     return Triple(relation.type, start, end, quote, place, _properties(relation, fact, quote))
 
 
