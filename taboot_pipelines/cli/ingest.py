@@ -1,33 +1,26 @@
-"""``ingest``: takes every source, or some, through the chain, by Dagster runs in this process.
-
-Each source goes through the stages that are its own in a run of its own, so that one that fails stops no
-other. The stages of the namespace then run once for all sources that came through: a run of them brings in
-what is pending of all, and a run for each source would write the same shards again for each.
-"""
+"""``ingest``: takes every source, or some, through the chain, and tells Dagster what it did."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from taboot_pipelines.cli import held, progress
 from taboot_pipelines.cli.completion import source_ids
-from taboot_pipelines.cli.output import console, emit_json, json_option, table, text
+from taboot_pipelines.cli.output import console, emit_json, json_option, show_error, table, text
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import waiting
 
 if TYPE_CHECKING:
-    import dagster as dg
     from rich.table import Table
 
-    from taboot_pipelines.defs.resources import Runtime
+    from taboot_pipelines.ingesting import Outcome
     from taboot_pipelines.settings import Settings
     from taboot_pipelines.stages.report import StageReport
     from taboot_pipelines.stages.workspace import Workspace
@@ -53,58 +46,8 @@ _SHOWN = (
     "failed",
 )
 _MAX_PROBLEMS = 20
-_JOB = "ingest_source"
 #: So begins why a stage had nothing to do whose server is not configured.
 _NOT_CONFIGURED = "skipped: "
-
-
-@dataclass
-class Outcome:
-    """What became of one source: the reports of the stages that ran, and all that went wrong."""
-
-    source: str
-    reports: list[StageReport] = field(default_factory=list)
-    #: Several where more than one server did not answer: each stops its own stage only.
-    errors: list[TabootError] = field(default_factory=list)
-    #: Names of checks that failed as errors; warnings are shown by what they warn of.
-    checks: list[str] = field(default_factory=list)
-    #: Items that failed, in this run or before, and still do. What is rejected on purpose (another language,
-    #: an empty text) is not among them.
-    dead: list[dict[str, str]] = field(default_factory=list)
-    run_id: str = ""
-    #: Whether the run of its own stages succeeded, so that the namespace can take in what it has.
-    came_through: bool = False
-    retired: bool = False
-
-    @property
-    def held(self) -> list[dict[str, Any]]:
-        return [h for r in self.reports for h in r.held]
-
-    @property
-    def ok(self) -> bool:
-        return not self.errors and not self.checks and not self.held and not self.dead
-
-    def to_json(self) -> dict[str, Any]:
-        state = (
-            "failed"
-            if self.errors or self.checks
-            else "held"
-            if self.held
-            else "retired"
-            if self.retired
-            else "succeeded"
-        )
-        return {
-            "source": self.source,
-            "state": state,
-            "run_id": self.run_id,
-            "failed_items": self.dead,
-            "failed_checks": self.checks,
-            "held": self.held,
-            "stages": [asdict(r) for r in self.reports],
-            **(self.errors[0].to_response() if self.errors else {}),
-            "errors": [e.to_response()["error"] for e in self.errors],
-        }
 
 
 @click.command()
@@ -150,12 +93,15 @@ def ingest(sources: tuple[str, ...], confirm_deletes: bool, dry_run: bool, as_js
             err=True,
         )
     chosen = _choose(workspace, sources)
-    outcomes = _run(settings, workspace, chosen, confirm_deletes, quiet=as_json)
-    ok = all(o.ok for o in outcomes)
+    outcomes, untold = _run(settings, workspace, chosen, confirm_deletes, quiet=as_json)
+    ok = all(o.ok for o in outcomes) and untold is None
     if as_json:
-        emit_json({"ok": ok, "sources": [o.to_json() for o in outcomes]})
+        left = {} if untold is None else untold.to_response()
+        emit_json({"ok": ok, "sources": [_to_json(o) for o in outcomes], **left})
     else:
         _summary(outcomes)
+        if untold is not None:
+            show_error(untold, as_json)
     sys.exit(0 if ok else 1)
 
 
@@ -173,218 +119,66 @@ def _choose(workspace: Workspace, named: Sequence[str]) -> list[str]:
 
 def _run(
     settings: Settings, workspace: Workspace, chosen: Sequence[str], confirm_deletes: bool, *, quiet: bool
-) -> list[Outcome]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from dagster import DagsterError
-        from sqlalchemy.exc import SQLAlchemyError
+) -> tuple[list[Outcome], TabootError | None]:
+    """Run the sources; return what became of them, and why Dagster could not be told of it.
 
-        from taboot_pipelines.defs import build_defs
-        from taboot_pipelines.defs.instance import open_instance
-        from taboot_pipelines.defs.partitions import apply_change, partition_change
-        from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
-        from taboot_pipelines.defs.retention import forget_old
-        from taboot_pipelines.defs.run_origin import runs_of
-        from taboot_pipelines.defs.sweeper import sweep_dead_runs
+    What the ingest did stands all the same, and the next one tells it.
+    """
+    from taboot_pipelines.ingesting import Ingest, Memory, finish
 
-    # Dagster logs every event to the terminal; what matters is shown below.
-    for name in ("dagster", "alembic"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    outcomes = []
+    workspace.catalog.jobs.fail_dead()
+    workspace.catalog.batches.fail_stale()
+    memory = Memory(settings)
+    outcomes: list[Outcome] = []
+    untold: TabootError | None = None
     with (
         progress.display(quiet) as display,
         waiting.observed(display.waits),
-        open_instance(settings) as instance,
-        runs_of(instance, _JOB),
+        contextlib.ExitStack() as stack,
     ):
-        sweep_dead_runs(instance, workspace.catalog)
-        apply_change(instance, partition_change(instance, workspace))
-        runtime = Runtime(settings, workspace=workspace)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            defs = build_defs(settings, workspace=WorkspaceResource(runtime=runtime))
-            job = defs.resolve_job_def(_JOB)
-        runs = _Runs(runtime, job, instance, display)
-        for source in chosen:
-            outcomes.append(runs.of_source(source, confirm_deletes))
-        runs.of_namespaces(outcomes)
-        alive = {row["source_id"] for row in workspace.catalog.sources.find()}
-        for outcome in outcomes:
-            outcome.retired = outcome.source not in alive
-            outcome.dead = _failed_items(workspace, outcome.source)
-        apply_change(instance, partition_change(instance, workspace))
-        with contextlib.suppress(SQLAlchemyError, OSError, DagsterError):
-            # What cannot be tidied now is tidied by the next run.
-            forget_old(instance, settings.retention)
-    return outcomes
+        reporter = None
+        for step in Ingest(workspace, display, memory, confirm_deletes=confirm_deletes).run(chosen):
+            outcomes += step.outcomes
+            alive = {row["source_id"] for row in workspace.catalog.sources.find()}
+            if untold is not None or memory.is_told(step, alive):
+                continue
+            if reporter is None:
+                # Dagster takes seconds to load, and an ingest that has nothing to tell does without.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    from taboot_pipelines.defs.reporting import Reporter
+
+                    reporter = Reporter(workspace, memory)
+                stack.callback(reporter.close)
+            try:
+                reporter.report(step)
+            except TabootError as error:
+                untold = error
+        memory.save()
+    finish(workspace, outcomes)
+    return outcomes, untold
 
 
-def _failed_items(workspace: Workspace, source: str) -> list[dict[str, str]]:
-    return [
-        {k: d[k] for k in ("stage", "code", "item", "message")}
-        for row in workspace.catalog.sources.find()
-        if row["source_id"] == source
-        for d in workspace.catalog.dead_letters.find(row["namespace"], source)
-        if d["kind"] == "failed"
-    ]
-
-
-@dataclass
-class _Result:
-    """What one Dagster run told while it ran, and how it ended."""
-
-    reports: list[StageReport]
-    errors: list[TabootError]
-    checks: list[str]
-    run_id: str
-    succeeded: bool
-
-
-@dataclass
-class _Runs:
-    """The Dagster runs of one ingest, one after the other."""
-
-    runtime: Runtime
-    job: dg.JobDefinition
-    instance: dg.DagsterInstance
-    display: progress.Display
-
-    def of_source(self, source: str, confirm_deletes: bool) -> Outcome:
-        """Take a source through its own stages."""
-        from taboot_pipelines.defs.ingest import FetchConfig
-        from taboot_pipelines.defs.partitions import TAG
-        from taboot_pipelines.stages.chain import CHAIN
-
-        self.display.begin(source)
-        done = self._run(
-            [stage.name for stage in CHAIN.of_source],
-            {TAG: source},
-            f"source {source}",
-            ops={CHAIN.first.name: FetchConfig(confirm_deletes=confirm_deletes)},
-        )
-        outcome = Outcome(
-            source,
-            done.reports,
-            done.errors,
-            done.checks,
-            run_id=done.run_id,
-            came_through=done.succeeded,
-        )
-        self.display.end(source, outcome.ok)
-        return outcome
-
-    def of_namespaces(self, outcomes: Sequence[Outcome]) -> None:
-        """Bring in, namespace by namespace, what the sources that came through have left pending.
-
-        What is said of a namespace is said of each of them. The first gets the reports; for the others there
-        was nothing left to do.
-        """
-        from taboot_pipelines.defs.partitions import range_tags, ranges
-        from taboot_pipelines.stages.chain import CHAIN
-
-        rows = self.runtime.workspace().catalog.sources.find()
-        left = {o.source: o for o in outcomes if o.came_through}
-        for namespace in sorted({row["namespace"] for row in rows}):
-            inside = [row["source_id"] for row in rows if row["namespace"] == namespace]
-            for sources in ranges(self.instance, [s for s in inside if s in left]):
-                shown = f"namespace {namespace}"
-                self.display.begin(shown)
-                done = self._run([s.name for s in CHAIN.of_namespace], range_tags(sources), shown)
-                for number, source in enumerate(sources):
-                    # A source that moves between two namespaces is in both; its run was for both.
-                    outcome = left.pop(source)
-                    outcome.reports += [
-                        report if number == 0 else _nothing_left(report, source) for report in done.reports
-                    ]
-                    outcome.errors += done.errors
-                    outcome.checks += done.checks
-                self.display.end(shown, not done.errors and not done.checks)
-
-    def _run(
-        self,
-        stages: Sequence[str],
-        tags: Mapping[str, str],
-        what: str,
-        ops: Mapping[str, Any] | None = None,
-    ) -> _Result:
-        """Run some stages, with their checks, for the partitions that the tags name."""
-        from dagster import (
-            AssetCheckSeverity,
-            AssetKey,
-            DagsterError,
-            DagsterExecutionInterruptedError,
-            RunConfig,
-        )
-        from sqlalchemy.exc import SQLAlchemyError
-
-        from taboot_pipelines.defs.sweeper import process_tags
-
-        reports: dict[tuple[str, str], StageReport] = {}
-        errors: dict[str, TabootError] = {}
-
-        def reported(report: StageReport) -> None:
-            # Of a stage that was tried again the last try counts.
-            reports[report.stage, report.namespace] = report
-            errors.pop(report.stage, None)
-            self.display.report(report)
-
-        runtime = self.runtime
-        runtime.progress, runtime.on_report, runtime.on_error = (
-            self.display.progress,
-            reported,
-            errors.__setitem__,
-        )
-        runtime.on_crawl = self.display.crawl
-        try:
-            result = self.job.execute_in_process(
-                run_config=RunConfig(
-                    ops=dict(ops or {}), loggers={"console": {"config": {"log_level": "CRITICAL"}}}
-                ),
-                instance=self.instance,
-                asset_selection=[AssetKey(stage) for stage in stages],
-                raise_on_error=False,
-                tags={**process_tags(), **tags},
-            )
-        except DagsterExecutionInterruptedError:
-            raise KeyboardInterrupt from None
-        except (DagsterError, SQLAlchemyError, OSError) as error:
-            failure = TabootError("E_STORAGE", f"Dagster could not run {what} ({type(error).__name__}).")
-            return _Result(list(reports.values()), [failure], [], "", False)
-        if _interrupted(result):
-            raise KeyboardInterrupt
-        checks = [
-            e.check_name
-            for e in result.get_asset_check_evaluations()
-            if not e.passed and e.severity == AssetCheckSeverity.ERROR
-        ]
-        # In the chain's order, whichever Dagster ran first.
-        told = [errors[stage] for stage in stages if stage in errors]
-        if not result.success and not told and not checks:
-            told.append(TabootError("E_INTERNAL", f"The run of {what} failed.", run_id=result.run_id))
-        return _Result(list(reports.values()), told, checks, result.run_id, result.success)
-
-
-def _nothing_left(report: StageReport, source: str) -> StageReport:
-    """Return the report of a stage of the namespace for a source that another source's run had brought in."""
-    return replace(
-        report,
-        source_id=source,
-        counts={},
-        problems=[],
-        held=[],
-        sample=[],
-        skipped=report.skipped or "unchanged",
-        seconds=0.0,
-        bytes=0,
+def _to_json(outcome: Outcome) -> dict[str, Any]:
+    state = (
+        "failed"
+        if outcome.errors or outcome.checks
+        else "held"
+        if outcome.held
+        else "retired"
+        if outcome.retired
+        else "succeeded"
     )
-
-
-def _interrupted(result: dg.ExecuteInProcessResult) -> bool:
-    """Whether somebody pressed Ctrl-C: Dagster takes that for a failure of the step that was running."""
-    failures = [e.step_failure_data.error for e in result.all_events if e.is_step_failure]
-    return any(
-        error is not None and error.cls_name == "DagsterExecutionInterruptedError" for error in failures
-    )
+    return {
+        "source": outcome.source,
+        "state": state,
+        "failed_items": outcome.dead,
+        "failed_checks": outcome.checks,
+        "held": outcome.held,
+        "stages": [asdict(report) for report in outcome.reports],
+        **(outcome.errors[0].to_response() if outcome.errors else {}),
+        "errors": [error.to_response()["error"] for error in outcome.errors],
+    }
 
 
 # --- what people see ----------------------------------------------------------------------------------------

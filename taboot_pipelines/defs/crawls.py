@@ -39,7 +39,7 @@ def helpers(
 def read_pages(context: dg.OpExecutionContext, workspace: WorkspaceResource, source: str) -> None:
     with failures(workspace.runtime, "crawl", context.retry_number):
         try:
-            report = join_crawl(workspace.open(), source, workspace.runtime.progress)
+            report = join_crawl(workspace.open(), source)
         except TabootError as error:
             if error.code != "E_NOT_FOUND":
                 raise

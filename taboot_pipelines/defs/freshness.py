@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from taboot_pipelines.defs.ingest import raw_blobs
+from taboot_pipelines.defs.assets import raw_blobs
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.stages.schedules import Coming, Overdue, coming, overdue
 

@@ -1,24 +1,22 @@
 """The job of every source: a step for each stage, in which the stages of the namespace run once for all.
 
-A backfill of all partitions of ``ingest_source`` does the same, the asset checks included, and stops at the
-first stage that fails for any of them; here a source that fails stops no other. The job needs no partitions
-to be chosen, so that a schedule or one click can start it.
+A backfill of all partitions of ``ingest_source`` does the same, and stops at the first stage that fails for
+any of them; here a source that fails stops no other. The job needs no partitions to be chosen, so that a
+schedule or one click can start it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import dagster as dg
 from pydantic import Field
 
-from taboot_pipelines.defs.materialize import failures, run_reported, version_tags
-from taboot_pipelines.defs.metadata import metadata_of
+from taboot_pipelines.defs.checks import evaluations
+from taboot_pipelines.defs.materialize import failures, materialization, run_reported
 from taboot_pipelines.defs.partitions import INGEST_ALL, READ_SOURCES, apply_change, partition_change
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.defs.retention import mark_changed
-from taboot_pipelines.defs.run_tags import event_tags, tag_run
-from taboot_pipelines.defs.stored import stored
+from taboot_pipelines.defs.run_tags import tag_run
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.foreseeing import unknown_sources
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
@@ -30,10 +28,13 @@ PASSED_ON = "passed_on"
 
 @dataclass(frozen=True)
 class Going:
-    """The sources that go on to the next stage, and {source id: why} of those that failed at one."""
+    """The sources that go on to the next stage, those in which something changed, and {source id: stage and
+    why} of those that failed.
+    """
 
     sources: Sequence[str]
-    failed: Mapping[str, str]
+    changed: frozenset[str] = frozenset()
+    failed: Mapping[str, str] = field(default_factory=dict)
 
 
 class Chosen(dg.Config):
@@ -57,7 +58,7 @@ def read_sources_file(context: dg.OpExecutionContext, config: Chosen, workspace:
     apply_change(context.instance, partition_change(context.instance, opened))
     sources = sorted(config.sources or known)
     tag_run(context.instance, context.run, opened, sources)
-    return Going(sources, {})
+    return Going(sources)
 
 
 def _step(stage: SourceStage | NamespaceStage) -> dg.OpDefinition:
@@ -71,28 +72,44 @@ def _step(stage: SourceStage | NamespaceStage) -> dg.OpDefinition:
     )
     def step(
         context: dg.OpExecutionContext, going: Going, workspace: WorkspaceResource
-    ) -> Iterator[dg.AssetMaterialization | dg.Output[Going]]:
+    ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output[Going]]:
         opened, failed = workspace.open(), dict(going.failed)
-        sources = list(going.sources)
+        sources, changed = list(going.sources), set(going.changed)
+        present = context.instance.get_materialized_partitions(dg.AssetKey(stage.name))
         groups: list[list[str]] = _by_namespace(opened, sources)
         if isinstance(stage, SourceStage):
             groups = [[source_id] for source_id in sources]
+
+        def fail(group: Collection[str], why: str) -> None:
+            failed.update(dict.fromkeys(group, f"{stage.name}: {why}"))
+            if stage.name not in CHAIN.targets:
+                sources[:] = [source_id for source_id in sources if source_id not in group]
+            context.log.error(f"{', '.join(group)}: {stage.name}: {why}")
+
         for group in groups:
             try:
                 reports = run_reported(workspace.runtime, stage.name, *group)
             except dg.Failure as failure:
-                failed |= dict.fromkeys(group, failure.description or stage.name)
-                if stage.name not in CHAIN.targets:
-                    sources = [source_id for source_id in sources if source_id not in group]
-                context.log.error(f"{', '.join(group)}: {stage.name}: {failure.description}")
+                fail(group, failure.description or stage.name)
                 continue
+            # What a stage of the namespace did is told of the sources whose change it was.
+            news = {s for s in group if s in changed or s not in present}
             if any(report.changed for report in reports):
                 mark_changed(context.instance, context.run)
-            metadata: dict[str, Any] = metadata_of(reports) | stored(opened, stage.name, reports)
+                news |= {reports[0].source_id} if len(group) == 1 or not news else set()
+                changed |= set(group) if len(group) == 1 else set()
             for source_id in group:
-                tags = event_tags(opened, [source_id]) | version_tags(reports)
-                yield dg.AssetMaterialization(stage.name, partition=source_id, metadata=metadata, tags=tags)
-        yield dg.Output(Going(sources, failed))
+                if source_id in news:
+                    yield materialization(opened, stage.name, source_id, reports)
+        if sources:
+            try:
+                for check, evaluation in evaluations(workspace, stage.name, sources):
+                    yield evaluation
+                    if check.blocking and not evaluation.passed:
+                        fail(list(sources), f"the check {check.name} failed")
+            except dg.Failure as failure:
+                context.log.error(f"checks of {stage.name}: {failure.description}")
+        yield dg.Output(Going(sources, frozenset(changed), failed))
 
     return step
 
@@ -102,12 +119,13 @@ def _step(stage: SourceStage | NamespaceStage) -> dg.OpDefinition:
     out=dg.Out(dg.Nothing),
     description="Drops the partitions of sources that have retired, and fails if any source failed.",
 )
-def tell_failures(context: dg.OpExecutionContext, going: Going, workspace: WorkspaceResource) -> None:
+def report_failures(context: dg.OpExecutionContext, going: Going, workspace: WorkspaceResource) -> None:
     apply_change(context.instance, partition_change(context.instance, workspace.open()))
     if going.failed:
         of = len({*going.sources, *going.failed})
         raise dg.Failure(
-            f"{len(going.failed)} of {of} sources failed: {', '.join(sorted(going.failed))}.",
+            f"{len(going.failed)} of {of} sources failed: "
+            + "; ".join(f"{source_id} at {why}" for source_id, why in sorted(going.failed.items())),
             metadata={"failed": dg.MetadataValue.json(dict(going.failed))},
             allow_retries=False,
         )
@@ -129,13 +147,11 @@ _STEPS = [_step(stage) for stage in CHAIN.stages]
 
 @dg.job(
     name=INGEST_ALL,
-    description=(
-        "Every source of the sources file, a step for each stage. The asset checks belong to ingest_source."
-    ),
+    description="Every source of the sources file, a step for each stage with its checks.",
     executor_def=dg.in_process_executor,
 )
 def ingest_all() -> None:
     going = read_sources_file()
     for step in _STEPS:
         going = step(going)
-    tell_failures(going)
+    report_failures(going)

@@ -12,7 +12,6 @@ from dagster._core.instance.ref import InstanceRef
 from sqlalchemy.exc import SQLAlchemyError
 
 from taboot_pipelines.defs.pools import LIMITS
-from taboot_pipelines.defs.storage import keep_connections
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.leases import FileLeases
@@ -78,11 +77,7 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
         raise _unusable(home, error) from None
     try:
         with opened as instance:
-            close = keep_connections(instance)
-            try:
-                yield instance
-            finally:
-                close()
+            yield instance
     except (OSError, SQLAlchemyError, DagsterError) as error:
         raise _unusable(home, error) from error
     except Exception as error:

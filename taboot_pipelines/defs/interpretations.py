@@ -54,7 +54,6 @@ def reinterpret_units(config: ReinterpretConfig, workspace: WorkspaceResource) -
             source=config.source,
             docs=config.docs or None,
             config=config.config,
-            progress=workspace.runtime.progress,
         )
         metadata: dict[str, Any] = {
             "runs": len(made.run_ids),

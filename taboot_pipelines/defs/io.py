@@ -11,11 +11,11 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from taboot_pipelines.defs.published import namespaces, read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.tables import TABLES
 from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.published import namespaces, read_published
 from taboot_pipelines.stages.report import StageReport
 
 KEY = "tables"

@@ -3,30 +3,12 @@
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from taboot_pipelines.defs import (
-    documents,
-    drift,
-    freshness,
-    ingest,
-    kb,
-    knowledge,
-    readiness,
-    serving_checks,
-    tier_checks,
-    vectors,
-)
+from taboot_pipelines.defs import freshness, readiness
+from taboot_pipelines.defs.assets import ASSETS
+from taboot_pipelines.defs.checks import CHECKS
 from taboot_pipelines.defs.ingest_all import ingest_all
 
-ASSETS = [*ingest.ASSETS, *documents.ASSETS, *vectors.ASSETS, *knowledge.ASSETS, *kb.ASSETS]
-CHECKS = [
-    *ingest.CHECKS,
-    *documents.CHECKS,
-    *vectors.CHECKS,
-    *tier_checks.CHECKS,
-    *knowledge.CHECKS,
-    *serving_checks.CHECKS,
-    *drift.CHECKS,
-]
+__all__ = ["ASSETS", "CHECKS", "JOBS", "ingest_source"]
 
 ingest_source = dg.define_asset_job(
     "ingest_source",

@@ -5,11 +5,11 @@ Every asset goes through the same few lines.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from dataclasses import replace
+from typing import Any
 
 import dagster as dg
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
@@ -17,29 +17,23 @@ from dagster._core.definitions.data_version import DATA_VERSION_TAG
 from taboot_pipelines import logs
 from taboot_pipelines.defs.metadata import error_metadata, metadata_of, shown_item, text_rows
 from taboot_pipelines.defs.partitions import INGEST_ALL
-from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
 from taboot_pipelines.defs.retention import mark_changed
 from taboot_pipelines.defs.run_tags import event_tags, tag_run
 from taboot_pipelines.defs.stored import stored
 from taboot_pipelines.defs.tier_metadata import tier_metadata
-from taboot_pipelines.errors import TabootError, raised_at
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.ingesting import MAX_RETRIES, goes_again, log_problems, told
 from taboot_pipelines.model.crawl_graph import CrawlProgress
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.stages import running
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.crawl_watch import watched
+from taboot_pipelines.stages.published import read_published
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
 from taboot_pipelines.stages.tiers import TierStage
-
-_log = logging.getLogger(__name__)
-
-#: Codes worth a retry in a moment; any other failure lasts until somebody acts. A server whose client
-#: has its own retries (Qdrant, Neo4j, a chat model) is not among them: its retry queue and the next run
-#: take care of it.
-TRANSIENT = frozenset({"E_BUSY", "E_TIMEOUT", "E_NETWORK", "E_EMBEDDER", "E_STORAGE", "E_CATALOG", "E_REDIS"})
-MAX_RETRIES = 2
+from taboot_pipelines.stages.workspace import Workspace
 
 OWNERS = ["team:taboot"]
 #: Each line about a crawl, or a backfill, that goes on is kept as an event of its run.
@@ -78,15 +72,12 @@ def materialize(
         # Another try repeats no work of the partitions that are done: their input is unchanged then.
         if isinstance(failed_with, dg.RetryRequested) or len(groups) == 1:
             raise failed_with
-    metadata = {key: _metadata(workspace, stage, made) for group, made in done for key in group}
     opened = workspace.open()
+    metadata = {key: partition_metadata(opened, stage, key, made) for group, made in done for key in group}
     if failed:
         for group, made in done:
             for key in group:
-                tags = event_tags(opened, [key]) | version_tags(made)
-                yield dg.AssetMaterialization(
-                    context.asset_key, partition=key, metadata=metadata[key], tags=tags
-                )
+                yield materialization(opened, stage, key, made)
         raise _joined(failed, len(keys))
     if len(keys) > 1:
         for key in keys:
@@ -101,10 +92,33 @@ def materialize(
         yield dg.MaterializeResult(metadata=of_all, data_version=_version(reports), tags=tags)
 
 
-def version_tags(reports: Sequence[StageReport]) -> dict[str, str]:
-    """Return the tags that give a materialization its data version; none if a report has none."""
+def materialization(
+    workspace: Workspace, stage: str, key: str, reports: Sequence[StageReport]
+) -> dg.AssetMaterialization:
+    """Return the event that says what a stage did for a partition, whoever ran it."""
     version = _version(reports)
-    return {} if version is None else {DATA_VERSION_TAG: version.value}
+    tags = event_tags(workspace, [key]) | ({} if version is None else {DATA_VERSION_TAG: version.value})
+    metadata = partition_metadata(workspace, stage, key, reports)
+    return dg.AssetMaterialization(stage, partition=key, metadata=metadata, tags=tags)
+
+
+def partition_metadata(
+    workspace: Workspace, stage: str, key: str, reports: Sequence[StageReport]
+) -> dict[str, Any]:
+    """Return the metadata of a partition: what the stage did, and what is stored now."""
+    names = workspace.settings.metadata_text
+    if isinstance(CHAIN.stage(stage), NamespaceStage):
+        # The stage ran for several partitions, and the report names the one that asked.
+        reports = [replace(report, source_id=key) for report in reports]
+    metadata = metadata_of(reports, names=names) | stored(workspace, stage, reports)
+    if names and stage in _TEXT_COLUMNS:
+        first = read_published(workspace, reports[0].namespace, key, stage, columns=_TEXT_COLUMNS[stage])
+        metadata["text"] = text_rows(first.slice(0, 5).to_pylist())
+    found = CHAIN.stage(stage)
+    # What a run found as it was is shown by the one before.
+    if isinstance(found, TierStage) and any(report.changed for report in reports):
+        metadata |= tier_metadata(workspace, found, reports, names=names)
+    return metadata
 
 
 def _version(reports: Sequence[StageReport]) -> dg.DataVersion | None:
@@ -163,18 +177,6 @@ def _crawl_watched(
         yield
 
 
-def _metadata(workspace: WorkspaceResource, stage: str, reports: list[StageReport]) -> dict[str, Any]:
-    names = workspace.runtime.settings.metadata_text
-    metadata = metadata_of(reports, names=names) | stored(workspace.open(), stage, reports)
-    if names and stage in _TEXT_COLUMNS:
-        metadata["text"] = text_rows(_text(workspace, reports[0], _TEXT_COLUMNS[stage]))
-    found = CHAIN.stage(stage)
-    # What a run found as it was is shown by the one before.
-    if isinstance(found, TierStage) and any(report.changed for report in reports):
-        metadata |= tier_metadata(workspace.open(), found, reports, names=names)
-    return metadata
-
-
 def _joined(failed: Sequence[tuple[Sequence[str], Exception]], partitions: int) -> dg.Failure:
     """Return one failure for those of several partitions."""
     said = {
@@ -193,33 +195,20 @@ def _joined(failed: Sequence[tuple[Sequence[str], Exception]], partitions: int) 
 def run_reported(
     runtime: Runtime, stage: str, *source_ids: str, attempt: int = MAX_RETRIES, **options: Any
 ) -> list[StageReport]:
-    """Run one stage of one source, or of several if it is the namespace's; tell the runtime's observers.
+    """Run one stage of one source, or of several if it is the namespace's.
 
     Raises ``Failure``, or ``RetryRequested`` while ``attempt``, counted from 0, is not the last.
     """
     with failures(runtime, stage, attempt):
         found = CHAIN.stage(stage)
         if isinstance(found, NamespaceStage):
-            reports = running.run_together(runtime.workspace(), found, source_ids, runtime.progress)
+            reports = running.run_together(runtime.workspace(), found, source_ids)
         else:
             (source_id,) = source_ids
-            reports = running.run_stage(runtime.workspace(), stage, source_id, runtime.progress, **options)
+            reports = running.run_stage(runtime.workspace(), stage, source_id, **options)
     for report in reports:
-        _log_problems(report)
-        if runtime.on_report is not None:
-            runtime.on_report(report)
+        log_problems(report)
     return reports
-
-
-def _log_problems(report: StageReport) -> None:
-    with logs.bind(source=report.source_id, namespace=report.namespace, stage=report.stage):
-        for problem in report.problems:
-            # Named by id: a log outlives the erasure of a document, and the path of one may be telling, too.
-            _log.warning(
-                problem["code"], extra={"document": shown_item(report, problem["item"], names=False)}
-            )
-        for held in report.held:
-            _log.warning(held["code"], extra={"deletions": held.get("deletions")})
 
 
 @contextmanager
@@ -230,43 +219,11 @@ def failures(runtime: Runtime, stage: str, attempt: int = MAX_RETRIES) -> Iterat
     an interrupt (Ctrl-C).
     """
     try:
-        yield
-    except TabootError as caught:
-        # Dagster stores what it is given, so secrets are taken out, and the server's own words behind the
-        # error are left out.
-        error = logs.redacted(caught, runtime.settings)
-        if error.code in TRANSIENT and attempt < MAX_RETRIES:
-            _log.warning(
-                "stage is tried again",
-                extra={"stage": stage, "code": error.code, "attempt": attempt + 1, "reason": error.message},
-            )
+        with told(runtime.settings, stage):
+            yield
+    except TabootError as error:
+        if goes_again(stage, error, attempt):
             raise dg.RetryRequested(max_retries=MAX_RETRIES, seconds_to_wait=2**attempt) from error
-        fail(runtime, stage, error)
-    # The message of a defect may quote a document, and Dagster would store it.
-    except Exception as error:  # noqa: BLE001
-        fail(
-            runtime,
-            stage,
-            TabootError(
-                "E_INTERNAL",
-                f"The stage {stage} failed with {type(error).__name__}.",
-                stage=stage,
-                where=raised_at(error),
-            ),
-        )
-
-
-def fail(runtime: Runtime, stage: str, error: TabootError) -> NoReturn:
-    _log.error("stage failed", extra={"stage": stage, "code": error.code, "reason": error.message})
-    if runtime.on_error is not None:
-        runtime.on_error(stage, error)
-    raise dg.Failure(description=str(error), metadata=error_metadata(error), allow_retries=False) from None
-
-
-def _text(workspace: WorkspaceResource, report: StageReport, columns: list[str]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = (
-        read_published(workspace.open(), report.namespace, report.source_id, report.stage, columns=columns)
-        .slice(0, 5)
-        .to_pylist()
-    )
-    return rows
+        raise dg.Failure(
+            description=str(error), metadata=error_metadata(error), allow_retries=False
+        ) from None

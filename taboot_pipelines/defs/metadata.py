@@ -14,8 +14,9 @@ from typing import Any
 
 import dagster as dg
 
+from taboot_pipelines.checks import Rows
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model import ids
+from taboot_pipelines.ingesting import item_id
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.report import StageReport
 
@@ -51,11 +52,7 @@ def shown_item(report: StageReport, item: str, names: bool) -> str:
 
 def shown_name(namespace: str, source_id: str, stage: str, item: str, names: bool) -> str:
     """Return the name of an item of a stage as :func:`shown_item` does."""
-    if names or item.startswith(("document:", "window:", "server:")):
-        return item
-    # The items of a tier are units, `{kind}:{path}`; all other items are paths.
-    kind, colon, path = item.partition(":") if CHAIN.stage(stage).observes else ("", "", item)
-    return kind + colon + ids.doc_id(namespace, ids.locator(source_id, path))
+    return item if names else item_id(namespace, source_id, stage, item)
 
 
 def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[str, Any]:
@@ -118,6 +115,13 @@ def metadata_of(reports: Sequence[StageReport], *, names: bool = False) -> dict[
     if bars and not skipped:
         result["plot"] = image(reports[0].stage, bar_chart(bars, _BARS))
     return result
+
+
+def shown(value: Any) -> Any:
+    """Return a plain value as metadata: rows as a table, other lists and dictionaries as JSON."""
+    if isinstance(value, Rows):
+        return dg.MetadataValue.table(_records(value))
+    return dg.MetadataValue.json(value) if isinstance(value, (list, dict)) else value
 
 
 def error_metadata(error: TabootError) -> dict[str, Any]:

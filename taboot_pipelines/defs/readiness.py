@@ -7,7 +7,7 @@ and reports any change without a run; a person may run the check from the UI.
 
 import dagster as dg
 
-from taboot_pipelines.defs.ingest import raw_blobs
+from taboot_pipelines.defs.assets import raw_blobs
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.settings import Unknown, unknown_variables

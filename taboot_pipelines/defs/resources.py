@@ -20,8 +20,7 @@ from taboot_pipelines.defs.sweeper import sweep_dead_runs, sweeping
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawl_graph import CrawlProgress
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stages.report import StageReport
-from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
+from taboot_pipelines.stages.workspace import Workspace
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval import KnowledgeBase
@@ -31,10 +30,9 @@ _log = logging.getLogger(__name__)
 
 
 class Runtime:
-    """What one process opens once and shares among its runs, sensors and checks, and who watches the work.
+    """What one process opens once and shares among its runs, sensors and checks, and who watches a crawl.
 
-    ``on_report`` and ``on_error`` are told what each stage did, or why it failed, and ``on_crawl`` how far a
-    crawl has come; with them the command line sees into a run.
+    ``on_crawl`` is told how far a crawl has come.
     """
 
     def __init__(
@@ -42,15 +40,9 @@ class Runtime:
         settings: Settings,
         *,
         workspace: Workspace | None = None,
-        progress: Progress = no_progress,
-        on_report: Callable[[StageReport], None] | None = None,
-        on_error: Callable[[str, TabootError], None] | None = None,
         on_crawl: Callable[[CrawlProgress], None] | None = None,
     ) -> None:
         self.settings = settings
-        self.progress = progress
-        self.on_report = on_report
-        self.on_error = on_error
         self.on_crawl = on_crawl
         self.swept_by = ""
         self._workspace = workspace

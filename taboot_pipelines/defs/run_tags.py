@@ -28,7 +28,8 @@ def tag_run(
 
 def _values(workspace: Workspace, source_ids: Collection[str]) -> dict[str, list[str]]:
     # At the end of the run that retires a source it is retired already.
-    known = workspace.catalog.sources.find(states=("active", "retiring", "retired"))
+    only = next(iter(source_ids)) if len(source_ids) == 1 else None
+    known = workspace.catalog.sources.find(states=("active", "retiring", "retired"), source_id=only)
     rows = [row for row in known if row["source_id"] in source_ids]
     return {
         NAMESPACE_TAG: sorted({row["namespace"] for row in rows}),

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from taboot_pipelines.defs.published import published_table
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.published import published_table
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.workspace import Workspace
 

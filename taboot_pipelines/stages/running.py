@@ -40,10 +40,23 @@ def run_stage(
     if isinstance(found, NamespaceStage):
         return run_together(workspace, found, [source_id], progress)
     assert isinstance(found, SourceStage)
-    with _logged(stage, source_id) as reports, _rarely_collecting():
+    entries = workspace.entries(source_id)
+    return run_entries(workspace, found, entries, progress, confirm_deletes=confirm_deletes)
+
+
+def run_entries(
+    workspace: Workspace,
+    stage: SourceStage,
+    entries: Sequence[Entry],
+    progress: Progress = no_progress,
+    *,
+    confirm_deletes: bool = False,
+) -> list[StageReport]:
+    """Run one stage of a source for its entries: one, or two while it moves to another namespace."""
+    with _logged(stage.name, entries[0].source_id) as reports, _rarely_collecting():
         reports += [
-            run_tracked(workspace, found, entry, progress, confirm_deletes=confirm_deletes)
-            for entry in workspace.entries(source_id)
+            run_tracked(workspace, stage, entry, progress, confirm_deletes=confirm_deletes)
+            for entry in entries
         ]
     return reports
 
@@ -64,7 +77,7 @@ def run_together(
             # The answer does not depend on the source, which may be retired by this time.
             reports.append(stage.run(workspace, workspace.settings.namespace, first, progress))
             return reports
-        entries = [entry for source_id in source_ids for entry in workspace.entries(source_id)]
+        entries = workspace.entries(*source_ids)
         failure: TabootError | None = None
         for namespace in dict.fromkeys(e.namespace for e in entries):
             inside = [e for e in entries if e.namespace == namespace]

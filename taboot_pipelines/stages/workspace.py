@@ -192,15 +192,21 @@ class Workspace:
             with self.leases.several(namespace, sources):
                 yield
 
-    def entries(self, source_id: str) -> list[Entry]:
-        """Return the entries of a partition: one, or two while a source moves to another namespace.
+    def entries(self, *source_ids: str) -> list[Entry]:
+        """Return the entries of partitions: of each one, or two while a source moves to another namespace.
 
-        Retiring entries come first. Raises ``E_SOURCE_UNKNOWN`` if there is none.
+        They are in the order of the ids, and of two entries the retiring one comes first. Raises
+        ``E_SOURCE_UNKNOWN`` if there is none of an id.
         """
-        found = [stored_entry(row) for row in self.catalog.sources.find() if row["source_id"] == source_id]
-        if not found:
-            raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source_id!r}.", source=source_id)
-        return sorted(found, key=lambda e: not e.retiring)
+        only = source_ids[0] if len(source_ids) == 1 else None
+        found: dict[str, list[Entry]] = {source_id: [] for source_id in source_ids}
+        for row in self.catalog.sources.find(source_id=only):
+            if row["source_id"] in found:
+                found[row["source_id"]].append(stored_entry(row))
+        for source_id, entries in found.items():
+            if not entries:
+                raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source_id!r}.", source=source_id)
+        return [e for entries in found.values() for e in sorted(entries, key=lambda e: not e.retiring)]
 
     def entries_of(self, namespace: str) -> list[Entry]:
         """Return all sources that have something in a namespace, retiring ones included."""

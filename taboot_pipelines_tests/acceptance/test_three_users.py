@@ -269,21 +269,28 @@ def test_the_engineer_has_the_ui(house: House, tmp_path: Path) -> None:
     assert f"Port {port} of 127.0.0.1 is in use" in house.err and not fresh.exists()
 
 
-def test_the_engineer_finds_runs_of_the_command_line(house: House) -> None:
+def test_the_engineer_finds_what_the_command_line_did(house: House) -> None:
     import dagster as dg
 
-    from taboot_pipelines.defs.run_origin import MODULE
+    from taboot_pipelines.checks import CHECKS
+    from taboot_pipelines.stages.chain import CHAIN
 
     with dg.DagsterInstance.from_config(str(house.home / "dagster")) as instance:
-        runs = instance.get_runs()
-    assert {run.job_name for run in runs} == {"ingest_source"}
-    of_sources = [run for run in runs if "dagster/partition" in run.tags]
-    assert {"stacks", "proxy", "runbooks", "notes"} <= {run.tags["dagster/partition"] for run in of_sources}
-    for run in runs:
-        # By this the UI draws a run on its timeline, under the job, and can launch it again.
-        assert run.remote_job_origin is not None
-        assert run.remote_job_origin.location_name == MODULE == run.tags["dagster/code_location"]
-        assert run.tags_for_storage()[".dagster/repository"] == f"__repository__@{MODULE}"
+        # An ingest is no run of Dagster's: each stage of each source, and each check, is an event of its own.
+        assert instance.get_runs() == []
+        sources = set(instance.get_dynamic_partitions("sources"))
+        assert {"stacks", "proxy", "runbooks", "notes"} <= sources
+        for stage in CHAIN.names:
+            assert instance.get_materialized_partitions(dg.AssetKey(stage)) == sources, stage
+        only = dg.AssetRecordsFilter(dg.AssetKey("documents"), asset_partitions=["stacks"])
+        (record,) = instance.fetch_materializations(only, limit=1).records
+        made = record.asset_materialization
+        assert made is not None and made.metadata["source"].value == "default/stacks"
+        assert made.metadata["new"].value > 0 and made.tags["taboot/source_type"] == "compose"
+        for check in CHECKS:
+            key = dg.AssetCheckKey(dg.AssetKey(check.stage), check.name)
+            summary = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])
+            assert key in summary, check.key
 
 
 # --- the notebook -------------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def test_all_sources_in_one_run_one_of_them_failing(project: Project) -> None:
         instance=project.instance, raise_on_error=False
     )
     assert not result.success
-    failed = result.failure_data_for_node("tell_failures").user_failure_data
+    failed = result.failure_data_for_node("report_failures").user_failure_data
     assert "E_PATH" in failed.metadata["failed"].value["broken"] and set(failed.metadata["failed"].value) == {
         "broken"
     }

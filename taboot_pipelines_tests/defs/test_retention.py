@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -76,7 +75,10 @@ def test_unchanged_runs_leave_what_one_of_them_leaves(stored: Project) -> None:
     # The run that brought something, the last one, and that of the other source.
     kept = {first.run_id, other.run_id, runs[-1]}
     assert recorded(stored) == files(stored) == kept and second.run_id not in kept
-    assert rows(stored) == after_one
+    # Dagster has no way to delete what a check found; all else is as after one of them.
+    of_checks = "index.asset_check_executions"
+    now = rows(stored)
+    assert now.pop(of_checks) > after_one.pop(of_checks) and now == after_one
     # The UI shows of every partition when it was looked at last, with all its events.
     for asset in ASSETS:
         assert last_run_of(stored, asset, "guides") == runs[-1]
@@ -175,43 +177,6 @@ def test_runs_that_somebody_still_counts_stay(project: Project, monkeypatch: pyt
     now = time.time
     monkeypatch.setattr(retention.time, "time", lambda: now() + 25 * 3600)
     assert retention.forget_old(project.instance, RetentionSettings()) == [asked]
-
-
-def test_what_a_killed_removal_left_is_removed(stored: Project) -> None:
-    kept = stored.run("guides").run_id
-    lost = stored.run("notes").run_id
-    # Killed after the record was deleted, before the events and the file were.
-    stored.instance.run_storage.delete_run(lost)
-    path = stored.world.home / "dagster" / "history" / "runs" / f"{lost}.db"
-    retention.forget_old(stored.instance, RetentionSettings())
-    assert path.exists(), "it might belong to a run that is just being recorded"
-    os.utime(path, (time.time() - 2 * 24 * 3600,) * 2)
-    retention.forget_old(stored.instance, RetentionSettings())
-    assert not path.exists() and files(stored) == {kept}
-    assert not _events_of(stored, lost)
-
-
-def _events_of(project: Project, run_id: str) -> int:
-    index = project.world.home / "dagster" / "history" / "runs" / "index.db"
-    with sqlite3.connect(index) as connection:
-        query = "SELECT count(*) FROM event_logs WHERE run_id = ?"
-        return int(connection.execute(query, (run_id,)).fetchone()[0])
-
-
-def test_a_database_that_is_mostly_free_is_rewritten(
-    stored: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stored.run("guides")
-    index = stored.world.home / "dagster" / "history" / "runs" / "index.db"
-    with sqlite3.connect(index) as connection:
-        connection.execute("CREATE TABLE filler (x)")
-        for _ in range(8):
-            connection.execute("INSERT INTO filler VALUES (zeroblob(1000000))")
-        connection.execute("DROP TABLE filler")
-    retention.forget_old(stored.instance, RetentionSettings())
-    with sqlite3.connect(index) as connection:
-        assert connection.execute("PRAGMA freelist_count").fetchone() == (0,)
-    assert stored.run_only("guides").success
 
 
 def test_the_sensor_forgets_and_says_so(project: Project) -> None:

@@ -57,10 +57,18 @@ class Sources:
 
     @retried
     def find(
-        self, namespace: str | None = None, states: Collection[str] = ("active", "retiring")
+        self,
+        namespace: str | None = None,
+        states: Collection[str] = ("active", "retiring"),
+        *,
+        source_id: str | None = None,
     ) -> list[Row]:
-        """The entries of one namespace or (None, for maintenance) of all, by namespace and source id."""
+        """The entries of one namespace or (None, for maintenance) of all, by namespace and source id; those
+        of one source where its id is given.
+        """
         query = sa.select(t.source_entry).where(t.source_entry.c.state.in_(list(states)))
+        if source_id is not None:
+            query = query.where(t.source_entry.c.source_id == source_id)
         if namespace is not None:
             query = query.where(t.source_entry.c.namespace == namespace)
         with self.database.read(namespace) as c:

@@ -1,0 +1,550 @@
+"""The checks of what each stage made, without Dagster: the command line runs them, and Dagster's asset checks
+call them.
+
+A broken rule is an error, and a blocking one stops what lies downstream; what a person only has to know of is
+a warning. A check after a run looks at what changed since it last passed, and once a day at everything; a
+check that a person runs by itself looks at everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.merges import merges_of
+from taboot_pipelines.knowledge.reducer import resolve_key
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.crawls import CrawlState
+from taboot_pipelines.model.graph import Basis
+from taboot_pipelines.model.tables import DECISIONS, rows_of
+from taboot_pipelines.stages.broken_links import broken_links, lines_of
+from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.check_scope import CheckScope, check_scope, passed
+from taboot_pipelines.stages.crawl_graph import CrawlGraph, wrong_ledger
+from taboot_pipelines.stages.published import published_versions, read_published
+from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines.stores.tables import NAMESPACE
+
+if TYPE_CHECKING:
+    from taboot_pipelines.retrieval.results.drift import DriftItem
+
+#: Buckets read at once; bounds the memory of a check.
+_TOGETHER = 8
+#: Ids, broken links and drifts that a result shows.
+_SHOWN = 20
+_OBSERVATION_COLUMNS = [
+    "doc_id",
+    "unit_id",
+    "type",
+    "start_name",
+    "start_basis",
+    "end_name",
+    "end_basis",
+    "span_start",
+    "span_end",
+    "blob_sha256",
+]
+
+
+class Rows(list[dict[str, Any]]):
+    """Rows of plain values, to be shown as a table."""
+
+
+@dataclass(frozen=True)
+class CheckRun:
+    """What a check looks at: (namespace, source id) of sources, in which a namespace counts once.
+
+    ``whole``: a person asks for everything. ``names``: document text may be shown.
+    """
+
+    workspace: Workspace
+    sources: Sequence[tuple[str, str]]
+    whole: bool = False
+    names: bool = False
+
+    @property
+    def namespaces(self) -> list[str]:
+        return sorted({namespace for namespace, _ in self.sources})
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What a check found. ``metadata`` has plain values, ``Rows`` for tables, other lists and dictionaries as
+    they are; none of it is document text unless that was allowed.
+    """
+
+    passed: bool
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check of one stage's asset.
+
+    ``warns``: a failure is a warning. ``blocking``: a failure stops what lies downstream. ``also_of``: other
+    stages whose output it reads.
+    """
+
+    stage: str
+    name: str
+    description: str
+    look: Callable[[CheckRun], CheckResult]
+    warns: bool = False
+    blocking: bool = False
+    also_of: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return f"{self.stage}:{self.name}"
+
+
+def merged(results: Sequence[CheckResult]) -> CheckResult:
+    """Return the result of the same check of several sources: counts are added, and lists joined."""
+    metadata: dict[str, Any] = {}
+    for result in results:
+        for name, value in result.metadata.items():
+            old = metadata.get(name)
+            if isinstance(old, int) and not isinstance(old, bool):
+                metadata[name] = old + value
+            elif isinstance(old, Rows):
+                metadata[name] = Rows([*old, *value][:_SHOWN])
+            elif isinstance(old, list):
+                metadata[name] = [*old, *value][:_SHOWN]
+            elif isinstance(old, dict):
+                metadata[name] = {**old, **value}
+            elif name == "scope" and old not in (None, value):
+                metadata[name] = _CHANGED
+            else:
+                metadata[name] = value
+    return CheckResult(all(result.passed for result in results), metadata)
+
+
+# --- what checks of tables share ----------------------------------------------------------------------------
+
+_CHANGED = "what changed since the last check"
+
+
+@dataclass
+class _Looked:
+    """What a check has looked at, over all owners of tables: rows, ids of broken ones, whether everything."""
+
+    rows: int = 0
+    broken: list[str] = field(default_factory=list)
+    whole: bool = True
+
+    @property
+    def result(self) -> CheckResult:
+        """The result, which passes if nothing is broken; the first ids are shown."""
+        metadata = {
+            "checked": self.rows,
+            "broken": len(self.broken),
+            "scope": "everything" if self.whole else _CHANGED,
+        }
+        ids_shown = {"ids": self.broken[:_SHOWN]} if self.broken else {}
+        return CheckResult(not self.broken, metadata | ids_shown)
+
+
+@contextmanager
+def _looking(
+    run: CheckRun, namespace: str, owner: str, check: str, assets: Sequence[str], looked: _Looked
+) -> Iterator[CheckScope]:
+    """Give the block what it has to look at in the tables of ``assets``; if nothing is broken, remember it.
+
+    The block adds to ``looked``.
+    """
+    versions = published_versions(run.workspace, namespace, owner, *assets)
+    scope = check_scope(run.workspace, namespace, owner, check, versions, whole=run.whole)
+    before = len(looked.broken)
+    yield scope
+    looked.whole &= scope.changed is None
+    if len(looked.broken) == before:
+        passed(run.workspace, namespace, scope)
+
+
+def _parts_of(scope: CheckScope, *tables: str) -> Iterator[list[int]]:
+    """Yield the buckets in which one of these tables has to be looked at, a few at a time."""
+    changed = scope.buckets(*tables)
+    buckets = list(range(ids.BUCKETS)) if changed is None else sorted(changed)
+    for first in range(0, len(buckets), _TOGETHER):
+        yield buckets[first : first + _TOGETHER]
+
+
+# --- what was fetched ---------------------------------------------------------------------------------------
+
+
+def _ledger_adds_up(run: CheckRun) -> CheckResult:
+    parts = ("fetched", "not_modified", "skipped", "failed")
+    wrong = []
+    for namespace, source_id in run.sources:
+        jobs = run.workspace.catalog.jobs.find(namespace, source_id, limit=5)
+        job = next((job for job in jobs if job["state"] == "succeeded"), None)
+        if job is not None and job["discovered"] != sum(job[part] for part in parts):
+            wrong.append({"source": source_id, **{k: job[k] for k in ("job_id", "discovered", *parts)}})
+    return CheckResult(not wrong, {"wrong": wrong})
+
+
+def _no_deletes_held(run: CheckRun) -> CheckResult:
+    held = {}
+    for namespace, source_id in run.sources:
+        job = next(iter(run.workspace.catalog.jobs.find(namespace, source_id, limit=1)), None)
+        if job is not None and job["held"]:
+            held[source_id] = job["held"]
+    if not held:
+        return CheckResult(True)
+    remedy = (
+        f"Look at what would go, then run `taboot ingest {' '.join(sorted(held))} --confirm-deletes`"
+        " if it is right."
+    )
+    return CheckResult(False, {"code": "E_MASS_DELETE", "held": held, "remedy": remedy})
+
+
+def _crawl_ledgers_add_up(run: CheckRun) -> CheckResult:
+    wrong: dict[str, str] = {}
+    looked = 0
+    for namespace, source_id in run.sources:
+        graph = CrawlGraph(run.workspace.catalog, namespace)
+        held = graph.held()
+        for crawl in graph.crawls(source_id):
+            looked += 1
+            why = wrong_ledger(crawl, graph.ledger_rows(crawl), held.get(crawl.crawl_id, 0))
+            if why is not None:
+                wrong[crawl.crawl_id] = why
+    # Of a source that does not crawl nothing is kept: most runs are of such.
+    return CheckResult(not wrong, {"crawls": looked, "wrong": wrong} if looked else {})
+
+
+def _crawl_completed(run: CheckRun) -> CheckResult:
+    unfinished: dict[str, str] = {}
+    for namespace, source_id in run.sources:
+        for crawl in CrawlGraph(run.workspace.catalog, namespace).crawls(source_id, limit=1):
+            if not crawl.complete:
+                running = crawl.state is CrawlState.RUNNING
+                unfinished[source_id] = "it has not come to its end" if running else crawl.reason
+    remedy = (
+        "The source's next run goes on with it, or crawls anew; `taboot crawls show SOURCE` has the pages."
+    )
+    return CheckResult(not unfinished, {"unfinished": unfinished, "remedy": remedy} if unfinished else {})
+
+
+# --- documents, chunks, links, vectors ----------------------------------------------------------------------
+
+
+def _lead_to_blobs(run: CheckRun) -> CheckResult:
+    looked, tables = _Looked(), ("documents",)
+    columns = ["doc_id", "text", "text_sha256", "blob_sha256"]
+    for namespace, source_id in run.sources:
+        with _looking(run, namespace, source_id, "lead_to_blobs", tables, looked) as scope:
+            for at in _parts_of(scope, *tables):
+                found = read_published(
+                    run.workspace, namespace, source_id, "documents", columns=columns, buckets=at
+                )
+                looked.rows += found.num_rows
+                blobs = set(found.column("blob_sha256").to_pylist())
+                known = run.workspace.catalog.blobs.hashes(namespace, blobs)
+                looked.broken += [
+                    doc_id
+                    for doc_id, text, text_sha256, blob_sha256 in rows_of(found)
+                    if ids.sha256_hex(text) != text_sha256 or blob_sha256 not in known
+                ]
+    return looked.result
+
+
+def _offsets_true(run: CheckRun) -> CheckResult:
+    looked, tables = _Looked(), ("documents", "chunks")
+    columns = ["chunk_id", "doc_id", "start", "end", "text"]
+    for namespace, source_id in run.sources:
+        with _looking(run, namespace, source_id, "offsets_true", tables, looked) as scope:
+            for at in _parts_of(scope, *tables):
+                read = partial(read_published, run.workspace, namespace, source_id, buckets=at)
+                by_id = dict(rows_of(read("documents", columns=["doc_id", "text"])))
+                found = read("chunks", columns=columns)
+                looked.rows += found.num_rows
+                looked.broken += [
+                    chunk_id
+                    for chunk_id, doc_id, start, end, text in rows_of(found)
+                    if by_id.get(doc_id, "")[start:end] != text or not text
+                ]
+    return looked.result
+
+
+def _no_broken_links(run: CheckRun) -> CheckResult:
+    looked, tables, opened = _Looked(), ("documents", "links"), run.workspace
+    shown = Rows()
+    for namespace, source_id in run.sources:
+        with _looking(run, namespace, source_id, "no_broken_links", tables, looked) as scope:
+            # A document that is gone breaks links of others: all of the source, or nothing.
+            if scope.buckets(*tables) == frozenset():
+                continue
+            (entry,) = (e for e in opened.entries_in(namespace, [source_id]))
+            versions = scope.versions
+            found = broken_links(opened, namespace, entry, versions["documents"], versions["links"])
+            looked.rows += opened.tables.count(namespace, source_id, "links", versions["links"])
+            looked.broken += [f"{link.doc_id}:{link.start}" for link in found]
+            first = found[: _SHOWN - len(shown)]
+            for link, line in lines_of(opened, namespace, source_id, versions["documents"], first):
+                # An erasure does not reach Dagster's storage, so names stand there only if they may.
+                document, target = (link.path, link.target) if run.names else (link.doc_id, "")
+                shown.append({"document": document, "line": line or 0, "target": target})
+    result = looked.result
+    return CheckResult(result.passed, {**result.metadata, **({"links": shown} if shown else {})})
+
+
+def _every_chunk_embedded(run: CheckRun) -> CheckResult:
+    looked = _Looked()
+    for namespace, source_id in run.sources:
+        read = partial(read_published, run.workspace, namespace, source_id)
+        pointer = run.workspace.catalog.pointers.get(namespace, source_id, "embeddings")
+        # In another space every chunk has to be looked at again.
+        check = f"every_chunk_embedded.{pointer.applied['space'] if pointer else ''}"
+        with _looking(run, namespace, source_id, check, ["chunks"], looked) as scope:
+            buckets = scope.buckets("chunks")
+            if buckets == frozenset():
+                continue
+            found = read("chunks", columns=["chunk_id", "sha256"], buckets=buckets)
+            vectors = read("embeddings", columns=["sha256"]).column("sha256").combine_chunks()
+            held = pc.is_in(found.column("sha256"), value_set=vectors.cast(pa.string()))
+            looked.rows += found.num_rows
+            looked.broken += found.filter(pc.invert(held)).column("chunk_id").to_pylist()
+    return looked.result
+
+
+# --- observations and the snapshot --------------------------------------------------------------------------
+
+
+def _quotes_stand(run: CheckRun, *, tier: str) -> CheckResult:
+    looked, assets = _Looked(), (tier, "documents")
+    tables = (*(t.name for t in CHAIN.stage(tier).tables), "documents")
+    for namespace, source_id in run.sources:
+        with _looking(run, namespace, source_id, f"quotes_stand.{tier}", assets, looked) as scope:
+            for at in _parts_of(scope, *tables):
+                _look_at_quotes(run.workspace, namespace, source_id, tier, at, looked)
+    return looked.result
+
+
+def _look_at_quotes(
+    workspace: Workspace, namespace: str, source_id: str, tier: str, at: Sequence[int], looked: _Looked
+) -> None:
+    """Look at the observations in some buckets; those of a project quote documents of other buckets, too."""
+    read = partial(read_published, workspace, namespace, source_id)
+    found = read(tier, columns=_OBSERVATION_COLUMNS, buckets=at)
+    if not found.num_rows:
+        return
+    looked.rows += found.num_rows
+    quoted = set(pc.unique(found.column("doc_id")).to_pylist())
+    columns = ["doc_id", "text", "blob_sha256"]
+    texts = read("documents", columns=columns, buckets=sorted({ids.doc_bucket(d) for d in quoted}))
+    known = {doc_id: (text, blob) for doc_id, text, blob in rows_of(texts) if doc_id in quoted}
+    for doc_id, unit, type_, start, start_basis, end, end_basis, first, last, blob in rows_of(found):
+        text, blob_now = known.get(doc_id, ("", ""))
+        quote = text[first:last]
+        ends = ((start, start_basis), (end, end_basis))
+        written = all(name in quote for name, basis in ends if basis == Basis.BYTES)
+        if blob != blob_now or not quote or not written:
+            looked.broken.append(f"{unit} {type_} {first}:{last}")
+
+
+def _no_orphan_node(run: CheckRun) -> CheckResult:
+    looked, asset = _Looked(), "entity_snapshots"
+    for namespace in run.namespaces:
+        with _looking(run, namespace, NAMESPACE, "no_orphan_node", [asset], looked) as scope:
+            buckets = scope.buckets("entities")
+            read = partial(read_published, run.workspace, namespace, "", asset)
+            entities = read("entities", columns=["label", "key"], buckets=buckets)
+            looked.rows += entities.num_rows
+            if entities.num_rows:
+                ends = _ends(run.workspace, namespace, set(entities.column("key").to_pylist()))
+                orphans = [node for node in rows_of(entities) if tuple(node) not in ends]
+                looked.broken += [f"{label} {key}" for label, key in orphans]
+    return looked.result
+
+
+def _ends(workspace: Workspace, namespace: str, keys: set[str]) -> set[tuple[str, str]]:
+    """Return the (label, key) of the ends of relations that have, resolved, one of the keys."""
+    read = partial(read_published, workspace, namespace, "", "entity_snapshots")
+    names = read("names", columns=["observed_key", "resolved_key"])
+    resolved = {observed: key for observed, key in rows_of(names) if key is not None}
+    merges = merges_of(read("decisions", columns=list(DECISIONS.names)))
+    observed = keys | {key for (_, key), into in merges.items() if into.key in keys}
+    observed |= {bare for bare, key in resolved.items() if key in observed}
+    found: set[tuple[str, str]] = set()
+    for side in ("start", "end"):
+        columns = [f"{side}_label", f"{side}_key"]
+        relations = read("relations", columns=columns, members=(f"{side}_key", sorted(observed)))
+        distinct = relations.select(columns).group_by(columns).aggregate([])
+        found |= {(label, resolve_key(label, key, resolved, merges)) for label, key in rows_of(distinct)}
+    return found
+
+
+def _no_edge_without_support(run: CheckRun) -> CheckResult:
+    looked, asset = _Looked(), "entity_snapshots"
+    columns = ["doc_id", "type", "start_key", "end_key", "run_id", "blob_sha256", "supports"]
+    for namespace in run.namespaces:
+        with _looking(run, namespace, NAMESPACE, "no_edge_without_support", [asset], looked) as scope:
+            # A document's relations lie in its own bucket.
+            at = scope.buckets("relations", "doc_state")
+            read = partial(read_published, run.workspace, namespace, "", asset, buckets=at)
+            live = read("doc_state", columns=["doc_id"]).column("doc_id").combine_chunks()
+            found = read("relations", columns=columns)
+            held = pc.is_in(found.column("doc_id"), value_set=live.cast(pa.string()))
+            for name, empty in (("supports", "[]"), ("run_id", ""), ("blob_sha256", "")):
+                held = pc.and_(held, pc.not_equal(found.column(name), empty))
+            looked.rows += found.num_rows
+            bare = found.filter(pc.invert(held)).select(["doc_id", "type", "start_key", "end_key"])
+            looked.broken += [" ".join(row) for row in rows_of(bare)]
+    return looked.result
+
+
+# --- what is served -----------------------------------------------------------------------------------------
+
+
+def _serves_newest_snapshot(run: CheckRun, *, stage: str) -> CheckResult:
+    behind = [n for n in run.namespaces if not CHAIN.serving[stage].applied(run.workspace, n)]
+    target = CHAIN.targets.get(stage)
+    metadata: dict[str, Any] = {
+        "configured": target is None or target.configured(run.workspace),
+        "namespaces": len(run.namespaces),
+    }
+    if behind:
+        metadata["behind"] = behind
+        metadata["remedy"] = (
+            f"Materialize {stage} for any source of the namespace; `taboot audit` says what differs."
+        )
+    return CheckResult(not behind, metadata)
+
+
+def _no_drift(run: CheckRun) -> CheckResult:
+    from taboot_pipelines.retrieval import KnowledgeBase
+
+    found: list[DriftItem] = []
+    for namespace in run.namespaces:
+        try:
+            kb = KnowledgeBase.open(namespace=namespace, settings=run.workspace.settings)
+        except TabootError as error:
+            if error.code != "E_KB_UNINITIALIZED":
+                raise
+            continue
+        found += [item for item in kb.drift().items if not item.record]
+    metadata: dict[str, Any] = {"drifts": len(found)}
+    if found:
+        metadata["edges"] = Rows([_drift_row(item, run.names) for item in found[:_SHOWN]])
+    return CheckResult(not found, metadata)
+
+
+def _drift_row(item: DriftItem, names: bool) -> dict[str, str]:
+    """A drift by the ids of its edges: an erasure does not reach Dagster's storage, so names stand there only
+    if they may."""
+    edges = [side.edge_ids[0] for side in item.sides]
+    row = {"kind": item.kind, "edge": edges[0], "against": edges[1] if len(edges) > 1 else ""}
+    return {**row, "statement": item.statement} if names else row
+
+
+#: Every check that belongs to an ingest, in the chain's order.
+CHECKS = (
+    Check(
+        "raw_blobs",
+        "ledger_adds_up",
+        "discovered = fetched + not modified + skipped + failed, for the last fetch.",
+        _ledger_adds_up,
+    ),
+    Check(
+        "raw_blobs",
+        "no_deletes_held",
+        "No deletions wait for a person (E_MASS_DELETE). Adds and edits went on.",
+        _no_deletes_held,
+        warns=True,
+    ),
+    Check(
+        "crawl_graph",
+        "crawl_ledgers_add_up",
+        "Of every crawl: discovered = fetched + not modified + skipped + failed, each with a reason.",
+        _crawl_ledgers_add_up,
+    ),
+    Check(
+        "crawl_graph",
+        "crawl_completed",
+        "The last crawl of each source came to its end, and every page it knows answered.",
+        _crawl_completed,
+        warns=True,
+    ),
+    Check(
+        "documents",
+        "lead_to_blobs",
+        "Each document's text is as it was parsed, from a blob that the catalog knows.",
+        _lead_to_blobs,
+    ),
+    Check(
+        "chunks",
+        "offsets_true",
+        "document[start:end] is the chunk's text, in code points, for every chunk.",
+        _offsets_true,
+        blocking=True,
+        also_of=("documents",),
+    ),
+    Check(
+        "links",
+        "no_broken_links",
+        "Links within a source lead to something that is there.",
+        _no_broken_links,
+        warns=True,
+        also_of=("documents",),
+    ),
+    Check(
+        "embeddings",
+        "every_chunk_embedded",
+        "Every chunk's text has a vector of the space in force.",
+        _every_chunk_embedded,
+        blocking=True,
+        also_of=("chunks",),
+    ),
+    *(
+        Check(
+            stage.name,
+            "quotes_stand",
+            "Every observation quotes its document as it is now, and the quote holds the names taken from"
+            " it.",
+            partial(_quotes_stand, tier=stage.name),
+        )
+        for stage in CHAIN.stages
+        if stage.observes
+    ),
+    Check(
+        "entity_snapshots",
+        "no_orphan_node",
+        "Every entity is an end of some relation, after names are resolved.",
+        _no_orphan_node,
+        blocking=True,
+    ),
+    Check(
+        "entity_snapshots",
+        "no_edge_without_support",
+        "Every relation has a run and supporting spans, in a document that is live.",
+        _no_edge_without_support,
+        blocking=True,
+    ),
+    *(
+        Check(
+            stage,
+            "serves_newest_snapshot",
+            f"What readers get from {serving.store} is the newest snapshot of each namespace, or it is a"
+            " server that is not configured.",
+            partial(_serves_newest_snapshot, stage=stage),
+            warns=True,
+        )
+        for stage, serving in CHAIN.serving.items()
+    ),
+    Check(
+        "kb_shards",
+        "no_drift",
+        "Text and configuration, and configurations among themselves, agree on ports, images, addresses and"
+        " upstreams; `taboot drift` shows what does not. Mails, chats and reports of a day are not counted.",
+        _no_drift,
+        warns=True,
+    ),
+)
