@@ -7,7 +7,9 @@ only where it says something new, so that an ingest which finds nothing to do le
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +44,8 @@ class Reporter:
         """Tell what is new in a step, and make the partitions equal to the sources."""
         if self._instance is None:
             settings = self._workspace.settings
-            _wait_for_no_disk(settings.dagster_home)
             self._instance = self._stack.enter_context(open_instance(settings))
+            self._stack.enter_context(_kept_open(settings.dagster_home))
             sweep_dead_runs(self._instance)
         apply_change(self._instance, partition_change(self._instance, self._workspace))
         untold = self._memory.untold(step)
@@ -61,17 +63,27 @@ class Reporter:
         self._stack.close()
 
 
-def _wait_for_no_disk(home: Path) -> None:
-    """Let this process not wait for the disk at each of the thousands of events of Dagster's SQLite storage.
+@contextmanager
+def _kept_open(home: Path) -> Iterator[None]:
+    """Let the thousands of events of an ingest not wait for the disk one by one, where Dagster uses SQLite.
 
-    In WAL mode the databases stay whole in any case, and every commit survives the death of the process; only
-    a loss of power may take the last events.
+    Dagster opens a connection for each statement, and whoever closes the last one of a database has its log
+    written back. In WAL mode the databases stay whole in any case, and every commit survives the death of the
+    process; only a loss of power may take the last events.
     """
 
-    @sa.event.listens_for(Engine, "connect")
     def connected(connection: Any, _record: Any) -> None:
-        if "sqlite3" not in type(connection).__module__:
-            return
-        files = [Path(path) for _, _, path in connection.execute("PRAGMA database_list") if path]
-        if any(path.is_relative_to(home) for path in files):
-            connection.execute("PRAGMA synchronous=NORMAL")
+        if isinstance(connection, sqlite3.Connection):
+            files = [Path(path) for _, _, path in connection.execute("PRAGMA database_list") if path]
+            if any(path.is_relative_to(home) for path in files):
+                connection.execute("PRAGMA synchronous=NORMAL")
+
+    sa.event.listen(Engine, "connect", connected)
+    try:
+        with ExitStack() as stack:
+            for path in home.rglob("*.db"):
+                held = stack.enter_context(closing(sqlite3.connect(path)))
+                held.execute("PRAGMA schema_version")
+            yield
+    finally:
+        sa.event.remove(Engine, "connect", connected)

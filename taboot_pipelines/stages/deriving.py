@@ -4,7 +4,7 @@ or a change of the catalog alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from taboot_pipelines import logs
@@ -36,13 +36,14 @@ def run_source_stage(
         reporting(stage.name, source_id, namespace) as report,
         workspace.leases.source(namespace, source_id),
     ):
+        pointers = workspace.catalog.pointers.of_owner(namespace, source_id, (stage.name, *stage.needs))
         work = SourceWork(
             workspace,
             entry,
             stage.name,
             report,
-            upstream=_upstream(workspace, stage, entry),
-            old=_published(workspace, stage, entry),
+            upstream=_upstream(stage, entry, pointers),
+            old=_published(workspace, entry, pointers.get(stage.name)),
             progress=progress,
             confirm_deletes=confirm_deletes,
         )
@@ -118,26 +119,22 @@ def follow(workspace: Workspace, namespace: str, sources: Collection[str]) -> Fo
     return Followed(pending, failure)
 
 
-def _upstream(workspace: Workspace, stage: SourceStage, entry: Entry) -> dict[str, Pointer]:
-    found = {}
+def _upstream(stage: SourceStage, entry: Entry, pointers: Mapping[str, Pointer]) -> dict[str, Pointer]:
     for name in stage.needs:
-        pointer = workspace.catalog.pointers.get(entry.namespace, entry.source_id, name)
-        if pointer is None:
+        if name not in pointers:
             raise TabootError(
                 "E_NOT_FOUND",
                 f"{name} of source {entry.source_id} has not been materialized yet.",
                 remedy=f"Materialize {name} first.",
             )
-        found[name] = pointer
-    return found
+    return {name: pointers[name] for name in stage.needs}
 
 
-def _published(workspace: Workspace, stage: SourceStage, entry: Entry) -> Pointer | None:
+def _published(workspace: Workspace, entry: Entry, pointer: Pointer | None) -> Pointer | None:
     """Return what the stage has published; None if it has published nothing or a table of it is lost.
 
     A table that is made again has other versions, so the stages that follow are compared anew as well.
     """
-    pointer = workspace.catalog.pointers.get(entry.namespace, entry.source_id, stage.name)
     if pointer is None or workspace.tables.exist(entry.namespace, entry.source_id, pointer.tables):
         return pointer
     return None

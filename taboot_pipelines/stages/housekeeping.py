@@ -33,34 +33,54 @@ _MIN_DEAD_VECTORS = 1000
 def tidy(workspace: Workspace, namespace: str, source_id: str, *, changed: bool = True) -> int:
     """Remove what is due of a source and of its namespace; tables only if the run ``changed`` something.
 
-    Returns the number of files and shards removed; 0 while a run holds one of the leases.
+    Returns the number of files removed; 0 while a run holds one of the leases.
     """
-    kept = workspace.settings.retention
-    try:
-        with (
-            workspace.leases.source(namespace, source_id, wait=0),
-            workspace.leases.namespace(namespace, wait=0),
-        ):
-            jobs = workspace.catalog.jobs.forget_old(namespace, source_id, kept.jobs)
-            if jobs:
-                workspace.hints.ask(lambda state: state.delete(namespace, [JOB(job) for job in jobs]), 0)
-            removed = len(
-                prune(
-                    workspace.shards,
-                    namespace,
-                    min_age_seconds=SHARD_GRACE_SECONDS,
-                    max_bytes=kept.shard_mb << 20,
-                )
-            )
-            if changed:
-                removed += _vacuum(workspace, namespace, source_id) + _join_vectors(workspace, namespace)
-                removed += _join_archives(workspace, namespace, source_id)
-                removed += _drop_dead_vectors(workspace, namespace)
-            return removed
-    except TabootError as error:
-        if error.code != "E_BUSY":
-            raise
+    jobs = workspace.catalog.jobs.forget_old(namespace, source_id, workspace.settings.retention.jobs)
+    if jobs:
+        workspace.hints.ask(lambda state: state.delete(namespace, [JOB(job) for job in jobs]), 0)
+    if not changed:
         return 0
+    with _free(workspace, namespace, source_id) as free:
+        if not free:
+            return 0
+        return (
+            _vacuum(workspace, namespace, source_id)
+            + _join_vectors(workspace, namespace)
+            + _join_archives(workspace, namespace, source_id)
+            + _drop_dead_vectors(workspace, namespace)
+        )
+
+
+def tidy_shards(workspace: Workspace, namespace: str) -> int:
+    """Remove the shards of a namespace that nobody reads any more; return how many, 0 while a run holds its
+    lease.
+    """
+    with _free(workspace, namespace) as free:
+        if not free:
+            return 0
+        removed = prune(
+            workspace.shards,
+            namespace,
+            min_age_seconds=SHARD_GRACE_SECONDS,
+            max_bytes=workspace.settings.retention.shard_mb << 20,
+        )
+        return len(removed)
+
+
+@contextlib.contextmanager
+def _free(workspace: Workspace, namespace: str, *sources: str) -> Iterator[bool]:
+    """Hold the leases of sources and of their namespace; the block is told whether they were free."""
+    with contextlib.ExitStack() as stack:
+        try:
+            for source_id in sources:
+                stack.enter_context(workspace.leases.source(namespace, source_id, wait=0))
+            stack.enter_context(workspace.leases.namespace(namespace, wait=0))
+        except TabootError as error:
+            if error.code != "E_BUSY":
+                raise
+            yield False
+        else:
+            yield True
 
 
 def _is_due(stale: Stale) -> bool:

@@ -160,8 +160,10 @@ def _run_in(
     ):
         report = stage.run(workspace, namespace, asking, shown)
     if stage.serving is not None and _served(workspace, namespace, besides=stage.name):
+        deletion.finish_pending(workspace, namespace)
         for entry in entries:
             _finish(workspace, entry, report.skipped is None)
+        housekeeping.tidy_shards(workspace, namespace)
     return report
 
 
@@ -172,7 +174,6 @@ def _served(workspace: Workspace, namespace: str, besides: str) -> bool:
 
 def _finish(workspace: Workspace, entry: Entry, changed: bool) -> None:
     """Do what may be done once the snapshot is served everywhere."""
-    deletion.finish_pending(workspace, entry.namespace)
     if entry.retiring:
         deletion.finish_retirement(workspace, entry)
         workspace.catalog.dead_letters.forget_retired(entry.namespace)

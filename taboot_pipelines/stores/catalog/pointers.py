@@ -52,6 +52,16 @@ class Pointers:
         return None if row is None else _pointer(row)
 
     @retried
+    def of_owner(self, namespace: str, owner: str, stages: Collection[str]) -> dict[str, Pointer]:
+        """What one owner has published of these stages, by stage, all as of one moment."""
+        p = t.pointer
+        query = sa.select(p).where(
+            p.c.namespace == namespace, p.c.owner == owner, p.c.stage.in_(sorted(stages))
+        )
+        with self.database.read(namespace) as c:
+            return {row.stage: _pointer(row) for row in c.execute(query)}
+
+    @retried
     def of_stages(
         self, namespace: str, stages: Collection[str] | None = None
     ) -> dict[tuple[str, str], Pointer]:

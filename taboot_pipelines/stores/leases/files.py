@@ -14,6 +14,8 @@ from taboot_pipelines.model import waiting
 from taboot_pipelines.stores.disk import on_disk, refusal, storage_error
 from taboot_pipelines.stores.leases.protocol import LeaseStore
 
+_HOLDER_BYTES = 32
+
 
 class FileLeases(LeaseStore):
     """File locks under ``{home}/locks``; released by the kernel when the process ends, however it ends.
@@ -46,7 +48,10 @@ class FileLeases(LeaseStore):
                     break
                 except BlockingIOError:
                     if time.monotonic() >= deadline:
-                        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+                        holder = (
+                            os.pread(descriptor, _HOLDER_BYTES, 0).decode("ascii", "replace").strip()
+                            or "unknown"
+                        )
                         raise TabootError(
                             "E_BUSY",
                             f"The lease of {what} is held by process {holder}; waited {wait:g} s.",
@@ -66,8 +71,8 @@ class FileLeases(LeaseStore):
                 waiting.tell("")
             # The lock is held, whether or not a full disk takes the name of its holder.
             with contextlib.suppress(OSError):
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+                # Always as long, since to cut the file first takes longer than all else here.
+                os.pwrite(descriptor, f"{os.getpid():<{_HOLDER_BYTES}}".encode(), 0)
             yield
         finally:
             os.close(descriptor)
