@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable
@@ -24,6 +25,8 @@ from taboot_pipelines.stores.objects import Place, directory_health, is_transpor
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+#: A log that has not changed for so long changes no more without its time telling it.
+_SETTLED_NANOSECONDS = 2_000_000_000
 _LOG = "_delta_log"
 #: What a reader can begin with: the first version or a checkpoint.
 _BEGINNING = re.compile(r"/_delta_log/(?:0{20}\.json|\d{20}\.checkpoint[^/]*)$")
@@ -47,6 +50,11 @@ class TablePlace(Protocol):
 
     def may_exist(self, path: str) -> bool:
         """Whether there may be a table: False only if there is certainly none. Costs no request."""
+
+    def stamp(self, path: str) -> int | None:
+        """Return what differs after every commit to a table; None where that costs a request, or where a
+        commit may just be under way.
+        """
 
     def whole(self, path: str) -> bool:
         """Whether the path holds a table, and not the rest of one that is being removed."""
@@ -96,6 +104,14 @@ class TableDirectory:
 
     def may_exist(self, path: str) -> bool:
         return (self._root / path / _LOG).is_dir()
+
+    def stamp(self, path: str) -> int | None:
+        # Each commit is a new file of the log's directory. Two within a tick of the clock leave one time.
+        try:
+            changed = (self._root / path / _LOG).stat().st_mtime_ns
+        except OSError:
+            return None
+        return changed if time.time_ns() - changed > _SETTLED_NANOSECONDS else None
 
     def whole(self, path: str) -> bool:
         return self.may_exist(path)
@@ -155,6 +171,9 @@ class TableBucket:
 
     def may_exist(self, path: str) -> bool:
         return True
+
+    def stamp(self, path: str) -> int | None:
+        return None
 
     def whole(self, path: str) -> bool:
         return any(_BEGINNING.search(p) for p in self._list(f"{path}/{_LOG}"))

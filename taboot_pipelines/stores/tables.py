@@ -80,6 +80,8 @@ class Tables:
         self._confirm = confirm
         #: Tables at a version, which never changes: a log is read once for all stages of a run.
         self._opened: OrderedDict[tuple[str, TableVersion], DeltaTable] = OrderedDict()
+        #: The newest version of a table, with the stamp of its log when it was read.
+        self._newest: dict[str, tuple[int, TableVersion]] = {}
         self._lock = threading.Lock()
         at = place("TABOOT_TABLE_URL", url, storage or StorageSettings()) if url else None
         directory = home / "tables" if at is None else at.directory
