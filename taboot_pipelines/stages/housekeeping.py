@@ -40,24 +40,25 @@ def tidy(workspace: Workspace, namespace: str, source_id: str, *, changed: bool 
         workspace.hints.ask(lambda state: state.delete(namespace, [JOB(job) for job in jobs]), 0)
     if not changed:
         return 0
-    with _free(workspace, namespace, source_id) as free:
-        if not free:
-            return 0
+    with (
+        _unless_busy(),
+        workspace.leases.source(namespace, source_id, wait=0),
+        workspace.leases.namespace(namespace, wait=0),
+    ):
         return (
             _vacuum(workspace, namespace, source_id)
             + _join_vectors(workspace, namespace)
             + _join_archives(workspace, namespace, source_id)
             + _drop_dead_vectors(workspace, namespace)
         )
+    return 0
 
 
 def tidy_shards(workspace: Workspace, namespace: str) -> int:
     """Remove the shards of a namespace that nobody reads any more; return how many, 0 while a run holds its
     lease.
     """
-    with _free(workspace, namespace) as free:
-        if not free:
-            return 0
+    with _unless_busy(), workspace.leases.namespace(namespace, wait=0):
         removed = prune(
             workspace.shards,
             namespace,
@@ -65,22 +66,17 @@ def tidy_shards(workspace: Workspace, namespace: str) -> int:
             max_bytes=workspace.settings.retention.shard_mb << 20,
         )
         return len(removed)
+    return 0
 
 
 @contextlib.contextmanager
-def _free(workspace: Workspace, namespace: str, *sources: str) -> Iterator[bool]:
-    """Hold the leases of sources and of their namespace; the block is told whether they were free."""
-    with contextlib.ExitStack() as stack:
-        try:
-            for source_id in sources:
-                stack.enter_context(workspace.leases.source(namespace, source_id, wait=0))
-            stack.enter_context(workspace.leases.namespace(namespace, wait=0))
-        except TabootError as error:
-            if error.code != "E_BUSY":
-                raise
-            yield False
-        else:
-            yield True
+def _unless_busy() -> Iterator[None]:
+    """End the block where another run holds a lease that it wants: the next run tidies."""
+    try:
+        yield
+    except TabootError as error:
+        if error.code != "E_BUSY":
+            raise
 
 
 def _is_due(stale: Stale) -> bool:
