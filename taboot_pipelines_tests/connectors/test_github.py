@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines.connectors import github_lists, github_service, open_connector
+from taboot_pipelines.connectors import open_connector
 from taboot_pipelines.connectors.access import environment_secret
+from taboot_pipelines.connectors.github import entry as github_entry
+from taboot_pipelines.connectors.github import listings
 from taboot_pipelines.connectors.plans import Planner
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
@@ -109,7 +111,7 @@ def test_without_a_token_files_and_releases_are_read(hub: FakeGithub, shop: Repo
 def test_an_unchanged_repository_costs_its_conditional_requests(
     hub: FakeGithub, shop: Repository, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(github_lists, "PER_PAGE", size)
+    monkeypatch.setattr(listings, "PER_PAGE", size)
     hub.per_page = size
     talked(shop)
     for i in range(3):
@@ -192,7 +194,7 @@ def test_what_is_deleted_is_absent(hub: FakeGithub, shop: Repository) -> None:
 def test_a_deletion_while_pages_are_read_hides_no_other_thread(
     hub: FakeGithub, shop: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(github_lists, "PER_PAGE", 2)
+    monkeypatch.setattr(listings, "PER_PAGE", 2)
     for i in range(6):
         shop.issue(f"Issue {i}")
     store = Store()
@@ -444,7 +446,7 @@ def test_a_storm_ends_the_run(hub: FakeGithub, shop: Repository) -> None:
 def test_rate_limits(
     hub: FakeGithub, shop: Repository, refusal: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(github_service, "_SECONDARY_SECONDS", 0.01)
+    monkeypatch.setattr(github_entry, "_SECONDARY_SECONDS", 0.01)
     left = [2]
 
     def refuse(path: str) -> Answer | None:
@@ -458,7 +460,7 @@ def test_rate_limits(
     fine(store, hub)
     assert "acme/shop/README.md" in store.items
     left[0] = 10**6
-    monkeypatch.setattr(github_service, "_SECONDARY_SECONDS", 60.0)
+    monkeypatch.setattr(github_entry, "_SECONDARY_SECONDS", 60.0)
     end = store.run(hub.url, max_wait_seconds=1)
     assert end is not None and not end.complete and "name one in `token`" in end.reason
     end = store.run(hub.url, max_wait_seconds=1, issues=False, pulls=False, **WITH_TOKEN)
@@ -595,7 +597,7 @@ def test_entries_that_are_refused(fields: dict[str, Any]) -> None:
     ],
 )
 def test_enterprise_has_its_addresses(base: str, graphql: str, web: str) -> None:
-    assert github_service.graphql_of(base) == graphql and github_service.web_of(base) == web
+    assert github_entry.graphql_of(base) == graphql and github_entry.web_of(base) == web
 
 
 # --- recordings of the real API -----------------------------------------------------------------------------

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors import gmail_api, open_connector
+from taboot_pipelines.connectors import open_connector
+from taboot_pipelines.connectors.gmail import api as gmail_api
 from taboot_pipelines.connectors.sources_file import parse_entry
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError

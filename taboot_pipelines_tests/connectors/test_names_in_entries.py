@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from taboot_pipelines.connectors.sources_file import load_sources
-from taboot_pipelines.connectors.youtube_entry import channel_of, playlist_of
+from taboot_pipelines.connectors.youtube.entry import channel_of, playlist_of
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.videos import video_id
 

@@ -19,8 +19,7 @@ from pydantic import SecretStr
 from taboot_pipelines.connectors import Access, Connector, open_connector
 from taboot_pipelines.connectors.api import Limits
 from taboot_pipelines.connectors.plans import Planner
-from taboot_pipelines.connectors.reddit_api import RedditApi, seconds_asked
-from taboot_pipelines.connectors.reddit_threads import Thread, pairs
+from taboot_pipelines.connectors.reddit.client import RedditApi, Thread, pairs, seconds_asked
 from taboot_pipelines.connectors.sources_file import parse_entry
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError

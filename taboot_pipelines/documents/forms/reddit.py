@@ -20,7 +20,7 @@ _MAX_QUOTES = 8
 
 
 def reddit(data: bytes, given: Given) -> Formed:
-    """A thread, as ``connectors.reddit_threads`` has it. Raises ``E_PARSE`` for other bytes, ``E_EMPTY`` for
+    """A thread, as ``connectors.reddit`` has it. Raises ``E_PARSE`` for other bytes, ``E_EMPTY`` for
     a thread that was taken away, ``E_TOO_LARGE``."""
     try:
         source = data.decode()
