@@ -13,10 +13,10 @@ from typing import Generic, Protocol, TypeVar
 
 from taboot_pipelines.errors import CODES, TabootError
 from taboot_pipelines.model.audit import Discrepancy
-from taboot_pipelines.stages.circuit import circuit
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot import snapshot_pointer
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
+from taboot_pipelines.stores.state.circuit import Circuit
 
 Server = TypeVar("Server")
 
@@ -134,7 +134,7 @@ class ServerTarget(Generic[Server]):
     def _guarded(self, workspace: Workspace, namespace: str) -> Iterator[None]:
         """Put the circuit breaker around requests to the server, and call ``failed`` or ``settled``."""
         try:
-            with circuit(workspace, namespace, self.circuit, self.code):
+            with Circuit(workspace.hints, self.circuit, namespace).guard(self.code):
                 yield
         except TabootError as error:
             if error.code == self.code:

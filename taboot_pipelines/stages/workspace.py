@@ -31,8 +31,8 @@ from taboot_pipelines.stores.tables import NAMESPACE, Tables
 
 if TYPE_CHECKING:
     from taboot_pipelines.inference.chat import ChatModel
-    from taboot_pipelines.inference.http import Circuit
     from taboot_pipelines.stores.graph import Neo4jGraph
+    from taboot_pipelines.stores.state.circuit import Circuit
     from taboot_pipelines.stores.vectors import QdrantPoints
 
 #: Called with (stage, done, total) as work goes on; total is 0 when it is not known.
@@ -113,7 +113,7 @@ class Workspace:
 
     def _circuit(self, server: str) -> Circuit:
         """The circuit breaker of a model server, which all namespaces share."""
-        from taboot_pipelines.inference.http import Circuit
+        from taboot_pipelines.stores.state.circuit import Circuit
         from taboot_pipelines.stores.state.keys import CIRCUIT
 
         return Circuit(self.hints, CIRCUIT(server), self.settings.namespace)

@@ -7,14 +7,13 @@ import binascii
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from datetime import time as time_of_day
 from typing import Any
 from urllib.parse import quote
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.api import Answer, ApiClient, Limits
+from taboot_pipelines.connectors.api import Answer, ApiClient, Limits, seconds_to_wait
 from taboot_pipelines.connectors.gmail.entry import GmailSource, token_of
 from taboot_pipelines.errors import TabootError
 
@@ -40,21 +39,19 @@ def mailbox_client(entry: GmailSource, access: Access) -> ApiClient:
         max_answer_bytes=2 * access.max_blob_bytes,
     )
     token = token_of(entry, access, limits)
-    return _GmailClient(
+    return ApiClient(
         SERVICE,
         f"{entry.base_url.rstrip('/')}/gmail/v1/users/{quote(entry.user, safe='@')}",
         authorize=lambda renew: {"authorization": f"Bearer {token(renew)}"},
         limits=limits,
+        refused=_refused,
     )
 
 
-class _GmailClient(ApiClient):
-    """Knows the 403 by which the API says that it was asked too often."""
-
-    def _send(self, *request: Any) -> Answer:
-        answer = super()._send(*request)
-        too_often = answer.status == 403 and _TOO_OFTEN.search(answer.body) is not None
-        return replace(answer, status=429) if too_often else answer
+def _refused(answer: Answer) -> float | None:
+    """For how long the API asks to be left alone, where a 403 says that it was asked too often."""
+    too_often = answer.status == 403 and _TOO_OFTEN.search(answer.body) is not None
+    return seconds_to_wait(429, answer.headers) if too_often else None
 
 
 class Mailbox:

@@ -1,4 +1,4 @@
-"""An answer of an API: its status, headers and body, and what errors may say of it.
+"""An answer of a server: its status, headers and body, and what errors may say of it.
 
 The service's own words are never repeated in an error, nor are queries and headers: they may hold secrets.
 """
@@ -20,14 +20,15 @@ _REL = re.compile(r';\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]*))', re.I)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer: of 2xx, 304 to a conditional request, 404 or 410. Header names are in lower case. ``url``:
-    what answered, after redirects within the service."""
+    """An answer. Header names are in lower case. ``url``: what answered, after redirects within the service.
+    ``code``: that of an answer that cannot be used."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     url: str
     service: str
+    code: str = "E_API"
 
     @property
     def not_modified(self) -> bool:
@@ -47,7 +48,9 @@ class Answer:
         try:
             return self.body.decode("utf-8-sig")
         except UnicodeDecodeError:
-            raise bad_answer(self.service, self.url, "with something that is not UTF-8") from None
+            raise bad_answer(
+                self.service, self.url, "with something that is not UTF-8", code=self.code
+            ) from None
 
     def json(self) -> Any:
         """The body as JSON values. Raises ``E_API`` for anything else, such as a page of HTML."""
@@ -60,7 +63,7 @@ class Answer:
             return parse(text)
         except TabootError as error:
             what = "with a page of HTML" if text.lstrip()[:1] == "<" else "with JSON that cannot be read"
-            raise bad_answer(self.service, self.url, what, **error.details) from None
+            raise bad_answer(self.service, self.url, what, code=self.code, **error.details) from None
 
     def link(self, relation: str) -> str | None:
         """The target of the ``Link`` header with this relation (RFC 8288), absolute."""
@@ -77,5 +80,6 @@ def shown(url: str) -> str:
     return (parts.path or "/")[:200]
 
 
-def bad_answer(service: str, url: str, how: str, **details: Any) -> TabootError:
-    return TabootError("E_API", f"{service} answers {how} at {shown(url)}.", service=service, **details)
+def bad_answer(service: str, url: str, how: str, *, code: str = "E_API", **details: Any) -> TabootError:
+    """The error for an answer that is none, in words: ``how`` the service answers."""
+    return TabootError(code, f"{service} answers {how} at {shown(url)}.", service=service, **details)

@@ -6,24 +6,27 @@ import socket
 import threading
 import time
 
+import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference import http
-from taboot_pipelines.inference.http import Circuit, Peer, RetryingClient, gather
+from taboot_pipelines.http.server import Peer, ServerClient
+from taboot_pipelines.inference.batching import gather
 from taboot_pipelines.settings import TeiSettings
 from taboot_pipelines.stores.state import Lenient
+from taboot_pipelines.stores.state import circuit as breakers
+from taboot_pipelines.stores.state.circuit import Circuit
 from taboot_pipelines_tests.fakes.tei import FakeTei
 
 PEER = Peer("The server", "TABOOT_TEI", "E_EMBEDDER", "E_LLM_TIMEOUT", max_answer=100_000)
 
 
-def client(url: str, **given_) -> RetryingClient:
+def client(url: str, **given_) -> ServerClient:
     circuit = given_.pop("circuit", None)
-    return RetryingClient(
+    return ServerClient(
         PEER, TeiSettings(url=url, **{"max_retries": 0, **given_}), backoff_seconds=0.01, circuit=circuit
     )
 
@@ -62,7 +65,7 @@ def server():
 
 
 def test_a_server_that_failed_repeatedly_gets_its_rest(server, monkeypatch):
-    monkeypatch.setattr(http, "_CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(breakers, "_CHECK_SECONDS", 0.0)
     breaker = Breaker()
     asked = client(server.url, circuit=Circuit(Lenient(breaker), "tei", "default"))
     server.fail(503, times=2)
@@ -161,8 +164,8 @@ def test_a_proxy_of_the_environment_is_used_unless_excepted(server, monkeypatch)
 )
 def test_urls_of_servers(url, path, host):
     made = client(url)
-    assert made.path == path and ("Host", host) in made._headers
-    assert ("user:" in url) == any(value == "Basic dXNlcjpwQHNz" for _, value in made._headers)
+    assert made.path == path and httpx.Request("GET", made.base_url).headers["host"] == host
+    assert ("user:" in url) == (made.headers.get("authorization") == "Basic dXNlcjpwQHNz")
 
 
 @given(st.text(max_size=40) | st.text(max_size=30).map("http://".__add__), st.text(max_size=20))

@@ -23,16 +23,22 @@ def seconds_to_wait(status: int, headers: Mapping[str, str]) -> float | None:
     (GitHub's primary limit). Times of day are measured by the server's own clock, its ``Date``, since ours
     may differ. ``headers``: names in lower case.
     """
-    retry_after = headers.get("retry-after", "").strip()
+    stated = headers.get("retry-after", "").strip()
     spent = any(headers.get(name, "").strip() in ("0", "0.0") for name in _REMAINING)
-    if status != 429 and not (status in (403, 503) and retry_after) and not (status == 403 and spent):
+    if status != 429 and not (status in (403, 503) and stated) and not (status == 403 and spent):
         return None
-    if (seconds := _span(retry_after, headers)) is not None:
+    if (seconds := retry_after(headers)) is not None:
         return seconds
     for name in _RESETS:
         if spent and (seconds := _span(headers.get(name, "").strip(), headers)) is not None:
             return seconds
     return DEFAULT_WAIT_SECONDS
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """``Retry-After`` (RFC 9110 §10.2.3: seconds or a date) in seconds from now, at least 0; None where it
+    says nothing. ``headers``: names in lower case."""
+    return _span(headers.get("retry-after", "").strip(), headers)
 
 
 def _span(text: str, headers: Mapping[str, str]) -> float | None:
@@ -57,6 +63,6 @@ def _now(headers: Mapping[str, str]) -> float:
 def _date(text: str) -> float | None:
     try:
         when = parsedate_to_datetime(text)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
