@@ -630,6 +630,60 @@ def test_the_recordings_hold_these() -> None:
     assert len(store.problems()) == 6, "what only writes, statuses, references and labels are no documents"
 
 
+def issue_of(number: int) -> dict[str, Any]:
+    page = f"https://github.com/acme/shop/issues/{number}"
+    return {"number": number, "title": f"Issue {number}", "state": "open", "body": "Words.", "html_url": page}
+
+
+def comment_of(number: int, id_: int, kind: str = "issues", **more: Any) -> dict[str, Any]:
+    page = f"https://github.com/acme/shop/{kind}/{number}#issuecomment-{id_}"
+    api = f"https://api.github.com/repos/acme/shop/issues/{number}"
+    return {"id": id_, "body": f"Comment {id_}.", "html_url": page, "issue_url": api, **more}
+
+
+def read_recorded(folder: Path, **answers: Any) -> Store:
+    for name, answer in answers.items():
+        (folder / f"{name}.json").write_text(json.dumps(answer))
+    store = Store()
+    entry: dict[str, Any] = {"repositories": None, "path": str(folder)}
+    assert store.run("https://api.github.com", **entry) == Enumerated(True)
+    return store
+
+
+def test_what_a_recorded_search_found_are_items(tmp_path: Path) -> None:
+    found = [
+        {**issue_of(7), "score": 1.0},
+        {**issue_of(8), "pull_request": {"merged_at": None}, "score": 0.5},
+    ]
+    search = {"total_count": 2, "incomplete_results": False, "items": found}
+    exchange = [{"path": "/search/issues", "method": "get", "status": 200, "response": search}]
+    store = read_recorded(tmp_path, body=search, exchange=exchange)
+    assert set(store.items) == {
+        f"{name}.json#acme/shop#{of}" for name in ("body", "exchange") for of in ("issues/7", "pulls/8")
+    }
+    assert text_of(store, "body.json#acme/shop#issues/7").startswith("# Issue 7 (#7)\n")
+
+
+def test_recorded_comments_are_read_with_their_issue_or_alone(tmp_path: Path) -> None:
+    comments = [comment_of(7, 1), comment_of(7, 2), comment_of(9, 3, "pull")]
+    line = comment_of(9, 4, "pull", pull_request_url="https://api.github.com/repos/acme/shop/pulls/9")
+    exchange = [
+        {"path": "/repos/acme/shop/issues/7", "method": "get", "status": 200, "response": issue_of(7)},
+        {"path": "/repos/acme/shop/issues/comments", "method": "get", "status": 200, "response": comments},
+    ]
+    store = read_recorded(tmp_path, alone=[*comments, line], with_issue=exchange, one=comments[0])
+    assert set(store.items) == {
+        *(f"{name}.json#acme/shop#issues/7" for name in ("alone", "with_issue", "one")),
+        *(f"{name}.json#acme/shop#pulls/9" for name in ("alone", "with_issue")),
+    }
+    alone = text_of(store, "alone.json#acme/shop#issues/7")
+    assert "Comment 1." in alone and "Comment 2." in alone and "(#7)" in alone
+    whole = text_of(store, "with_issue.json#acme/shop#issues/7")
+    assert whole.startswith("# Issue 7 (#7)\n") and "Words." in whole and "Comment 2." in whole
+    pull = text_of(store, "alone.json#acme/shop#pulls/9")
+    assert "Comment 3." in pull and "Comment 4." in pull and "Comment on lines" in pull
+
+
 @pytest.mark.parametrize("file", RECORDINGS, ids=lambda f: f.parent.name)
 def test_the_recorded_answers_are_read_as_the_api_gives_them(hub: FakeGithub, file: Any) -> None:
     """The server answers what was recorded, and nothing else: each part is an item or a typed reason."""

@@ -100,9 +100,12 @@ def test_the_types_that_are_named() -> None:
 
 
 def test_a_module_of_each_type_and_no_type_is_forgotten() -> None:
+    names = [
+        *(path.stem for path in PACKAGE.glob("[a-z]*.py")),
+        *(path.parent.name for path in PACKAGE.glob("[a-z]*/__init__.py")),
+    ]
     modules: dict[str, ModuleType] = {
-        path.stem: import_module(f"{taboot_pipelines.connectors.__name__}.{path.stem}")
-        for path in PACKAGE.glob("[a-z]*.py")
+        name: import_module(f"{taboot_pipelines.connectors.__name__}.{name}") for name in names
     }
     declared = {name: m.SOURCE for name, m in modules.items() if hasattr(m, "SOURCE")}
     assert declared == SOURCE_KINDS

@@ -319,17 +319,6 @@ class ElasticsearchConnector:
         return SearchPages(client, self._asked, product)
 
 
-def connect(entry: ElasticsearchSource, access: Access) -> Connector:
-    """The connector of an entry: of its server, or of its folder of files."""
-    if entry.path is None:
-        return ElasticsearchConnector(entry, access)
-    reader = ElasticsearchReader(entry.layout)
-    return RecordedFiles(entry, access, reader, default_include=ElasticsearchReader.INCLUDE)
-
-
-SOURCE = SourceKind(ElasticsearchSource, connect)
-
-
 @dataclass
 class Reading:
     """What a run has come to. ``settled``: windows before it are not read again. ``resume``: where the run
@@ -410,3 +399,14 @@ def cluster_events(
         else:
             yield item(known, path, said, volatile=volatile, mime="application/json")
     return whole
+
+
+def connect(entry: ElasticsearchSource, access: Access) -> Connector:
+    """The connector of an entry: of its server, or of its folder of files."""
+    if entry.path is None:
+        return ElasticsearchConnector(entry, access)
+    reader = ElasticsearchReader(entry.layout)
+    return RecordedFiles(entry, access, reader, default_include=ElasticsearchReader.INCLUDE)
+
+
+SOURCE = SourceKind(ElasticsearchSource, connect)

@@ -5,6 +5,7 @@ Recorded answers of GitHub's API, read from files: a resource, a list of them, o
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -328,24 +329,19 @@ def _api_path(held: Held) -> str:
     return f"repos/{quote(held.facts['full_name'], safe='/')}"
 
 
-def _connect(entry: GithubSource, access: Access) -> Connector:
-    if entry.path is not None:
-        return RecordedFiles(entry, access, GithubReader(), default_include=("*.json",))
-    return GithubConnector(entry, access)
-
-
-SOURCE = SourceKind(GithubSource, _connect)
-
-
 _CONTENT = re.compile(r"/repos/(?P<name>[^/]+/[^/]+)/contents/(?P<path>[^?]+)")
+_COMMENT = re.compile(
+    r"(?P<page>https?://[^/]+/(?P<name>[^/]+/[^/]+)/(?P<kind>issues|pull)/(?P<number>[0-9]{1,15}))#"
+)
 _PAGE = re.compile(r"https?://[^/]+/(?P<name>[^/]+/[^/]+)(?:/|\Z)")
 
 
 class GithubReader:
-    """Repositories, issues, pull requests, releases, discussions and contents of files, each one item. Of a
-    resource that a recording has several times the last counts: it is the newest."""
+    """Repositories, issues, pull requests, releases, discussions and contents of files, each one item, of
+    searches too. Of a resource that a recording has several times the last counts: it is the newest. Comments
+    belong to their issue, or make one whose own words are not recorded."""
 
-    version = "1"
+    version = "2"
 
     def __call__(self, file: RecordedFile) -> Iterator[Part]:
         data = file.read()
@@ -354,11 +350,18 @@ class GithubReader:
         except (TabootError, UnicodeDecodeError):
             raise TabootError("E_MIME", f"{file.path} is no JSON.", path=file.path) from None
         found: dict[str, Part] = {}
+        comments: dict[str, _Comments] = {}
         for path, answer in _answers(recorded):
-            for each in answer if isinstance(answer, list) else [answer]:
+            for each in _listed(answer):
+                if (page := _commented(each)) is not None:
+                    comments.setdefault(page["page"], _Comments(page)).add(each)
+                    continue
                 part = _part(path, each)
                 if part is not None and part.name is not None:
                     found[part.name] = part
+        for said in comments.values():
+            part = said.thread(found.get(said.name))
+            found[said.name] = part
         if not found:
             raise TabootError(
                 "E_MIME",
@@ -378,6 +381,47 @@ def _answers(recorded: Any) -> Iterator[tuple[str, Any]]:
         yield from _answers([recorded])
     else:
         yield "", recorded
+
+
+def _listed(answer: Any) -> list[Any]:
+    """The resources of an answer: itself, a list of them, or what a search found."""
+    if isinstance(answer, dict) and "total_count" in answer and isinstance(answer.get("items"), list):
+        return list(answer["items"])
+    return answer if isinstance(answer, list) else [answer]
+
+
+def _commented(each: Any) -> re.Match[str] | None:
+    """The page of the issue or pull request that a comment is on; None for anything else."""
+    if not isinstance(each, dict) or not isinstance(each.get("body"), str):
+        return None
+    if ("issue_url" not in each and "pull_request_url" not in each) or not isinstance(each.get("id"), int):
+        return None
+    return _COMMENT.match(str(each.get("html_url")))
+
+
+class _Comments:
+    """The comments on one issue or pull request, each once."""
+
+    def __init__(self, page: re.Match[str]) -> None:
+        self._page = page
+        self._pull = page["kind"] == "pull"
+        self.name = f"{page['name']}#{'pulls' if self._pull else 'issues'}/{page['number']}"
+        self._said: dict[str, dict[int, Any]] = {}
+
+    def add(self, comment: Mapping[str, Any]) -> None:
+        what = "review_comments" if "pull_request_url" in comment else "comments"
+        self._said.setdefault(what, {})[comment["id"]] = comment
+
+    def thread(self, known: Part | None) -> Part:
+        """The thread with these comments; ``known``: as it is recorded without them."""
+        head: dict[str, Any] = {"number": int(self._page["number"]), "html_url": self._page["page"]}
+        if self._pull:
+            head["pull_request"] = {}
+        thread = {"issue": head} if known is None else json.loads(known.data)
+        thread = thread if "issue" in thread else {"issue": thread}
+        for what, said in self._said.items():
+            thread[what] = [*{**{c["id"]: c for c in thread.get(what, ())}, **said}.values()]
+        return _made("pull" if self._pull else "issue", self.name, thread, self._page["page"])
 
 
 def _is_exchange(each: Any) -> bool:
@@ -438,3 +482,12 @@ def _name(url: str) -> str:
     if match is None:
         raise ValueError
     return match["name"]
+
+
+def _connect(entry: GithubSource, access: Access) -> Connector:
+    if entry.path is not None:
+        return RecordedFiles(entry, access, GithubReader(), default_include=("*.json",))
+    return GithubConnector(entry, access)
+
+
+SOURCE = SourceKind(GithubSource, _connect)

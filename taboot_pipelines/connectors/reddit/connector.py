@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from taboot_pipelines.connectors.access import Access, header_value, secret_of
 from taboot_pipelines.connectors.api import Limits, canonical, item
@@ -28,6 +28,7 @@ from taboot_pipelines.connectors.reddit.client import (
     path_of,
     posts_of,
     signature_of,
+    things_of,
     thread_of,
     url_of,
 )
@@ -266,23 +267,14 @@ class RedditConnector:
             yield Skipped(path, "E_NOT_FOUND", message, outside=True)
 
 
-def connect(entry: RedditSource, access: Access) -> Connector:
-    """The connector of an entry: of the API, or of its folder of files."""
-    if entry.path is None:
-        return RedditConnector(entry, access)
-    return RecordedFiles(entry, access, RedditReader(), default_include=INCLUDE)
-
-
-SOURCE = SourceKind(RedditSource, connect)
-
-
 INCLUDE = ("*.json",)
 
 
 class RedditReader:
-    """The threads that a recorded file holds, each once."""
+    """The threads that a recorded file holds, each once. Comments without their post make a thread of what
+    they say of it."""
 
-    version = "1"
+    version = "2"
 
     def __call__(self, file: RecordedFile) -> Iterator[Part]:
         answers = list(_answers(_loaded(file)))
@@ -296,6 +288,12 @@ class RedditReader:
                 known = threads.get(thread.post["id"])
                 if known is None or len(known.comments) < len(thread.comments):
                     threads[thread.post["id"]] = thread
+        for answer in answers:
+            for comment in _bare_comments(answer):
+                id_ = comment["link_id"][3:]
+                thread = threads.setdefault(id_, Thread(_post_of(comment)))
+                if comment["id"] not in {known["id"] for known in thread.comments}:
+                    thread.add(iter((("t1", comment),)))
         if not threads and gone:
             raise TabootError("E_EMPTY", f"{file.path} holds only threads that were deleted.")
         if not threads:
@@ -340,6 +338,9 @@ def _threads(answer: Any) -> Iterator[Thread]:
     thread = thread_of(answer)
     if thread is not None:
         yield thread
+        # What `/duplicates` lists second are posts that show the same link.
+        for listing in answer[1:]:
+            yield from _threads(listing)
     elif is_listing(answer):
         for post in posts_of(answer):
             shown = original(post)
@@ -347,3 +348,37 @@ def _threads(answer: Any) -> Iterator[Thread]:
                 yield Thread(post)
             elif shown[1] is not None:
                 yield Thread(shown[1])
+
+
+def _bare_comments(answer: Any) -> Iterator[Mapping[str, Any]]:
+    """The comments of a listing that has them without their posts, such as what a user said."""
+    if is_listing(answer):
+        for kind, data in things_of(answer):
+            link = data.get("link_id")
+            named = isinstance(link, str) and link.startswith("t3_") and is_id(link[3:])
+            if kind == "t1" and named and is_id(data.get("id")):
+                yield data
+
+
+def _post_of(comment: Mapping[str, Any]) -> dict[str, Any]:
+    """What a comment says of the post that it belongs to."""
+    said = {"id": comment["link_id"][3:], "subreddit": comment.get("subreddit")}
+    link = urlsplit(str(comment.get("link_permalink") or "")).path
+    for name, value in (
+        ("title", comment.get("link_title")),
+        ("author", comment.get("link_author")),
+        ("permalink", link),
+    ):
+        if isinstance(value, str) and value:
+            said[name] = value
+    return said
+
+
+def connect(entry: RedditSource, access: Access) -> Connector:
+    """The connector of an entry: of the API, or of its folder of files."""
+    if entry.path is None:
+        return RedditConnector(entry, access)
+    return RecordedFiles(entry, access, RedditReader(), default_include=INCLUDE)
+
+
+SOURCE = SourceKind(RedditSource, connect)

@@ -415,16 +415,6 @@ class ExportedJson:
         yield Part(data, mime="application/json")
 
 
-def unifi_connector(entry: UnifiSource, access: Access) -> Connector:
-    """Read the exported files of ``path``, else the controller."""
-    if entry.path is not None:
-        return RecordedFiles(entry, access, ExportedJson(), default_include=_DEFAULT_INCLUDE)
-    return UnifiConnector(entry, access)
-
-
-SOURCE = SourceKind(UnifiSource, unifi_connector)
-
-
 #: Objects and lists of measurements.
 _TABLES = frozenset(
     (
@@ -493,3 +483,13 @@ def stable(resource: Any) -> Any:
 def version(resource: Any) -> str:
     """What tells an object from an earlier one."""
     return version_of(stable(resource))
+
+
+def unifi_connector(entry: UnifiSource, access: Access) -> Connector:
+    """Read the exported files of ``path``, else the controller."""
+    if entry.path is not None:
+        return RecordedFiles(entry, access, ExportedJson(), default_include=_DEFAULT_INCLUDE)
+    return UnifiConnector(entry, access)
+
+
+SOURCE = SourceKind(UnifiSource, unifi_connector)

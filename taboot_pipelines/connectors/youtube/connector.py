@@ -385,16 +385,6 @@ def _let_through(error: TabootError) -> None:
         raise _EndError(error.message) from None
 
 
-def connect(entry: YoutubeSource, access: Access) -> Connector:
-    """What reads the entry's folder, or asks for its videos."""
-    if entry.path is not None:
-        return RecordedFiles(entry, access, VideoReader(), default_include=DEFAULT_INCLUDE)
-    return YoutubeConnector(entry, access)
-
-
-SOURCE = SourceKind(YoutubeSource, connect)
-
-
 DEFAULT_INCLUDE = (
     "*.json",
     "*.json3",
@@ -513,3 +503,13 @@ def _json(path: str, data: bytes, url: str | None) -> Iterator[Part]:
 def _own(root: Value) -> str | None:
     """The id that the JSON of a video says it has."""
     return video_id(root.string("videoDetails", "videoId") or root.string("id"))
+
+
+def connect(entry: YoutubeSource, access: Access) -> Connector:
+    """What reads the entry's folder, or asks for its videos."""
+    if entry.path is not None:
+        return RecordedFiles(entry, access, VideoReader(), default_include=DEFAULT_INCLUDE)
+    return YoutubeConnector(entry, access)
+
+
+SOURCE = SourceKind(YoutubeSource, connect)
