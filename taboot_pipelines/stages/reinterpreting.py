@@ -12,11 +12,10 @@ from typing import Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.incremental import Difference, batches
-from taboot_pipelines.knowledge.archive import Archive
 from taboot_pipelines.knowledge.document_units import SourceDocuments
-from taboot_pipelines.knowledge.interpreter import Interpreter
+from taboot_pipelines.knowledge.interpretation import Interpreter
 from taboot_pipelines.knowledge.observations import observation_table
-from taboot_pipelines.knowledge.runs import Outcome, RunLog, Tier, beating, failing
+from taboot_pipelines.knowledge.runs import Archive, Outcome, RunLog, Tier, beating, failing
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.stages import documents
 from taboot_pipelines.stages.chain import CHAIN
