@@ -23,7 +23,7 @@ from taboot_pipelines_tests.world import World
 
 @cache
 def anywhere() -> Any:
-    """A place of Dagster's storage. Only where a context has one does Dagster look up the partitions that a tick
+    """A place of Dagster's storage. Only where a context has one does Dagster look up partitions that a tick
     asks for; the instance itself may be in memory."""
     with dg.DagsterInstance.local_temp() as found:
         return found.get_ref()
