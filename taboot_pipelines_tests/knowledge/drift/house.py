@@ -15,7 +15,7 @@ from taboot_pipelines.extraction import tier_b
 from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.config_files import ConfigFiles
 from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
-from taboot_pipelines.knowledge.drift import DocumentView, Drift, Authority, find_drift
+from taboot_pipelines.knowledge.drift import Authority, DocumentView, Drift, find_drift
 from taboot_pipelines.knowledge.graph import OBSERVED_EDGES
 from taboot_pipelines.model.graph import EdgeSource
 from taboot_pipelines.model.ids import canonical_json, digest, node_key
