@@ -1,4 +1,4 @@
-"""The pages of the graph: a node with a picture of what surrounds it, the proof of an edge, and lists of nodes.
+"""The pages of the graph: a node with a picture of what is around it, the proof of an edge, lists of nodes.
 
 In the picture the node is in the middle, what points at it to the left, what it points at to the right, one
 row for each relation with each neighbour. A row's words stand over the straight part of its line, beside the

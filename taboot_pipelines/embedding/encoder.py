@@ -1,4 +1,4 @@
-"""Runs the bundled model: what its two runtimes have in common, and ONNX Runtime (OpenVINO is in ``openvino``).
+"""Runs the bundled model: what its two runtimes share, and ONNX Runtime (OpenVINO is in ``openvino``).
 
 Tokens go in, one pooled row a text comes out. A text's row is the same to the bit whatever it is embedded
 with: it is padded to a length that it alone decides, a multiple of the runtime's step.

@@ -16,7 +16,7 @@ from taboot_pipelines.model.ids import canonical_json
 
 #: Of everything that one assertion holds, as JSON; of a text about it; of a name.
 MAX_PAYLOAD, MAX_REASON, MAX_WHO, MAX_ALIASES = 64_000, 4_000, 200, 100
-#: Of bytes handed in with a fact (seed 003 §8.1: below 1 MB).
+#: Of bytes handed in with a fact.
 MAX_RAW = 1_000_000
 _MAX_DEPTH = 8
 

@@ -1,5 +1,5 @@
 """What people decided: which of it is in force, and the form in which the snapshot applies it (rule
-``deterministic-reducer``; seed 003 §8.2 and §8.3).
+``deterministic-reducer``).
 
 An assertion is a row that is added and never changed. Undoing one is a row as well, which can be undone too.
 Everything here is a function of the rows in their order; no clock decides.

@@ -1,4 +1,4 @@
-"""The reducer: many claims about one entity, one truth (rule ``deterministic-reducer``, seed 003 §4).
+"""The reducer: many claims about one entity, one truth (rule ``deterministic-reducer``).
 
 Deterministic and independent of order: each property is that of the claim with the highest rank (what is
 stated before what a chat proposes, then source priority, then specificity, then recency, then id).

@@ -39,7 +39,7 @@ class Tier:
     table: str
     #: Of what its rows and runs look like.
     version: str
-    #: ``rule_based``, or what else reads the units (seed 003 §3.2).
+    #: ``rule_based``, or what else reads the units.
     extractor_type: str
     #: What a person may set otherwise for a reinterpretation, such as the model.
     options: frozenset[str] = frozenset()

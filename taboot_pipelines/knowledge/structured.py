@@ -1,4 +1,4 @@
-"""Facts that a person or a program stated (seed 003 §8.2): each is a record, which is a document without
+"""Facts that a person or a program stated: each is a record, which is a document without
 chunks. Its blob is the record as JSON, so that what follows from it has bytes behind it like any other fact.
 """
 

@@ -1,6 +1,6 @@
 """How the files and folders of shards are named.
 
-Names follow seed 004: ``{namespace}.duckdb.manifest.json`` and ``{namespace}.duckdb.shards/<key>/…``.
+Names: ``{namespace}.duckdb.manifest.json`` and ``{namespace}.duckdb.shards/<key>/…``.
 """
 
 from __future__ import annotations
