@@ -15,7 +15,7 @@ from taboot_pipelines.connectors.plans import Planned, Planner
 from taboot_pipelines.connectors.sources_file import SourcesFile
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.document_units import SourceDocuments
-from taboot_pipelines.knowledge.window_units import Cut, WindowCutter
+from taboot_pipelines.knowledge.window_units import WindowCutter, WindowRow
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.records import (
     Checkpoint,
@@ -54,7 +54,7 @@ class Count:
     windows: int = 0
     tokens: int = 0
 
-    def plus(self, one: Cut) -> Count:
+    def plus(self, one: WindowRow) -> Count:
         return Count(self.windows + 1, self.tokens + one.tokens)
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge.archive import ARCHIVES
+from taboot_pipelines.knowledge.runs import ARCHIVES
 from taboot_pipelines.model.ids import BUCKETS
 from taboot_pipelines.shards import load_manifest, prune
 from taboot_pipelines.stages import chunks, embeddings

@@ -30,6 +30,7 @@ from taboot_pipelines.crawl.urls import canonical_key, parse_url
 from taboot_pipelines.documents.links import LINKS_VERSION, Hyperlink, page_links, read_from_blob, text_links
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.incremental import batches, difference, replace_keys
+from taboot_pipelines.knowledge.evidence import covers_file
 from taboot_pipelines.knowledge.link_targets import (
     TARGETS_VERSION,
     Observed,
@@ -40,7 +41,6 @@ from taboot_pipelines.knowledge.link_targets import (
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.model.tables import LINKS, rows_of
-from taboot_pipelines.shards.lines import covers_file
 from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.tables import TableVersion

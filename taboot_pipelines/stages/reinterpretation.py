@@ -15,11 +15,19 @@ from typing import Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.incremental import Difference, batches
-from taboot_pipelines.knowledge.archive import Archive
 from taboot_pipelines.knowledge.document_units import SourceDocuments
-from taboot_pipelines.knowledge.interpreter import Choice, Interpreter
+from taboot_pipelines.knowledge.interpretation import Interpreter, PromotedRun
 from taboot_pipelines.knowledge.observations import observation_table
-from taboot_pipelines.knowledge.runs import Outcome, RunLog, Tier, beating, failing, left, stored_reads
+from taboot_pipelines.knowledge.runs import (
+    Archive,
+    Outcome,
+    RunLog,
+    Tier,
+    beating,
+    failing,
+    run_outcome,
+    stored_reads,
+)
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.jobs import RunState
 from taboot_pipelines.stages import documents
@@ -408,8 +416,8 @@ def _standing(
             interpreter_of(workspace, tier_named(tier), entries[source]) if source in entries else None
         )
         for run in runs:
-            reads = left(run["outcome"]).reads
-            choice = Choice(
+            reads = run_outcome(run["outcome"]).reads
+            choice = PromotedRun(
                 run["unit_id"],
                 run["run_id"],
                 run["number"],
