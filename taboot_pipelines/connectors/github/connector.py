@@ -417,10 +417,12 @@ class _Comments:
         head: dict[str, Any] = {"number": int(self._page["number"]), "html_url": self._page["page"]}
         if self._pull:
             head["pull_request"] = {}
-        thread = {"issue": head} if known is None else json.loads(known.data)
-        thread = thread if "issue" in thread else {"issue": thread}
+        thread: dict[str, Any] = {"issue": head} if known is None else json.loads(known.data)
+        if "issue" not in thread:
+            thread = {"issue": thread}
         for what, said in self._said.items():
-            thread[what] = [*{**{c["id"]: c for c in thread.get(what, ())}, **said}.values()]
+            before = {comment["id"]: comment for comment in thread.get(what, ())}
+            thread[what] = list((before | said).values())
         return _made("pull" if self._pull else "issue", self.name, thread, self._page["page"])
 
 
