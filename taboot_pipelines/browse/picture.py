@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taboot_pipelines.retrieval.pictures.texts import cut
+from taboot_pipelines.retrieval.pictures.layout import cut
 
 #: In the units of the SVG. The page shows one as one pixel where there is room for it.
 WIDTH = 1100

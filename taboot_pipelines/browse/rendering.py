@@ -11,8 +11,8 @@ from urllib.parse import quote, urlencode
 
 import jinja2
 
-from taboot_pipelines.retrieval.addresses import outside
-from taboot_pipelines.retrieval.phrases import plain
+from taboot_pipelines.retrieval.rendering import outside
+from taboot_pipelines.retrieval.verbalization import plain
 
 HERE = Path(__file__).parent
 STATIC = {
