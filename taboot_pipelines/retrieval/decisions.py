@@ -28,7 +28,7 @@ from taboot_pipelines.retrieval.supports import entity_of
 from taboot_pipelines.retrieval.writing import Writing
 
 if TYPE_CHECKING:
-    from taboot_pipelines.stages.deciding import Wanted
+    from taboot_pipelines.stages.decisions import Wanted
 
 #: So many bytes of what was handed in are quoted.
 _QUOTED = 2_000
@@ -244,7 +244,7 @@ class DecisionRecorder:
     def _decide(
         self, kind: AssertionKind, payload: Mapping[str, Any], reason: str, who: str | None
     ) -> Decided:
-        from taboot_pipelines.stages.deciding import Wanted
+        from taboot_pipelines.stages.decisions import Wanted
 
         said_why, said_who = _about(reason, who)
         recorded = self._writing.decide([Wanted(kind, payload)], said_who, said_why)
@@ -263,7 +263,7 @@ class DecisionRecorder:
             raise TabootError(error.code, message, remedy=error.remedy, **error.details) from None
 
     def _fact(self, item: Any, stated: Mapping[str, Sequence[Node]]) -> Wanted:
-        from taboot_pipelines.stages.deciding import Wanted
+        from taboot_pipelines.stages.decisions import Wanted
 
         allowed = {"entity_type", "properties", "aliases", "raw_content", "raw_file_path"}
         related = {"type", "start", "end", "properties", "raw_content", "raw_file_path"}
