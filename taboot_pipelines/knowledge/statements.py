@@ -16,7 +16,7 @@ from taboot_pipelines.knowledge.names import Meaning
 from taboot_pipelines.knowledge.reducer import PROPOSED, Claim, Node
 from taboot_pipelines.knowledge.relations import ChunkIndex, End, Statement, mention, relation_rows
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import PROPOSING, Basis, EdgeSource
+from taboot_pipelines.model.graph import Basis, EdgeSource
 from taboot_pipelines.model.offsets import OffsetMap
 
 #: Mentions that the reducer derives carry a lower confidence than what a source declares.
@@ -33,6 +33,8 @@ class DocumentInput:
     document: Mapping[str, Any]
     chunks: Sequence[Mapping[str, Any]]
     observations: Sequence[Mapping[str, Any]]
+    #: Whether what it says is only proposed, as in a chat with a language model.
+    proposed: bool = False
 
     @property
     def doc_id(self) -> str:
@@ -194,7 +196,7 @@ def document_claims(given: DocumentInput, statements: Iterable[Statement]) -> li
     """What the document claims of nodes, as observed: with properties where it declares them, else that they
     exist. Each claim once, ascending. What a chat says is proposed, by whichever tier.
     """
-    proposed = PROPOSED if given.document["source_type"] in PROPOSING else ""
+    proposed = PROPOSED if given.proposed else ""
     declared = [o for o in given.observations if o["kind"] == "node"]
     claims = {(_start(o), str(o["source"]), float(o["confidence"]), str(o["properties"])) for o in declared}
     nodes = {(o["type"], o["start_key"]) for o in declared}

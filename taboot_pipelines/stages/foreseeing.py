@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.sources_file import SourcesFile
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.records import (
@@ -26,6 +25,7 @@ from taboot_pipelines.model.records import (
     Stored,
     Unchanged,
 )
+from taboot_pipelines.sources.sources_file import SourcesFile
 from taboot_pipelines.stages.held import fresh_paths, judge
 from taboot_pipelines.stages.naming import did_you_mean
 from taboot_pipelines.stages.opening import open_source, tombstoned_paths

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from taboot_pipelines.connectors import Access, Connector, open_connector
+from taboot_pipelines.connectors import Access, Connector
 from taboot_pipelines.connectors.access import MemoryState, OpenFrontier, SourceState
 from taboot_pipelines.crawl.following import StoredPage
 from taboot_pipelines.crawl.politeness import Politeness
@@ -14,6 +14,7 @@ from taboot_pipelines.documents.forms.mail_attachments import attached_texts
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import project_files, references
 from taboot_pipelines.model import ids
+from taboot_pipelines.sources import open_connector
 from taboot_pipelines.stages.domains import open_domains, open_proxies
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.catalog import Locator
