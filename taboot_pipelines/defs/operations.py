@@ -209,7 +209,8 @@ def _unread(workspace: Workspace) -> dict[str, str]:
 
 
 def _request(source_id: str, run_key: str) -> dg.RunRequest:
-    return dg.RunRequest(partition_key=source_id, run_key=run_key)
+    """Ask for a run of one source. A sensor with several jobs must name the job, or its tick fails."""
+    return dg.RunRequest(run_key, partition_key=source_id, job_name=ingest_source.name)
 
 
 def _now() -> datetime:

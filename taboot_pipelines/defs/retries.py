@@ -1,4 +1,4 @@
-"""The sensor that drains Qdrant's retry queue (seed 001 §5.5).
+"""The sensor that drains Qdrant's retry queue.
 
 A namespace whose points could not be written is tried again. The queue says only when: a run of the stage
 compares what is there with what should be, and does nothing if nothing is missing.

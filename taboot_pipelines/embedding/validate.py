@@ -1,6 +1,6 @@
 """What is refused of an embedder: vectors that are none, and a model that reads less than a chunk.
 
-No vector is stored unseen: dimension, finite numbers, not zero, a sensible norm (seed 001 §8.4).
+No vector is stored unseen: dimension, finite numbers, not zero, a sensible norm.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from taboot_pipelines.embedding.protocol import Space, Vectors
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import ChunkingSettings
 
-#: Seed 001 §8.4: a shorter vector is noise, and its direction with it.
+#: A shorter vector is noise, and its direction with it.
 MIN_NORM = 0.1
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge import assertion_checks as checks
+from taboot_pipelines.knowledge import assertions as checks
 from taboot_pipelines.knowledge.assertions import Assertion, AssertionKind, in_force, undone
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import EDGES, PRIORITY, EdgeSource

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge.merges import merges_of
+from taboot_pipelines.knowledge.names import merges_of
 from taboot_pipelines.knowledge.reducer import PROPOSED, resolve_key
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import PRIORITY, EdgeSource

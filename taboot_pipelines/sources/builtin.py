@@ -199,7 +199,7 @@ class Github(SourceKind["GithubSource"]):
         from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
         from taboot_pipelines.extraction.tier_a.config_files import ConfigFiles
         from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
-        from taboot_pipelines.knowledge.rooted_projects import RootedProjects
+        from taboot_pipelines.knowledge.project_units import RootedProjects
 
         found = [
             RootedProjects(ComposeExtractor(), _REPOSITORY),

@@ -61,7 +61,7 @@ def _shown(path: str) -> str:
 
 @dataclass
 class Batch:
-    """One enumeration of one source: the job of seed 000."""
+    """One enumeration of one source: an ingest job."""
 
     workspace: Workspace
     entry: Entry

@@ -20,10 +20,10 @@ from taboot_pipelines.connectors.globs import UrlGlobs
 from taboot_pipelines.connectors.web import WebSource
 from taboot_pipelines.crawl.urls import canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.evidence import covers_file
 from taboot_pipelines.knowledge.link_targets import document_names
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.model.tables import rows_of
-from taboot_pipelines.shards.lines import covers_file
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.tables import TableVersion
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from taboot_pipelines.crawl import graph as seed
+from taboot_pipelines.crawl import graph as crawl_graph
 from taboot_pipelines.model import crawls as m
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy, Kind
@@ -24,7 +24,7 @@ from taboot_pipelines.stores.graph.crawls import CrawlContent, Lead
 from taboot_pipelines.stores.tables import NAMESPACE
 
 VERSION = "2"
-#: The columns of a table that are properties of a node, beside the seed's.
+#: The columns of a table that are properties of a node, beside those of the crawl graph.
 _ROOT = (
     *("crawl_id", "name", "http_type", "ip", "domain", "requested_depth", "current_depth"),
     *("request_time", "created_at", "source", "state", "complete"),
@@ -110,7 +110,7 @@ class CrawlWriter:
 
     def _urls(self, crawl: m.Crawl) -> Iterator[dict[str, Any]]:
         """The nodes; the root's own page is the ROOT."""
-        root = seed.root_id(crawl)
+        root = crawl_graph.root_id(crawl)
         for part in self._reader.urls(crawl):
             for row in _rows(part):
                 if root is None or row["url_id"] != root.hex():
@@ -118,7 +118,7 @@ class CrawlWriter:
 
     def _leads(self, crawl: m.Crawl) -> Iterator[Lead]:
         """From each page to those one step deeper; from the ROOT also to what was listed beside it."""
-        root = seed.root_id(crawl)
+        root = crawl_graph.root_id(crawl)
         for page, child in self._reader.deeper(crawl):
             start = crawl.crawl_id if page == root else _node_id(crawl, page.hex())
             yield start, _node_id(crawl, child.hex())

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge.archive import Archive
+from taboot_pipelines.knowledge.runs import Archive
 from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.model import ids
 from taboot_pipelines.shards import prune

@@ -33,12 +33,19 @@ from taboot_pipelines.knowledge.changes import (
     source_state,
     version_mark,
 )
-from taboot_pipelines.knowledge.mentions import MATCHER_VERSION, NameMatcher
-from taboot_pipelines.knowledge.merges import Merges, merges_of
+from taboot_pipelines.knowledge.mentions import (
+    MATCHER_VERSION,
+    NameMatcher,
+    documents_holding,
+    titles_within,
+    tokens,
+)
 from taboot_pipelines.knowledge.names import (
     Meaning,
+    Merges,
     declarations,
     meanings,
+    merges_of,
     moved_names,
     names_table,
     resolutions,
@@ -54,16 +61,15 @@ from taboot_pipelines.knowledge.reducer import (
     supports_after,
     touched_entities,
 )
-from taboot_pipelines.knowledge.relations import RELATIONS_VERSION
-from taboot_pipelines.knowledge.statements import (
+from taboot_pipelines.knowledge.relations import (
     CHUNK_COLUMNS,
+    RELATIONS_VERSION,
     DocumentFacts,
     DocumentInput,
     document_facts,
 )
 from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.knowledge.titles import TITLES_VERSION, TitleMatcher, title_keys
-from taboot_pipelines.knowledge.token_index import documents_holding, titles_within, tokens
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import (
     DECLARATIONS,

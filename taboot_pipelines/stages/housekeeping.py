@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterator
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge.archive import ARCHIVES
+from taboot_pipelines.knowledge.runs import ARCHIVES
 from taboot_pipelines.shards import load_manifest, prune
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.snapshot import snapshot_pointer

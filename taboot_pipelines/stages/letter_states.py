@@ -1,4 +1,4 @@
-"""How far a dead letter is on its way, and when its item is tried again (seed 000, Extraction DLQ)."""
+"""How far a dead letter is on its way, and when its item is tried again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 #: Seconds from a failure to the next retry. Once the last retry fails, the letter has failed for good.
 BACKOFF_SECONDS = (1.0, 5.0, 25.0)
-#: A circuit stays open for so long (seed 001 §8.8); until then a retry is refused without a request.
+#: A circuit stays open for so long; until then a retry is refused without a request.
 _CIRCUIT_REST_SECONDS = 300.0
 _DAY = 24 * 3600.0
 #: How long the letter of a window is kept since its last failure: while it is retried, and after that.
@@ -16,13 +16,13 @@ _KEPT_RETRIED, _KEPT_FAILED = 30 * _DAY, 90 * _DAY
 
 
 class LetterState(StrEnum):
-    """The states of seed 000 in which there is a letter; before the first failure there is none."""
+    """The states of a dead letter; before the first failure there is none."""
 
     RETRY_1 = "RETRY_1"
     RETRY_2 = "RETRY_2"
     RETRY_3 = "RETRY_3"
     PERMANENTLY_FAILED = "PERMANENTLY_FAILED"
-    #: Not of the seed: passed by on purpose, so that there is nothing to try again.
+    #: Passed by on purpose, so that there is nothing to try again.
     SKIPPED = "SKIPPED"
 
 

@@ -1,4 +1,4 @@
-"""Schedules the retries of namespaces whose points could not be written to Qdrant (seed 001 §5.5).
+"""Schedules the retries of namespaces whose points could not be written to Qdrant.
 
 The queue is a hint and may be lost: the watermark says what is missing.
 """

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge.interpreter import Choice
-from taboot_pipelines.knowledge.runs import left, stored_reads
+from taboot_pipelines.knowledge.interpretation import PromotedRun
+from taboot_pipelines.knowledge.runs import run_outcome, stored_reads
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.jobs import RunState
 from taboot_pipelines.stages.deriving import follow
@@ -185,8 +185,8 @@ def _standing(
             interpreter_of(workspace, tier_named(tier), entries[source]) if source in entries else None
         )
         for run in runs:
-            reads = left(run["outcome"]).reads
-            choice = Choice(
+            reads = run_outcome(run["outcome"]).reads
+            choice = PromotedRun(
                 run["unit_id"],
                 run["run_id"],
                 run["number"],

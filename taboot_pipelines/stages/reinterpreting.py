@@ -1,7 +1,7 @@
 """Interprets units of a source once more because a person asks for it, as configured or otherwise.
 
 What comes of it waits beside the active runs: nothing that is served changes until it is promoted (see
-``promotion``). Holds rules ``versioned-runs``, ``kill-anywhere`` and seed 003 §5.
+``promotion``). Holds rules ``versioned-runs`` and ``kill-anywhere``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.incremental import Difference, batches
-from taboot_pipelines.knowledge.archive import Archive
 from taboot_pipelines.knowledge.document_units import SourceDocuments
-from taboot_pipelines.knowledge.interpreter import Interpreter
+from taboot_pipelines.knowledge.interpretation import Interpreter
 from taboot_pipelines.knowledge.observations import observation_table
-from taboot_pipelines.knowledge.runs import Outcome, RunLog, Tier, beating, failing
+from taboot_pipelines.knowledge.runs import Archive, Outcome, RunLog, Tier, beating, failing
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.stages import documents
 from taboot_pipelines.stages.chain import CHAIN
@@ -62,7 +61,7 @@ def reinterpret(
     ``config``: settings of the tier that are otherwise than configured. A killed reinterpretation leaves the
     runs that it has completed. Raises ``E_QUERY`` for a wrong argument, ``E_NOT_FOUND`` for a document or a
     source that is not there, ``E_STORAGE_PENDING``, ``E_INTERPRETATION_IN_PROGRESS`` and ``E_QUOTA`` where
-    the conditions of seed 003 §5.2 do not hold, ``E_BUSY``, and what the extractor raises.
+    the source cannot be read again now, ``E_BUSY``, and what the extractor raises.
     """
     stage, overrides = tier_named(tier), dict(config or {})
     check_overrides(stage.tier, overrides)

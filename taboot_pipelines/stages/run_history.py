@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge.archive import Archive
+from taboot_pipelines.knowledge.runs import Archive
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.jobs import RunState
 from taboot_pipelines.stages import documents

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from taboot_pipelines.connectors.plans import Planned
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.document_units import SourceDocuments
-from taboot_pipelines.knowledge.window_units import Cut, WindowCutter
+from taboot_pipelines.knowledge.window_units import WindowCutter, WindowRow
 from taboot_pipelines.stages import documents
 from taboot_pipelines.stages.tier_c_triples import asking_of
 from taboot_pipelines.stages.window_letters import WindowLetters
@@ -25,7 +25,7 @@ class Count:
     windows: int = 0
     tokens: int = 0
 
-    def plus(self, one: Cut) -> Count:
+    def plus(self, one: WindowRow) -> Count:
         return Count(self.windows + 1, self.tokens + one.tokens)
 
 

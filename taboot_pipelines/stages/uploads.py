@@ -1,4 +1,4 @@
-"""Blobs whose object store did not answer: kept beside the catalog, uploaded when it does (seed 003 §7).
+"""Blobs whose object store did not answer: kept beside the catalog, uploaded when it does.
 
 The chain goes on meanwhile, since reads fall back to the waiting bytes. This is only for an object store by
 URL: if the default directory cannot be written, neither can a queue.
@@ -10,7 +10,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog import now_micros
 
-#: Seconds to wait after each failure (seed 003 §7.3); after the last one the upload is `failed`.
+#: Seconds to wait after each failure; after the last one the upload is `failed`.
 RETRY_SECONDS = (30, 60, 120, 300, 600)
 
 

@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge.asking import OF_WINDOW, Question
-from taboot_pipelines.knowledge.window_units import Cut
+from taboot_pipelines.knowledge.window_requests import OF_WINDOW, WindowRequest
+from taboot_pipelines.knowledge.window_units import WindowRow
 from taboot_pipelines.stages.letter_states import has_expired, next_try
 from taboot_pipelines.stores.catalog import Catalog
 
@@ -53,11 +53,11 @@ class WindowLetters:
         at = next_try(letter, TRANSIENT)
         return None if at is None or at > self._now else int(letter["attempts"])
 
-    def failed(self, question: Question, error: TabootError) -> None:
+    def failed(self, question: WindowRequest, error: TabootError) -> None:
         """Record that a window failed, at once: a kill must not let it be asked more often than it may."""
         self._record(_KIND + question.key, error)
 
-    def over(self, cut: Cut) -> None:
+    def over(self, cut: WindowRow) -> None:
         if _KIND + cut.key not in self.letters:
             error = TabootError(
                 "E_TOKEN_LIMIT",

@@ -1,4 +1,4 @@
-"""What counts as a vector (seed 001 §8.4)."""
+"""What counts as a vector."""
 
 from __future__ import annotations
 

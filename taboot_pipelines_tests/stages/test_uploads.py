@@ -1,4 +1,4 @@
-"""An object store that does not answer holds nothing up (seed 003 §7).
+"""An object store that does not answer holds nothing up.
 
 Bytes wait, and are uploaded when the store answers.
 """
