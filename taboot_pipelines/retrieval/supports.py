@@ -76,8 +76,7 @@ def _decisions(view: View, node: Node) -> list[str]:
 
 def _claims(view: View, workspace: Workspace, namespace: str, node: Node) -> list[dict[str, Any]]:
     """What each document says of the entity, from the snapshot's tables."""
-    from taboot_pipelines.stages.snapshot import needed_snapshot
-    from taboot_pipelines.stages.snapshot_reader import SnapshotReader
+    from taboot_pipelines.stages.snapshot import SnapshotReader, needed_snapshot
 
     resolved, merges = _resolved(view)
     # All keys under which the entity was observed.

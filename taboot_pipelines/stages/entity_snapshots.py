@@ -3,7 +3,7 @@ titles of its documents.
 
 The run of any source brings in everything pending in the namespace: what changed in each source, and what
 that touches elsewhere (a shared entity, a name that has gained a meaning). The work is in proportion to the
-change. What people decided is taken like a source (``stages.stated``); their corrections and merges are
+change. What people decided is taken like a source (``stages.assertions``); their corrections and merges are
 applied here. Holds rules ``unit-of-interpretation``, ``versioned-runs``, ``deterministic-reducer``,
 ``support``, ``watermark`` and ``incremental-equals-scratch``.
 """
@@ -80,11 +80,11 @@ from taboot_pipelines.model.tables import (
     rows_of,
 )
 from taboot_pipelines.sources import Stance, stance_of
+from taboot_pipelines.stages.assertions import OBSERVATIONS as STATED_OBSERVATIONS
+from taboot_pipelines.stages.assertions import asserted, bring_up_to_date
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot import WITHDRAWN
 from taboot_pipelines.stages.source_versions import SourceVersions, source_versions
-from taboot_pipelines.stages.stated import OBSERVATIONS as STATED_OBSERVATIONS
-from taboot_pipelines.stages.stated import asserted, bring_up_to_date
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE, Tables, TableVersion

@@ -38,9 +38,9 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import EdgeSource
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stages.documents import PARSING
+from taboot_pipelines.stages.letter_retries import WindowLetters
 from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.tiers import InterpretedKind, TierInput
-from taboot_pipelines.stages.window_letters import WindowLetters
 from taboot_pipelines.stages.workspace import Progress, Workspace
 
 STAGE = "tier_c_triples"

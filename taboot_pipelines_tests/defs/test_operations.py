@@ -15,8 +15,8 @@ from taboot_pipelines.defs.partitions import TAG, is_busy, only_sources
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.stages import running
-from taboot_pipelines.stages.configuration import fingerprint
-from taboot_pipelines.stages.held import held
+from taboot_pipelines.stages.held_deletions import held
+from taboot_pipelines.stages.source_state import fingerprint
 from taboot_pipelines_tests.defs.conftest import GUIDE, Project
 from taboot_pipelines_tests.world import World
 
