@@ -13,8 +13,8 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge import drift
 from taboot_pipelines.knowledge.drift import Authority, DocumentView, Drift, DriftKind
 from taboot_pipelines.model.tables import rows_of
-from taboot_pipelines.retrieval.answering.house import House, is_example_path
 from taboot_pipelines.retrieval.answering.ownership import Ownership
+from taboot_pipelines.retrieval.answering.service_index import ServiceIndex, is_example_path
 from taboot_pipelines.retrieval.explanations import Explanations
 from taboot_pipelines.retrieval.request import check_limit
 from taboot_pipelines.retrieval.results.drift import DriftItem, DriftReport, DriftSide
@@ -69,7 +69,7 @@ class Drifts:
         with self._lock:
             known = self._known.get(view)
         if known is None:
-            house = House(view.graph, view.index, view.manifest)
+            house = ServiceIndex(view.graph, view.index, view.manifest)
             known = drift.find_drift(
                 view.manifest.namespace,
                 view.graph.edges,
