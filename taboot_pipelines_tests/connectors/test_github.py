@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines.connectors import open_connector
 from taboot_pipelines.connectors.access import environment_secret
 from taboot_pipelines.connectors.github import entry as github_entry
 from taboot_pipelines.connectors.github import listings
@@ -19,6 +18,7 @@ from taboot_pipelines.connectors.plans import Planner
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated
+from taboot_pipelines.sources import document_forms, open_connector
 from taboot_pipelines_tests.connectors.conftest import DATA
 from taboot_pipelines_tests.connectors.github_runs import Store, entry_of
 from taboot_pipelines_tests.fakes.github import TOKEN, Answer, FakeGithub, Link, Repository, Submodule
@@ -68,7 +68,13 @@ def fine(store: Store, hub: FakeGithub, **fields: Any) -> None:
 def text_of(store: Store, path: str) -> str:
     x = store.items[path]
     parsed = parse_document(
-        x.data, path=path, mime=x.mime, charset=x.charset, languages=[], max_chars=1_000_000
+        x.data,
+        path=path,
+        mime=x.mime,
+        charset=x.charset,
+        languages=[],
+        max_chars=1_000_000,
+        forms=document_forms(),
     )
     return parsed.text
 

@@ -10,9 +10,3 @@ read stands; so a run that read everything would hold the same. Only of a server
 ``connector`` says what a run reads; ``entry`` has the entry and the server it names; ``search`` the requests
 for hits and for their numbers; ``hits`` hits as items; ``files`` recorded answers and exports.
 """
-
-from __future__ import annotations
-
-from taboot_pipelines.connectors.elasticsearch.connector import SOURCE
-
-__all__ = ["SOURCE"]

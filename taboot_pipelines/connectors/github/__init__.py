@@ -17,9 +17,3 @@ names; ``listings`` what GitHub lists, and the rounds of runs that a bound ended
 requests, releases and discussions; ``files``, ``git_tree`` and ``wiki`` files; ``resources`` what makes a new
 version of a resource.
 """
-
-from __future__ import annotations
-
-from taboot_pipelines.connectors.github.connector import SOURCE
-
-__all__ = ["SOURCE"]

@@ -21,7 +21,7 @@ from taboot_pipelines.connectors.github.listings import BOUNDS, FINAL, MALFORMED
 from taboot_pipelines.connectors.github.threads import Discussions, Threads
 from taboot_pipelines.connectors.github.wiki import Wiki
 from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.protocol import Connector, SourceKind
+from taboot_pipelines.connectors.protocol import Connector
 from taboot_pipelines.connectors.recorded import Part, RecordedFile, RecordedFiles
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.json_text import parse
@@ -486,10 +486,7 @@ def _name(url: str) -> str:
     return match["name"]
 
 
-def _connect(entry: GithubSource, access: Access) -> Connector:
+def connect(entry: GithubSource, access: Access) -> Connector:
     if entry.path is not None:
         return RecordedFiles(entry, access, GithubReader(), default_include=("*.json",))
     return GithubConnector(entry, access)
-
-
-SOURCE = SourceKind(GithubSource, _connect)

@@ -2,25 +2,7 @@
 
 What all three give is one item per message and one for each text that is attached to it, whose path begins
 with the message's: ``<message>#<number>-<name>``.
+
+``connector`` opens one of the three: ``api`` with the requests of ``mailbox``, ``imap``, or ``files``.
+``entry`` has the entry and its access token.
 """
-
-from __future__ import annotations
-
-from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.gmail.api import GmailApi
-from taboot_pipelines.connectors.gmail.entry import GmailSource
-from taboot_pipelines.connectors.gmail.files import DEFAULT_INCLUDE, MailFolder, MailReader
-from taboot_pipelines.connectors.gmail.imap import ImapMailbox
-from taboot_pipelines.connectors.protocol import Connector, SourceKind
-
-
-def connect(entry: GmailSource, access: Access) -> Connector:
-    """The connector of an entry, by where its mail is."""
-    if entry.path is not None:
-        return MailFolder(entry, access, MailReader(access.attachments), default_include=DEFAULT_INCLUDE)
-    if entry.imap is not None:
-        return ImapMailbox(entry, entry.imap, access)
-    return GmailApi(entry, access)
-
-
-SOURCE = SourceKind(GmailSource, connect)

@@ -6,9 +6,3 @@ Threads that fell off their listing are asked for by their ids: what was deleted
 
 ``connector`` enumerates threads; ``client`` has the API and what a thread is; ``entry`` the entry.
 """
-
-from __future__ import annotations
-
-from taboot_pipelines.connectors.reddit.connector import SOURCE
-
-__all__ = ["SOURCE"]

@@ -7,9 +7,3 @@ taken by the other. What changes by itself (counters, loads, clocks) makes no ne
 ``connector`` has the entry, the listings and what makes a new version of an object; ``client`` the
 controller over HTTP.
 """
-
-from __future__ import annotations
-
-from taboot_pipelines.connectors.unifi.connector import SOURCE
-
-__all__ = ["SOURCE"]

@@ -7,9 +7,3 @@ only to a video's owner.
 
 ``connector`` enumerates videos; ``client`` has the Data API and the player; ``entry`` the entry.
 """
-
-from __future__ import annotations
-
-from taboot_pipelines.connectors.youtube.connector import SOURCE
-
-__all__ = ["SOURCE"]

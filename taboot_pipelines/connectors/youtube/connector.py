@@ -18,7 +18,7 @@ from typing import Any
 from taboot_pipelines.connectors.access import Access, header_value, secret_of
 from taboot_pipelines.connectors.api import ApiClient, Limits, canonical, item, version_of
 from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.protocol import Connector, SourceKind
+from taboot_pipelines.connectors.protocol import Connector
 from taboot_pipelines.connectors.recorded import Part, RecordedFile, RecordedFiles
 from taboot_pipelines.connectors.youtube.client import (
     PAGE,
@@ -510,6 +510,3 @@ def connect(entry: YoutubeSource, access: Access) -> Connector:
     if entry.path is not None:
         return RecordedFiles(entry, access, VideoReader(), default_include=DEFAULT_INCLUDE)
     return YoutubeConnector(entry, access)
-
-
-SOURCE = SourceKind(YoutubeSource, connect)

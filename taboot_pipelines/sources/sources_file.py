@@ -17,14 +17,14 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
 
-from taboot_pipelines.connectors.entries import SourceEntry
-from taboot_pipelines.connectors.registry import SOURCE_KINDS
+from taboot_pipelines.connectors.entries import SourceEntry, UnavailableSource
 from taboot_pipelines.connectors.sources_yaml import Document, Place, parse
 from taboot_pipelines.crawl.domains import DomainSettings, domain_name
 from taboot_pipelines.crawl.proxies import ProxySettings
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.graph import SourceType
+from taboot_pipelines.model.graph import is_source_type
 from taboot_pipelines.model.ids import NAME_PATTERN
+from taboot_pipelines.sources.registry import source_kind, source_kinds, type_names
 
 MAX_BYTES = 8 * 1024 * 1024
 #: So many unknown fields at the top are listed: a file that is another kind of file may have very many.
@@ -48,14 +48,15 @@ class SourcesFile:
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of the sources file, for editors. Shipped as ``sources.schema.json``."""
+    kinds = source_kinds()
     references, schema = models_json_schema(
-        [(kind.entry, "validation") for kind in SOURCE_KINDS.values()]
+        [(kind.entry, "validation") for kind in kinds.values()]
         + [(DomainSettings, "validation"), (ProxySettings, "validation")]
     )
     for definition in schema["$defs"].values():
         # Where a docstring's lines break is no matter of the schema.
         definition["description"] = " ".join(definition.get("description", "").split())
-    reference_of = {name: references[kind.entry, "validation"] for name, kind in SOURCE_KINDS.items()}
+    reference_of = {name: references[kind.entry, "validation"] for name, kind in kinds.items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$defs": schema["$defs"],
@@ -247,14 +248,12 @@ def _entry(item: dict[Any, Any]) -> SourceEntry:
     name = item.get("type")
     if name is None:
         raise ValueError("has no type")
-    kind = SOURCE_KINDS.get(name) if isinstance(name, str) else None
-    if kind is None:
-        if isinstance(name, str) and name in set(SourceType):
-            raise ValueError(f"has the type {name}, which is not available in this version")
-        raise ValueError(f"has the unknown type {_show(name)} (known: {', '.join(SOURCE_KINDS)})")
+    known = type_names()
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(f"has the unknown type {_show(name)} (known: {', '.join(known)})")
     if not all(isinstance(k, str) for k in item):
         raise ValueError("has a field whose name is not a text")
-    entry: SourceEntry = kind.entry.model_validate(item)
+    entry: SourceEntry = source_kind(name).entry.model_validate(item)
     return entry
 
 
@@ -273,8 +272,14 @@ def _show(value: object) -> str:
 
 
 def parse_entry(config: dict[str, Any]) -> SourceEntry:
-    """An entry from what :meth:`SourceEntry.config_json` wrote. Raises ``E_SOURCES``."""
+    """An entry from what :meth:`SourceEntry.config_json` wrote. Raises ``E_SOURCES``.
+
+    One whose type no installed package has any more is an ``UnavailableSource``: what is stored of it can be
+    looked at and deleted.
+    """
     try:
+        if is_source_type(config.get("type")) and config["type"] not in type_names():
+            return UnavailableSource.model_validate(config)
         return _entry(config)
     except (ValidationError, ValueError):
         raise TabootError(

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from taboot_pipelines.connectors.compose import COMPOSE_NAME
 from taboot_pipelines.connectors.walk import PRUNED
+from taboot_pipelines.sources.kind import Beginning, Stance
+from taboot_pipelines.sources.registry import source_kinds
 
 #: A tree with more entries is not looked through to its end.
 MAX_ENTRIES = 200_000
-#: Of a conf so much is read to see whether it is one of nginx.
-_HEAD_BYTES = 64 * 1024
-_NGINX = re.compile(rb"^\s*(proxy_pass|server_name|upstream|location)\b", re.MULTILINE)
-_DOCUMENT = re.compile(r".+\.(md|markdown|rst|adoc)", re.IGNORECASE)
 #: From so many folders on that each hold one, what holds them all is the source.
 _MANY = 4
 
@@ -29,6 +25,7 @@ class Found:
     type: str
     path: str
     files: int
+    beginning: Beginning
     ending: str = ""
 
 
@@ -42,7 +39,10 @@ class Survey:
 
 def survey(folder: Path) -> Survey:
     """Look through what is beneath ``folder``; links are not followed, folders of tools are passed over."""
-    kinds: dict[str, list[PurePosixPath]] = {"compose": [], "swag": [], "files": []}
+    # What declares things comes first, and takes a file that documents might take too.
+    kinds = sorted(source_kinds().values(), key=lambda kind: kind.stance is not Stance.DECLARES)
+    beginnings = {kind.name: kind.beginning for kind in kinds if kind.beginning is not None}
+    taken: dict[str, list[PurePosixPath]] = {type_: [] for type_ in beginnings}
     left = MAX_ENTRIES
     for directory, names, files in os.walk(folder):
         names[:] = sorted(n for n in names if n not in PRUNED and not n.startswith("."))
@@ -51,25 +51,14 @@ def survey(folder: Path) -> Survey:
             break
         at = PurePosixPath(Path(directory).relative_to(folder).as_posix())
         for name in sorted(files):
-            kind = _kind(Path(directory), name)
-            if kind is not None:
-                kinds[kind].append(at / name)
-    return Survey(tuple(f for kind, paths in kinds.items() for f in _folders(kind, paths)), left >= 0)
+            type_ = next((t for t, b in beginnings.items() if b.takes(Path(directory, name))), None)
+            if type_ is not None:
+                taken[type_].append(at / name)
+    found = (f for type_, paths in taken.items() for f in _folders(type_, beginnings[type_], paths))
+    return Survey(tuple(found), left >= 0)
 
 
-def _kind(directory: Path, name: str) -> str | None:
-    if COMPOSE_NAME.fullmatch(name):
-        return "compose"
-    if name.endswith(".conf"):
-        try:
-            with (directory / name).open("rb") as file:
-                return "swag" if _NGINX.search(file.read(_HEAD_BYTES)) else None
-        except OSError:
-            return None
-    return "files" if _DOCUMENT.fullmatch(name) else None
-
-
-def _folders(kind: str, paths: Collection[PurePosixPath]) -> Iterator[Found]:
+def _folders(type_: str, beginning: Beginning, paths: Collection[PurePosixPath]) -> Iterator[Found]:
     """The folders that hold these files: of each first folder the deepest that holds all of its own."""
     tops: dict[str, list[PurePosixPath]] = {}
     # What says what the whole folder is makes no source of all of it.
@@ -79,15 +68,15 @@ def _folders(kind: str, paths: Collection[PurePosixPath]) -> Iterator[Found]:
     if "." in tops or len(tops) >= _MANY:
         tops = {".": list(paths)} if paths else {}
     for top, inside in sorted(tops.items()):
-        common = PurePosixPath(".") if top == "." else _common([_home(kind, p) for p in inside])
+        common = PurePosixPath(".") if top == "." else _common([_home(beginning, p) for p in inside])
         endings = [p.suffix.lower() for p in inside]
-        ending = max(sorted(set(endings)), key=endings.count) if kind == "files" else ""
-        yield Found(kind, str(common), len(inside), ending)
+        ending = max(sorted(set(endings)), key=endings.count) if beginning.by_ending else ""
+        yield Found(type_, str(common), len(inside), beginning, ending)
 
 
-def _home(kind: str, path: PurePosixPath) -> PurePosixPath:
-    """The folder that a file stands for: of a Compose file the one that holds its project's folder."""
-    return path.parent.parent if kind == "compose" and len(path.parts) > 2 else path.parent
+def _home(beginning: Beginning, path: PurePosixPath) -> PurePosixPath:
+    """The folder that a file stands for: of one that makes a project the one that holds its folder."""
+    return path.parent.parent if beginning.in_projects and len(path.parts) > 2 else path.parent
 
 
 def _common(folders: Collection[PurePosixPath]) -> PurePosixPath:

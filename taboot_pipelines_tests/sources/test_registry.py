@@ -1,4 +1,4 @@
-"""Every source type is what ``taboot_pipelines.connectors`` says of one."""
+"""Every source type is what ``taboot_pipelines.sources`` says of one."""
 
 from __future__ import annotations
 
@@ -7,28 +7,20 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import taboot_pipelines.connectors
-from taboot_pipelines.connectors import (
-    SOURCE_KINDS,
-    Access,
-    SourceEntry,
-    SourceKind,
-    open_connector,
-    sources_file,
-)
+from taboot_pipelines.connectors import Access, SourceEntry
 from taboot_pipelines.connectors.access import environment_secret
-from taboot_pipelines.connectors.sources_file import load_sources, parse_entry
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.graph import SourceType, check_node
+from taboot_pipelines.model.graph import check_node
 from taboot_pipelines.model.records import Enumerated
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.sources import SOURCE_KINDS, open_connector, source_kind, source_kinds
+from taboot_pipelines.sources.sources_file import load_sources, parse_entry
 
 PACKAGE = Path(taboot_pipelines.connectors.__file__).parent
 PAGE = (PACKAGE.parents[1] / "docs" / "sources.md").read_text(encoding="utf-8")
@@ -80,8 +72,8 @@ def entry_of(type_: str) -> SourceEntry:
 
 
 def test_the_types_that_are_named() -> None:
-    """All twelve; those with a connector are among them."""
-    assert set(SourceType) == {
+    """Those that the product is to have; each has its smallest entry here."""
+    assert set(SOURCE_KINDS) == {
         "web",
         "github",
         "reddit",
@@ -95,20 +87,25 @@ def test_the_types_that_are_named() -> None:
         "ai_session",
         "files",
     }
-    assert set(SOURCE_KINDS) <= set(SourceType)
     assert set(SOURCE_KINDS) == set(NOTHING), "every type has its smallest entry here"
 
 
-def test_a_module_of_each_type_and_no_type_is_forgotten() -> None:
-    names = [
-        *(path.stem for path in PACKAGE.glob("[a-z]*.py")),
-        *(path.parent.name for path in PACKAGE.glob("[a-z]*/__init__.py")),
-    ]
-    modules: dict[str, ModuleType] = {
-        name: import_module(f"{taboot_pipelines.connectors.__name__}.{name}") for name in names
-    }
-    declared = {name: m.SOURCE for name, m in modules.items() if hasattr(m, "SOURCE")}
-    assert declared == SOURCE_KINDS
+@each_type
+def test_a_kind_is_said_in_one_place(type_: str) -> None:
+    """Above this package nobody reads the name of a type: what differs by it is asked of the kind."""
+    kind = SOURCE_KINDS[type_]
+    assert kind.name == type_ and get_args(kind.entry.model_fields["type"].annotation) == (type_,)
+    assert source_kinds()[type_] is kind and source_kind(type_) is kind
+    named = re.compile(
+        rf"""(?:type|kind|source_type)\b[^\n]{{0,20}}(?:==|!=|\bin\b)[^\n]{{0,40}}["']{type_}["']"""
+    )
+    above = [p for part in ("stages", "retrieval", "cli", "defs", "browse", "shards") for p in _modules(part)]
+    assert len(above) > 200
+    assert [p.name for p in above if named.search(p.read_text(encoding="utf-8"))] == []
+
+
+def _modules(part: str) -> list[Path]:
+    return sorted((PACKAGE.parent / part).rglob("*.py"))
 
 
 @each_type
@@ -139,6 +136,7 @@ def test_it_is_in_the_shipped_schema_and_on_the_page(type_: str) -> None:
 def test_it_opens_without_touching_anything_and_ends_with_the_enumeration(type_: str, tmp_path: Path) -> None:
     access = Access.of(Settings(home=tmp_path / "home"), tmp_path)
     entry = entry_of(type_)
+    open_connector(entry, access)  # the modules of a kind are imported when it is first asked
     with watched() as touched:
         connector = open_connector(entry, access)
         stream = connector.events({}, lambda _: False)
@@ -152,30 +150,25 @@ def test_the_watch_sees_what_is_touched(tmp_path: Path) -> None:
     assert touched
 
 
-def test_a_type_without_a_connector_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class LaterSource(SourceEntry):
-        pass
-
-    # The list itself stays as it is: a name that is taken out comes back at its end, in another order.
-    fewer = {name: kind for name, kind in SOURCE_KINDS.items() if name != "web"}
-    monkeypatch.setattr(taboot_pipelines.connectors, "SOURCE_KINDS", fewer)
-    monkeypatch.setattr(sources_file, "SOURCE_KINDS", fewer)
-    entry = LaterSource.model_validate({"id": "r", "type": "web"})
-    with pytest.raises(TabootError, match="E_SOURCES"):
-        open_connector(entry, Access.of(Settings(), tmp_path))
-    with pytest.raises(ValueError):
-        _ = SourceKind(LaterSource, lambda *_: pytest.fail("was opened")).type
-    (tmp_path / "sources.yaml").write_text("sources: [{id: r, type: web}]")
-    with pytest.raises(TabootError, match="not available in this version"):
+def test_a_type_that_no_package_has_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "sources.yaml").write_text("sources: [{id: r, type: gopher}]")
+    with pytest.raises(TabootError, match="unknown type gopher"):
         load_sources(tmp_path / "sources.yaml")
+    # What is stored of one whose package was uninstalled can be looked at, and not read again.
+    entry = parse_entry({"id": "r", "type": "gopher", "host": "h", "schedule": "@daily"})
+    assert json.loads(entry.config_json())["host"] == "h" and entry.schedule == "@daily"
+    with pytest.raises(TabootError, match="No installed package has the source type gopher") as caught:
+        open_connector(entry, Access.of(Settings(), tmp_path))
+    assert caught.value.code == "E_PLUGIN"
 
 
-@pytest.mark.parametrize("type_", SourceType)
-def test_a_document_may_say_that_it_comes_from_any_type_that_is_named(type_: SourceType) -> None:
+@pytest.mark.parametrize("type_", [*SOURCE_KINDS, "gopher"])
+def test_a_document_may_say_that_it_comes_from_any_type(type_: str) -> None:
     key = ("f81d4fae-7dec-41d0-a765-00a0c91e6bf6",)
-    check_node("Document", key, {"sourceType": str(type_)})
-    with pytest.raises(TabootError, match="E_SCHEMA_INVALID"):
-        check_node("Document", key, {"sourceType": f"{type_}s"})
+    check_node("Document", key, {"sourceType": type_})
+    for none in (f"{type_} s", type_.upper(), "", f"{type_}\n"):
+        with pytest.raises(TabootError, match="E_SCHEMA_INVALID"):
+            check_node("Document", key, {"sourceType": none})
 
 
 def test_a_secret_is_read_by_the_name_of_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
