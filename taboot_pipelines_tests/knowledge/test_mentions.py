@@ -13,10 +13,12 @@ from taboot_pipelines.knowledge.mentions import (
     NameMatcher,
     fold,
     is_weak,
+    name_tokens,
     regions,
     stopwords,
+    title_tokens,
+    tokens,
 )
-from taboot_pipelines.knowledge.token_index import name_tokens, title_tokens, tokens
 from taboot_pipelines_tests.needs import files
 
 
