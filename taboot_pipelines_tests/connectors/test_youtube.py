@@ -47,6 +47,8 @@ from taboot_pipelines_tests.connectors.servers import send
 from taboot_pipelines_tests.fakes.youtube import KEY, FakeVideo, FakeYoutube
 from taboot_pipelines_tests.world import DATA
 
+pytestmark = pytest.mark.needs("data")
+
 YOUTUBE = DATA / "youtube"
 A, B, C = "aaaaaaaaaaA", "bbbbbbbbb-B", "ccccccccc_C"
 CHANNEL, UPLOADS = "UC" + "c" * 22, "UU" + "c" * 22
