@@ -29,7 +29,7 @@ from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards.access import damaged_shards, load_manifest, verify
 from taboot_pipelines.shards.files import verified_at
 from taboot_pipelines.shards.inputs import DocumentRows, ShardInput
-from taboot_pipelines.shards.manifest import Manifest
+from taboot_pipelines.shards.manifest import Manifest, NewerManifest
 from taboot_pipelines.shards.plan import plan
 from taboot_pipelines.shards.protocol import Seen, ShardStore
 from taboot_pipelines.shards.publish import PublishReport, prune, publish
@@ -40,6 +40,7 @@ __all__ = [
     "DocumentRows",
     "DocumentShard",
     "Manifest",
+    "NewerManifest",
     "PublishReport",
     "PublishedVectors",
     "Seen",

@@ -19,7 +19,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.settings import ShardSettings
 from taboot_pipelines.shards import layout
-from taboot_pipelines.shards.access import load_manifest, manifest_and_etag
+from taboot_pipelines.shards.access import load_manifest, publisher_start
 from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.shards.files import file_entry
 from taboot_pipelines.shards.inputs import ShardInput
@@ -51,7 +51,7 @@ def publish(store: ShardStore, shard_input: ShardInput, settings: ShardSettings)
     ``E_STORAGE`` if the disk or the store refuses.
     """
     namespace = check_namespace(shard_input.namespace)
-    previous, etag = manifest_and_etag(store, namespace)
+    previous, version, etag = publisher_start(store, namespace)
     damaged = store.damage(namespace)
     known = {s.key: s for s in previous.shards} if previous else {}
     shards: list[ShardEntry] = []
@@ -67,7 +67,7 @@ def publish(store: ShardStore, shard_input: ShardInput, settings: ShardSettings)
     try:
         manifest = Manifest(
             namespace=namespace,
-            version=previous.version + 1 if previous else 1,
+            version=version + 1,
             snapshot=shard_input.snapshot,
             space=SpaceEntry.of(shard_input.space),
             analyzer=ANALYZER,

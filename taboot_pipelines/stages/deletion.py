@@ -22,6 +22,7 @@ from taboot_pipelines.stages.deriving import follow
 from taboot_pipelines.stages.snapshot import needed_snapshot
 from taboot_pipelines.stages.snapshot_reader import SnapshotReader
 from taboot_pipelines.stages.tiers import TierStage
+from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.vacuum import (
     drop_vectors,
     texts_in_use,
@@ -85,6 +86,7 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
             f"{len(unknown)} of {len(wanted)} documents are not in namespace {namespace}.",
             doc_ids=unknown[:10],
         )
+    upgrade_tables(workspace, namespace)
     receipt_id = uuid.uuid4().hex
     # An erasure removes files, vectors and blobs that a run of any source might be about to use.
     with (
@@ -140,6 +142,7 @@ def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> R
             f"{len(missing)} of {len(wanted)} documents were not deleted.",
             doc_ids=missing[:10],
         )
+    upgrade_tables(workspace, namespace)
     located = catalog.locators.of_documents(namespace, wanted)
     stored = [x for _, x in located if workspace.blobs.exists(namespace, x.sha256)]
     with workspace.leases.several(namespace, {source for source, _ in located}):

@@ -19,6 +19,7 @@ from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.jobs import RunState
 from taboot_pipelines.stages.deriving import follow
 from taboot_pipelines.stages.reinterpreting import interpreter_of, tier_named, tiers_of
+from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Workspace
 
 
@@ -63,6 +64,7 @@ def promote(
     named = {runs} if isinstance(runs, str) else set(runs)
     rows = _wanted(workspace, namespace, named, source, tier)
     sources = {row["source_id"] for row in rows}
+    upgrade_tables(workspace, namespace)
     with workspace.leases.several(namespace, sources):
         chosen, lapsed = _standing(workspace, namespace, rows)
         if lapsed and named:
@@ -112,6 +114,7 @@ def rollback(
     if not rows:
         raise TabootError("E_NOT_FOUND", "Nothing of that is promoted, so nothing is taken back.")
     sources = {row["source_id"] for row in rows}
+    upgrade_tables(workspace, namespace)
     with workspace.leases.several(namespace, sources):
         catalog.choices.withdraw(namespace, [row["id"] for row in rows])
         run_ids = sorted({row["run_id"] for row in rows})

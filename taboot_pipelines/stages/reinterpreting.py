@@ -21,6 +21,7 @@ from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.stages import documents
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.tiers import TierStage, check_overrides
+from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
 
 
@@ -66,6 +67,7 @@ def reinterpret(
     """
     stage, overrides = tier_named(tier), dict(config or {})
     check_overrides(stage.tier, overrides)
+    upgrade_tables(workspace, namespace)
     works = [
         _Work(workspace, entry, stage, doc_ids, canonical_json(overrides))
         for entry, doc_ids in _places(workspace, namespace, docs, source)
