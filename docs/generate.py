@@ -186,7 +186,7 @@ def _meaning(schema: dict[str, Any], name: str) -> str:
     if not schema.get("description"):
         raise SystemExit(f"{name} has no description")
     # Where a rule comes from is of use beside the code, not on a page.
-    return re.sub(r" \((?:rules?|seed) [^)]*\)", "", schema["description"])
+    return re.sub(r" \(rules? [^)]*\)", "", schema["description"])
 
 
 def _prose(thing: object) -> str:

@@ -165,7 +165,7 @@ def _choose(workspace: Workspace, named: Sequence[str]) -> list[str]:
     known = list(dict.fromkeys(r["source_id"] for r in sorted(rows, key=lambda r: r["state"] != "retiring")))
     unknown = [s for s in named if s not in known]
     if unknown:
-        from taboot_pipelines.stages.foreseeing import unknown_sources
+        from taboot_pipelines.stages.dry_run import unknown_sources
 
         raise unknown_sources(unknown, known)
     return list(dict.fromkeys(named)) or known

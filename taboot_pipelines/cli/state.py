@@ -198,7 +198,7 @@ def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) ->
 
 
 def _held(workspace: Workspace) -> list[dict[str, Any]]:
-    from taboot_pipelines.stages.held import held
+    from taboot_pipelines.stages.held_deletions import held
 
     return [
         {

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from taboot_pipelines.embedding.protocol import Space, Vectors
-from taboot_pipelines.embedding.validate import unit_vectors
+from taboot_pipelines.embedding.protocol import Space, Vectors, unit_vectors
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.inference.http import Circuit, Peer
 from taboot_pipelines.inference.tei import Info, TeiServer

@@ -85,8 +85,8 @@ class Reply:
 
 
 class Circuit:
-    """A circuit breaker kept in the state store (seed 001 §8.8: open after 5 failures in a row, for 30 s), so
-    that all processes give a server that is down its rest. A state store that fails itself lets requests
+    """A circuit breaker kept in the state store (open after 5 failures in a row, for 30 s), so that
+    all processes give a server that is down its rest. A state store that fails itself lets requests
     through.
 
     The store is asked at most once a second, and told of successes every 30 s unless there was a failure: a

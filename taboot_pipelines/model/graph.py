@@ -1,9 +1,8 @@
-"""The 11 node and 11 relation types of seed 000, with every field and rule as ``docs/design.md`` corrects
-them.
+"""The node and relation types, with the fields and rules of each.
 
 Nodes and edges travel as observations (:mod:`taboot_pipelines.model.records`) whose ``properties`` hold the
 fields declared here; :func:`check_node` and :func:`check_edge` are the one gate that every extractor's output
-passes. Field names are the seed's. ``createdAt``/``updatedAt`` are not properties: they are
+passes. ``createdAt``/``updatedAt`` are not properties: they are
 ``first_seen``/``last_seen``, derived from the support (rule ``incremental-equals-scratch``). Keys and
 discriminators: ``graph-mapping``.
 """

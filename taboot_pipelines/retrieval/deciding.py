@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge import assertion_checks as checks
+from taboot_pipelines.knowledge import assertions as checks
 from taboot_pipelines.knowledge.assertions import Assertion, AssertionKind, in_force, undone
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import EDGES, PRIORITY, EdgeSource
@@ -31,7 +31,7 @@ from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.retrieval.writing import Writing
 
 if TYPE_CHECKING:
-    from taboot_pipelines.stages.deciding import Wanted
+    from taboot_pipelines.stages.decisions import Wanted
 
 _CORRECTION = PRIORITY[EdgeSource.CORRECTION]
 _STRUCTURED = PRIORITY[EdgeSource.STRUCTURED]
@@ -182,7 +182,7 @@ class Deciding:
     def _decide(
         self, kind: AssertionKind, payload: Mapping[str, Any], reason: str, who: str | None
     ) -> Decided:
-        from taboot_pipelines.stages.deciding import Wanted
+        from taboot_pipelines.stages.decisions import Wanted
 
         said_why, said_who = _about(reason, who)
         recorded = self._writing.decide([Wanted(kind, payload)], said_who, said_why)
@@ -201,7 +201,7 @@ class Deciding:
             raise TabootError(error.code, message, remedy=error.remedy, **error.details) from None
 
     def _fact(self, item: Any, stated: Mapping[str, Sequence[Node]]) -> Wanted:
-        from taboot_pipelines.stages.deciding import Wanted
+        from taboot_pipelines.stages.decisions import Wanted
 
         allowed = {"entity_type", "properties", "aliases", "raw_content", "raw_file_path"}
         related = {"type", "start", "end", "properties", "raw_content", "raw_file_path"}

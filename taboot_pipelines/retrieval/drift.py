@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge import drift
-from taboot_pipelines.knowledge.drift import DocumentView, Drift, DriftKind, Standing
+from taboot_pipelines.knowledge.drift import Authority, DocumentView, Drift, DriftKind
 from taboot_pipelines.model.graph import PROPOSING, SourceType
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.answering.house import House, is_example_path
@@ -116,19 +116,19 @@ class Drifts:
             for doc_id, source, kind, path, title, mime, folder in rows
         }
 
-    def _standing(self, view: View, source: str, kind: str, path: str, mime: str, beside: bool) -> Standing:
+    def _standing(self, view: View, source: str, kind: str, path: str, mime: str, beside: bool) -> Authority:
         """``beside``: in the folder of a Compose project, where a text speaks of that project."""
         if is_example_path(path):
-            return Standing.OTHER
+            return Authority.OTHER
         if kind in _RECORDS:
-            return Standing.RECORD
+            return Authority.RECORD
         if is_code(mime):
-            return Standing.OTHER if _SET_ASIDE.search(path) else Standing.CONFIG
+            return Authority.OTHER if _SET_ASIDE.search(path) else Authority.CONFIG
         entry = view.manifest.sources.get(source)
         of_vendor = entry is not None and not self._vendor_tags.isdisjoint(entry.tags)
         if not self._ownership.owns(view, source) and (of_vendor or not beside):
-            return Standing.OTHER
-        return Standing.RECORD if _OF_A_DAY.search(path) else Standing.HOUSE
+            return Authority.OTHER
+        return Authority.RECORD if _OF_A_DAY.search(path) else Authority.HOUSE
 
 
 def _folder(view: View, source: str, path: str, url: str) -> str:

@@ -21,7 +21,7 @@ from taboot_pipelines.knowledge.graph import (
     find,
     identity,
 )
-from taboot_pipelines.knowledge.merges import merges_of
+from taboot_pipelines.knowledge.names import merges_of
 from taboot_pipelines.model import tables
 from taboot_pipelines.model.graph import EDGES
 from taboot_pipelines.model.ids import node_key

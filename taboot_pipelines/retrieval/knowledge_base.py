@@ -63,8 +63,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.writing import Writing
     from taboot_pipelines.shards import Manifest
     from taboot_pipelines.stages.deletion import Receipt, Restored
-    from taboot_pipelines.stages.promotion import Promoted, RolledBack
-    from taboot_pipelines.stages.reinterpreting import Reinterpreted
+    from taboot_pipelines.stages.reinterpretation import Promoted, Reinterpreted, RolledBack
 
 #: Edges of a neighbourhood that a picture chooses from; it says so where there are more.
 _TO_CHOOSE_FROM = 2000

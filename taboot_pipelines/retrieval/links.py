@@ -19,7 +19,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.filters import or_near
 from taboot_pipelines.retrieval.prefixes import ambiguous, is_prefix
 from taboot_pipelines.shards import Shards
-from taboot_pipelines.shards.columns import numbers
+from taboot_pipelines.shards.layout import numbers
 
 Rows = npt.NDArray[np.int64]
 

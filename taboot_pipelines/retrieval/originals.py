@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from taboot_pipelines.documents.mime import has_form
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.evidence import covers_file
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.retrieval.evidence import Evidence
 from taboot_pipelines.retrieval.results.originals import Mark, Original
 from taboot_pipelines.retrieval.session import Session, View
-from taboot_pipelines.shards.lines import covers_file
 
 Spans = Sequence[tuple[int, int]]
 

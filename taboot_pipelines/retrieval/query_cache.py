@@ -1,5 +1,5 @@
-"""Vectors of queries, kept for a day in this process and, where a server makes them, in Redis (seed 001 §5.2,
-``cache:query_embed``).
+"""Vectors of queries, kept for a day in this process and, where a server makes them, in Redis
+(``cache:query_embed``).
 
 Redis is used only where both servers are configured: the bundled embedder answers faster than a cache in
 another process. The key is a hash of the space, the prefix and the text, so the cache holds no query in clear

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge import assertion_checks as checks
+from taboot_pipelines.knowledge import assertions as checks
 from taboot_pipelines.model import ids
 
 #: So many bytes of what was handed in are quoted.

@@ -16,7 +16,7 @@ from taboot_pipelines.retrieval.bm25 import Keywords
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.retrieval.once import Once
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.shards import Seen, Shards, open_shards, verify
+from taboot_pipelines.shards import ManifestVersion, Shards, open_shards, verify
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.graph import Graph
@@ -38,7 +38,7 @@ class View:
     shards where they stayed the same.
     """
 
-    def __init__(self, seen: Seen, shards: Shards, *, bm25_k1: float, bm25_b: float) -> None:
+    def __init__(self, seen: ManifestVersion, shards: Shards, *, bm25_k1: float, bm25_b: float) -> None:
         self.seen = seen
         self.manifest = seen.manifest
         self.shards = shards

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge.merges import merges_of
+from taboot_pipelines.knowledge.names import merges_of
 from taboot_pipelines.knowledge.reducer import PROPOSED, resolve_key
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import PRIORITY, EdgeSource
@@ -76,8 +76,7 @@ def _decisions(view: View, node: Node) -> list[str]:
 
 def _claims(view: View, workspace: Workspace, namespace: str, node: Node) -> list[dict[str, Any]]:
     """What each document says of the entity, from the snapshot's tables."""
-    from taboot_pipelines.stages.snapshot import needed_snapshot
-    from taboot_pipelines.stages.snapshot_reader import SnapshotReader
+    from taboot_pipelines.stages.snapshot import SnapshotReader, needed_snapshot
 
     resolved, merges = _resolved(view)
     # All keys under which the entity was observed.

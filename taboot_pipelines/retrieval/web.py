@@ -18,7 +18,7 @@ from taboot_pipelines.knowledge.mentions import is_weak
 from taboot_pipelines.knowledge.titles import TitleMatcher, title_keys
 from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.retrieval.links import MAX_SHARED, RARE_DOCUMENTS, RARE_SHARE, LinkGraph, Rows
-from taboot_pipelines.shards.common_titles import is_common
+from taboot_pipelines.shards.links import is_common
 
 Weights = npt.NDArray[np.float64]
 

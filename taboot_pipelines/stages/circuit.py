@@ -1,4 +1,4 @@
-"""The circuit breaker around requests to a server (seed 001 §8.8).
+"""The circuit breaker around requests to a server.
 
 If the state of the circuit cannot be read or written, no error is hidden and no work stops.
 """

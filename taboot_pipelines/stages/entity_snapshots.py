@@ -3,7 +3,7 @@ titles of its documents.
 
 The run of any source brings in everything pending in the namespace: what changed in each source, and what
 that touches elsewhere (a shared entity, a name that has gained a meaning). The work is in proportion to the
-change. What people decided is taken like a source (``stages.stated``); their corrections and merges are
+change. What people decided is taken like a source (``stages.assertions``); their corrections and merges are
 applied here. Holds rules ``unit-of-interpretation``, ``versioned-runs``, ``deterministic-reducer``,
 ``support``, ``watermark`` and ``incremental-equals-scratch``.
 """
@@ -33,12 +33,19 @@ from taboot_pipelines.knowledge.changes import (
     source_state,
     version_mark,
 )
-from taboot_pipelines.knowledge.mentions import MATCHER_VERSION, NameMatcher
-from taboot_pipelines.knowledge.merges import Merges, merges_of
+from taboot_pipelines.knowledge.mentions import (
+    MATCHER_VERSION,
+    NameMatcher,
+    documents_holding,
+    titles_within,
+    tokens,
+)
 from taboot_pipelines.knowledge.names import (
     Meaning,
+    Merges,
     declarations,
     meanings,
+    merges_of,
     moved_names,
     names_table,
     resolutions,
@@ -54,16 +61,15 @@ from taboot_pipelines.knowledge.reducer import (
     supports_after,
     touched_entities,
 )
-from taboot_pipelines.knowledge.relations import RELATIONS_VERSION
-from taboot_pipelines.knowledge.statements import (
+from taboot_pipelines.knowledge.relations import (
     CHUNK_COLUMNS,
+    RELATIONS_VERSION,
     DocumentFacts,
     DocumentInput,
     document_facts,
 )
 from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.knowledge.titles import TITLES_VERSION, TitleMatcher, title_keys
-from taboot_pipelines.knowledge.token_index import documents_holding, titles_within, tokens
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import PROPOSING
 from taboot_pipelines.model.tables import (
@@ -74,11 +80,11 @@ from taboot_pipelines.model.tables import (
     TITLE_LINKS,
     rows_of,
 )
+from taboot_pipelines.stages.assertions import OBSERVATIONS as STATED_OBSERVATIONS
+from taboot_pipelines.stages.assertions import asserted, bring_up_to_date
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot import WITHDRAWN
 from taboot_pipelines.stages.source_versions import SourceVersions, source_versions
-from taboot_pipelines.stages.stated import OBSERVATIONS as STATED_OBSERVATIONS
-from taboot_pipelines.stages.stated import asserted, bring_up_to_date
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE, Tables, TableVersion

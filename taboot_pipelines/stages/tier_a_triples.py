@@ -19,8 +19,12 @@ from taboot_pipelines.extraction.tier_a.prose import PROSE_VERSION, Mention, fin
 from taboot_pipelines.extraction.tier_a.tailscale import TailscaleExtractor
 from taboot_pipelines.extraction.tier_a.unifi import UnifiExtractor
 from taboot_pipelines.knowledge.document_units import DocumentText, DocumentUnits
-from taboot_pipelines.knowledge.project_units import FormatExtractor, ProjectExtractor, ProjectUnits
-from taboot_pipelines.knowledge.rooted_projects import RootedProjects
+from taboot_pipelines.knowledge.project_units import (
+    FormatExtractor,
+    ProjectExtractor,
+    ProjectUnits,
+    RootedProjects,
+)
 from taboot_pipelines.knowledge.runs import Tier
 from taboot_pipelines.knowledge.units import UnitExtractor
 from taboot_pipelines.model import records

@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import metadata
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge.archive import ARCHIVES
+from taboot_pipelines.knowledge.runs import ARCHIVES
 from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import TABLES, declared

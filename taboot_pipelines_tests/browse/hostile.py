@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 import uvicorn
 
-from taboot_pipelines.browse.app import make_app
-from taboot_pipelines.browse.server import take_port
+from taboot_pipelines.browse.app import make_app, take_port
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
 from taboot_pipelines.retrieval.results.answers import Answer, Citation
 from taboot_pipelines.retrieval.results.drift import DriftItem, DriftReport, DriftSide

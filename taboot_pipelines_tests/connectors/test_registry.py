@@ -80,7 +80,7 @@ def entry_of(type_: str) -> SourceEntry:
 
 
 def test_the_types_that_are_named() -> None:
-    """Seed 000's eleven and ``files``; those with a connector are among them."""
+    """All twelve; those with a connector are among them."""
     assert set(SourceType) == {
         "web",
         "github",

@@ -20,7 +20,7 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.stages import crawl_graph
 from taboot_pipelines.stages.chain import CHAIN
-from taboot_pipelines.stages.configuration import fingerprint
+from taboot_pipelines.stages.source_state import fingerprint
 from taboot_pipelines_tests.defs.conftest import GUIDE
 from taboot_pipelines_tests.defs.launching import end_session
 from taboot_pipelines_tests.held_port import held_port

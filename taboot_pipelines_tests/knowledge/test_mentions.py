@@ -15,10 +15,12 @@ from taboot_pipelines.knowledge.mentions import (
     NameMatcher,
     fold,
     is_weak,
+    name_tokens,
     regions,
     stopwords,
+    title_tokens,
+    tokens,
 )
-from taboot_pipelines.knowledge.token_index import name_tokens, title_tokens, tokens
 
 DATA = Path(
     os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from taboot_pipelines.knowledge.reducer import Latest, reduce_entities, supports
-from taboot_pipelines.knowledge.statements import DocumentInput, document_claims
+from taboot_pipelines.knowledge.relations import DocumentInput, document_claims
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.ids import canonical_json
 

@@ -10,7 +10,12 @@ import pytest
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction import tier_c
 from taboot_pipelines.inference.chat.openai import OpenAiChat
-from taboot_pipelines.knowledge.asking import Asker, Asking, Question, question_tokens
+from taboot_pipelines.knowledge.window_requests import (
+    RequestSettings,
+    WindowRequest,
+    WindowRequester,
+    question_tokens,
+)
 from taboot_pipelines.settings import LlmSettings, Settings
 from taboot_pipelines.stores.catalog import Catalog, open_catalog
 from taboot_pipelines.stores.leases import open_leases
@@ -26,16 +31,19 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
     opened.close()
 
 
-def run(catalog: Catalog, poisoned: set[int], count: int, down: bool = False) -> tuple[Asker, list[str]]:
+def run(
+    catalog: Catalog, poisoned: set[int], count: int, down: bool = False
+) -> tuple[WindowRequester, list[str]]:
     """Ask about so many windows of a server that fails at some of them, or at all."""
-    asking = Asking(tier_c.GRAPH, "fake/llm", tier_c.token_counter(), at_once=1)
+    asking = RequestSettings(tier_c.GRAPH, "fake/llm", tier_c.token_counter(), at_once=1)
     windows = [tier_c.windows(f"Here svc{i} depends on db{i}.", asking.counter)[0] for i in range(count)]
     questions = [
-        Question(tier_c.key(asking.ontology, w, asking.model), w, question_tokens(asking, w)) for w in windows
+        WindowRequest(tier_c.key(asking.ontology, w, asking.model), w, question_tokens(asking, w))
+        for w in windows
     ]
     told: list[str] = []
 
-    def failed(question: Question, error: TabootError) -> None:
+    def failed(question: WindowRequest, error: TabootError) -> None:
         told.append(f"{question.window.text.split()[1]} {error.code}")
 
     with FakeOpenAi(context=10**6) as llm:
@@ -47,7 +55,7 @@ def run(catalog: Catalog, poisoned: set[int], count: int, down: bool = False) ->
 
         llm.react = react
         chat = OpenAiChat(LlmSettings(url=llm.url, max_retries=0, timeout_seconds=20), backoff_seconds=0.01)
-        asker = Asker(catalog, "default", chat, asking, failed, lambda _done, _total: None)
+        asker = WindowRequester(catalog, "default", chat, asking, failed, lambda _done, _total: None)
         answers = asker.ask(questions)
         asker.end()
         chat.close()

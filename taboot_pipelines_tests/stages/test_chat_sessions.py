@@ -86,7 +86,7 @@ def test_a_killed_run_loses_nothing(
     class Killed(BaseException):
         pass
 
-    monkeypatch.setattr("taboot_pipelines.stages.batch._FLUSH", 1)
+    monkeypatch.setattr("taboot_pipelines.stages.raw_blobs._FLUSH", 1)
     record, calls = Locators.record_fetched, 0
 
     def last(*arguments: Any, **options: Any) -> None:

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge.archive import ARCHIVES
+from taboot_pipelines.knowledge.runs import ARCHIVES
 from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.model import tables as model
 from taboot_pipelines.shards import layout
 from taboot_pipelines.stages import storage_audit, upgrade
+from taboot_pipelines.stages.assertions import OBSERVATIONS as STATED_OBSERVATIONS
 from taboot_pipelines.stages.deletion import delete
-from taboot_pipelines.stages.stated import OBSERVATIONS as STATED_OBSERVATIONS
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
 from taboot_pipelines_tests.earlier_homes import table, without_column, without_record, without_stage
 from taboot_pipelines_tests.fakes.tei import FakeTei

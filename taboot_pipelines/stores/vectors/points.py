@@ -1,5 +1,4 @@
-"""What a point is: its id, its payload, and the fingerprint of both (rule ``equal-text-once``, seed 000
-"Payload Schema").
+"""What a point is: its id, its payload, and the fingerprint of both (rule ``equal-text-once``).
 
 One point holds one chunk text of a namespace, with every place where it stands as ``occurrences[]``; a text
 that stands in more than 256 places has a further point for each 256. Top-level fields are those of the
@@ -130,7 +129,7 @@ def fingerprint(content: Mapping[str, Any], made_by: str) -> str:
 
 
 def check(points: Points, namespace: str, dimension: int) -> None:
-    """Refuse what must not be sent (seed 000 "Qdrant Validation"), naming the point and the field, never a
+    """Refuse what must not be sent, naming the point and the field, never a
     value.
 
     Raises ``E_NAMESPACE`` for a point of another namespace, ``E_VECTOR`` for an unusable vector,

@@ -28,7 +28,7 @@ _MESSAGE_TOKENS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class WindowRequest:
     """A window to be asked about. ``attempt``: how often it failed before. ``tokens``: of the question."""
 
     key: str
@@ -38,7 +38,7 @@ class Question:
 
 
 @dataclass
-class Account:
+class RequestAccount:
     """What a run asked, and what it had: windows of the units that were read, by what became of them.
 
     ``input_tokens`` and ``output_tokens`` are what the server counted (or, where it counts nothing, what we
@@ -67,7 +67,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class RequestSettings:
     """How a run asks: ``at_once`` requests of ``together`` questions each, each answer of at most
     ``answer_tokens``; ``budget`` in tokens and ``questions`` a month, None for no limit."""
 
@@ -81,13 +81,13 @@ class Asking:
     questions: int | None = None
 
 
-def question_tokens(asking: Asking, window: tier_c.Window) -> int:
+def question_tokens(asking: RequestSettings, window: tier_c.Window) -> int:
     """Return how many tokens the question about a window is, all messages together."""
     messages = tier_c.question(asking.ontology, window).messages
     return sum(asking.counter.count(m.content) + _MESSAGE_TOKENS for m in messages)
 
 
-class Asker:
+class WindowRequester:
     """Asks for one run of a source."""
 
     def __init__(
@@ -95,12 +95,12 @@ class Asker:
         catalog: Catalog,
         namespace: str,
         chat: ChatModel,
-        asking: Asking,
-        failed: Callable[[Question, TabootError], None],
+        asking: RequestSettings,
+        failed: Callable[[WindowRequest, TabootError], None],
         progress: Callable[[int, int], None],
     ) -> None:
         """``failed`` is told each window that failed by its own fault; ``progress`` (done, to do)."""
-        self.account = Account()
+        self.account = RequestAccount()
         self.asking = asking
         self.namespace = namespace
         self._catalog = catalog
@@ -110,14 +110,14 @@ class Asker:
         self._reserved = 0
         self._left = catalog.quotas.of(namespace, asking.questions).left
         #: Failures of the server that no answer has followed: they may yet be the windows' own.
-        self._suspects: list[tuple[Question, TabootError]] = []
+        self._suspects: list[tuple[WindowRequest, TabootError]] = []
 
     def known(self, keys: Sequence[str]) -> dict[str, Any]:
         """Return {key: answer} of the windows that were answered before."""
         found = self._catalog.answers.known(self.namespace, keys)
         return {key: kept.value for key, kept in found.items()}
 
-    def ask(self, questions: Sequence[Question]) -> dict[str, Any]:
+    def ask(self, questions: Sequence[WindowRequest]) -> dict[str, Any]:
         """Return {key: answer} of those that were answered; the same window is asked about once.
 
         Each answer is committed as soon as it is there. A kill loses those that are on their way.
@@ -125,7 +125,7 @@ class Asker:
         distinct = {question.key: question for question in questions}
         waiting = iter(distinct.values())
         answers: dict[str, Any] = {}
-        running: dict[Future[list[ChatResult]], list[Question]] = {}
+        running: dict[Future[list[ChatResult]], list[WindowRequest]] = {}
         done = 0
         pool = ThreadPoolExecutor(self.asking.at_once, "tier-c")
         try:
@@ -167,7 +167,7 @@ class Asker:
         """Why windows wait, as far as that is known: what stopped the run, or how the server failed last."""
         return self.account.stopped or (self._suspects[-1][1] if self._suspects else None)
 
-    def _next(self, waiting: Iterator[Question]) -> Iterator[Question]:
+    def _next(self, waiting: Iterator[WindowRequest]) -> Iterator[WindowRequest]:
         """Take the next questions that budget and quota allow; none once something stops the run."""
         for question in islice(waiting, self.asking.together):
             if self.account.stopped is None:
@@ -179,10 +179,10 @@ class Asker:
                 self._left -= 1
             yield question
 
-    def _need(self, question: Question) -> int:
+    def _need(self, question: WindowRequest) -> int:
         return question.tokens + self.asking.answer_tokens
 
-    def _exhausted(self, question: Question) -> TabootError | None:
+    def _exhausted(self, question: WindowRequest) -> TabootError | None:
         budget, account = self.asking.budget, self.account
         spent = account.input_tokens + account.output_tokens
         if budget is not None and spent + self._reserved + self._need(question) > budget:
@@ -199,7 +199,7 @@ class Asker:
             )
         return None
 
-    def _request(self, question: Question) -> ChatRequest:
+    def _request(self, question: WindowRequest) -> ChatRequest:
         return tier_c.question(
             self.asking.ontology,
             question.window,
@@ -207,7 +207,7 @@ class Asker:
             most=self.asking.answer_tokens,
         )
 
-    def _settle(self, batch: Sequence[Question], results: Sequence[ChatResult]) -> dict[str, Any]:
+    def _settle(self, batch: Sequence[WindowRequest], results: Sequence[ChatResult]) -> dict[str, Any]:
         """Keep the answers of a request, and tell what failed."""
         answers: dict[str, Any] = {}
         rows: list[Mapping[str, Any]] = []
@@ -234,7 +234,7 @@ class Asker:
             self._catalog.answers.keep(self.namespace, rows)
         return answers
 
-    def _row(self, question: Question, result: ChatResult, input_tokens: int) -> Mapping[str, Any]:
+    def _row(self, question: WindowRequest, result: ChatResult, input_tokens: int) -> Mapping[str, Any]:
         return {
             "key": question.key,
             "model": self.asking.model,
@@ -245,6 +245,6 @@ class Asker:
             "output_tokens": result.usage.completion_tokens,
         }
 
-    def _tell(self, question: Question, error: TabootError) -> None:
+    def _tell(self, question: WindowRequest, error: TabootError) -> None:
         self.account.failed += 1
         self._failed(question, error)

@@ -1,21 +1,66 @@
-"""Dead letters of windows: what a chat model did not answer usably, and when it is asked again.
+"""When the item of a dead letter is tried again; and the letters of windows, which a chat model failed on.
 
-The item of a letter is ``window:`` and the window's key, a hash; where it stands is in the catalog's windows.
-A window that fails is asked again after 1, 5 and 25 s by whatever run comes then, and after that no more
-until its text, the model or the prompt changes, a person replays the letter, or the letter is 90 days old.
+The item of such a letter is ``window:`` and the window's key, a hash; where it stands is in the catalog's
+windows. A window that fails is asked again after 1, 5 and 25 s by whatever run comes then, and after that no
+more until its text, the model or the prompt changes, a person replays the letter, or it is 90 days old.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from enum import StrEnum
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge.asking import OF_WINDOW, Question
-from taboot_pipelines.knowledge.window_units import Cut
-from taboot_pipelines.stages.letter_states import has_expired, next_try
+from taboot_pipelines.knowledge.window_requests import OF_WINDOW, WindowRequest
+from taboot_pipelines.knowledge.window_units import WindowRow
 from taboot_pipelines.stores.catalog import Catalog
+
+#: Seconds from a failure to the next retry. Once the last retry fails, the letter has failed for good.
+BACKOFF_SECONDS = (1.0, 5.0, 25.0)
+#: A circuit stays open for so long; until then a retry is refused without a request.
+_CIRCUIT_REST_SECONDS = 300.0
+_DAY = 24 * 3600.0
+#: How long the letter of a window is kept since its last failure: while it is retried, and after that.
+_KEPT_RETRIED, _KEPT_FAILED = 30 * _DAY, 90 * _DAY
+
+
+class LetterState(StrEnum):
+    """The states of a dead letter; before the first failure there is none."""
+
+    RETRY_1 = "RETRY_1"
+    RETRY_2 = "RETRY_2"
+    RETRY_3 = "RETRY_3"
+    PERMANENTLY_FAILED = "PERMANENTLY_FAILED"
+    #: Passed by on purpose, so that there is nothing to try again.
+    SKIPPED = "SKIPPED"
+
+
+def state_of(letter: Mapping[str, Any], transient: Collection[str]) -> LetterState:
+    """Return the state of a letter; failures whose codes are not ``transient`` are never tried again."""
+    if letter["kind"] != "failed":
+        return LetterState.SKIPPED
+    if letter["code"] not in transient or letter["attempts"] > len(BACKOFF_SECONDS):
+        return LetterState.PERMANENTLY_FAILED
+    return LetterState(f"RETRY_{max(1, letter['attempts'])}")
+
+
+def next_try(letter: Mapping[str, Any], transient: Collection[str]) -> float | None:
+    """Return when a letter's item is tried again (Unix time); None if it is not."""
+    if state_of(letter, transient) in (LetterState.SKIPPED, LetterState.PERMANENTLY_FAILED):
+        return None
+    wait = BACKOFF_SECONDS[max(1, letter["attempts"]) - 1]
+    rest = _CIRCUIT_REST_SECONDS if letter["code"] == "E_CIRCUIT_OPEN" else 0.0
+    return float(letter["last_at"] / 1_000_000 + max(wait, rest))
+
+
+def has_expired(letter: Mapping[str, Any], transient: Collection[str], now: float) -> bool:
+    """Whether the letter of a window is old enough to be forgotten: the window is then asked about anew."""
+    failed = state_of(letter, transient) is LetterState.PERMANENTLY_FAILED
+    kept = _KEPT_FAILED if failed else _KEPT_RETRIED
+    return now > int(letter["last_at"]) / 1_000_000 + kept
+
 
 #: Under this name the letters of windows are kept, beside those of the stage's units.
 STAGE = "tier_c_windows"
@@ -53,11 +98,11 @@ class WindowLetters:
         at = next_try(letter, TRANSIENT)
         return None if at is None or at > self._now else int(letter["attempts"])
 
-    def failed(self, question: Question, error: TabootError) -> None:
+    def failed(self, question: WindowRequest, error: TabootError) -> None:
         """Record that a window failed, at once: a kill must not let it be asked more often than it may."""
         self._record(_KIND + question.key, error)
 
-    def over(self, cut: Cut) -> None:
+    def over(self, cut: WindowRow) -> None:
         if _KIND + cut.key not in self.letters:
             error = TabootError(
                 "E_TOKEN_LIMIT",

@@ -16,9 +16,8 @@ from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import CrawlPlan
 from taboot_pipelines.model.records import Checkpoint, Failed, Fetched, Gone, NotModified, Skipped
-from taboot_pipelines.stages.opening import open_source, tombstoned_paths
-from taboot_pipelines.stages.present_locators import KnownLocators, PresentLocators
 from taboot_pipelines.stages.report import StageReport, reporting
+from taboot_pipelines.stages.source_state import KnownLocators, PresentLocators, open_source, tombstoned_paths
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
 
 #: What the report of a process that joined counts: pages by what became of them, and bytes that were new.

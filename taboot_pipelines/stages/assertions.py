@@ -32,7 +32,7 @@ from taboot_pipelines.knowledge.structured import (
 )
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import DOCUMENTS, rows_of
-from taboot_pipelines.stages.vacuum import vacuum
+from taboot_pipelines.stages.housekeeping import vacuum
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.catalog.assertions import HandedIn

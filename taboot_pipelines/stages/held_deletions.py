@@ -17,10 +17,9 @@ import orjson
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState
-from taboot_pipelines.stages.present_locators import PresentLocators
 from taboot_pipelines.stages.report import StageReport
-from taboot_pipelines.stages.sources_memory import remembered_file
-from taboot_pipelines.stages.workspace import Entry, Workspace
+from taboot_pipelines.stages.source_state import PresentLocators
+from taboot_pipelines.stages.workspace import Entry, Workspace, remembered_file
 from taboot_pipelines.stores.catalog import Catalog, Locator
 
 #: Deletions that exceed both limits wait for a confirmation.

@@ -20,12 +20,11 @@ import pytest
 import sqlalchemy as sa
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.stages import reinterpreting
+from taboot_pipelines.stages import reinterpretation
 from taboot_pipelines.stages.deletion import delete
-from taboot_pipelines.stages.promotion import promote, rollback
-from taboot_pipelines.stages.reinterpreting import Reinterpreted, reinterpret, tier_named
+from taboot_pipelines.stages.housekeeping import vacuum
+from taboot_pipelines.stages.reinterpretation import Reinterpreted, promote, reinterpret, rollback, tier_named
 from taboot_pipelines.stages.tier_b_triples import RelationExtractor
-from taboot_pipelines.stages.vacuum import vacuum
 from taboot_pipelines.stores.catalog.audit_log import AuditLog
 from taboot_pipelines.stores.catalog.batches import Batches
 from taboot_pipelines.stores.catalog.choices import Choices
@@ -341,7 +340,7 @@ BLOCKED = """
 import sys, time
 from pathlib import Path
 from taboot_pipelines.settings import load_settings
-from taboot_pipelines.stages.reinterpreting import reinterpret
+from taboot_pipelines.stages.reinterpretation import reinterpret
 from taboot_pipelines.stages.tier_b_triples import RelationExtractor
 from taboot_pipelines.stages.workspace import Workspace
 
@@ -411,7 +410,7 @@ def test_bytes_that_are_not_stored_and_a_quota_that_is_used_up_keep_it_from_begi
     assert again(world).run_ids, "only what counts is counted"
     stage = tier_named("B")
     counted = replace(stage, tier=replace(stage.tier, counted=True))
-    monkeypatch.setattr(reinterpreting, "tier_named", lambda _name: counted)
+    monkeypatch.setattr(reinterpretation, "tier_named", lambda _name: counted)
     assert again(world).run_ids, "one question is left of this month"
     catalog.quotas.count("default", 1)
     with pytest.raises(TabootError, match="E_QUOTA"):

@@ -19,12 +19,12 @@ from taboot_pipelines.knowledge.assertions import (
     in_force,
     undone,
 )
-from taboot_pipelines.knowledge.merges import merged_key, merges_of
+from taboot_pipelines.knowledge.names import merged_key, merges_of
 from taboot_pipelines.model.ids import canonical_json
+from taboot_pipelines.stages.assertions import asserted, handed_in
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import caches, forget_results, remove_old_files
 from taboot_pipelines.stages.deriving import follow
-from taboot_pipelines.stages.stated import asserted, handed_in
 from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog.assertions import HandedIn, NewAssertion
