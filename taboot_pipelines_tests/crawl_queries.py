@@ -1,4 +1,4 @@
-"""The example queries of the crawl graph's description (seed 002), word for word."""
+"""The example queries of the crawl graph in Neo4j, word for word as people use them."""
 
 LIST_CRAWLS = """
 MATCH (r:ROOT)

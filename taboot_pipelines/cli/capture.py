@@ -1,4 +1,4 @@
-"""``capture``: what one page looks like, prints like, and answers to a script (seed 001 §7.5)."""
+"""``capture``: what one page looks like, prints like, and answers to a script."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def warn(message: str) -> None:
 
 
 def show_error(error: TabootError, as_json: bool) -> None:
-    """Print an error's code, message and remedy; for programs the error response of seed 000."""
+    """Print an error's code, message and remedy; for programs its ``to_response()``."""
     if as_json:
         emit_json(error.to_response())
     else:

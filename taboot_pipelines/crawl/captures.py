@@ -1,4 +1,4 @@
-"""Captures of a page: what it looks like, prints like, and answers to a script (seed 001 §7.5).
+"""Captures of a page: what it looks like, prints like, and answers to a script.
 
 A capture is bytes with provenance and no document: nobody reads text out of it, so it is stored as an *input*
 of its source (as a ``.env`` file is), which keeps its blob, its fetch log and its deletion without a row in

@@ -7,7 +7,7 @@ pages that were settled before are told as unchanged.
 
 **Depth.** What is listed has depth 0 and is asked for. A page found on it has depth 1, and so on: the length
 of the shortest way by links. A page at the limit (``requested_depth``) is a leaf of the graph: it is recorded
-as COMPLETED without being asked for (seed 002, special cases). So with a limit of 1 nothing more is read than
+as COMPLETED without being asked for. So with a limit of 1 nothing more is read than
 with 0, but it is recorded where the listed pages lead; a limit of 2 reads what they link to. With 0 links are
 not looked at.
 

@@ -1,8 +1,8 @@
-"""The crawl graph (seed 002): a crawl and its URLs with the properties that the seed gives them.
+"""The crawl graph: a crawl and its URLs with their properties.
 
-How the seed is read. A crawl has one ROOT, named by the first URL that it was given; that URL's own page is
+A crawl has one ROOT, named by the first URL that it was given; that URL's own page is
 the ROOT and no URL node. Other URLs that were listed are URL nodes at depth 0, and the ROOT leads to them.
-``name`` is the canonical key without its scheme: scheme and host in upper case, as the seed writes them, path
+``name`` is the canonical key without its scheme: scheme and host in upper case, path
 and query as they are, since servers tell them apart; the ``/`` of an empty path is left out. So
 ``http_type + name`` can be asked for. ``domain`` is the registrable domain.
 """
@@ -21,10 +21,10 @@ from taboot_pipelines.model import crawls as m
 from taboot_pipelines.model.crawl_graph import CRAWL_LEADS_SCHEMA, CRAWL_URLS_SCHEMA, CRAWLS_SCHEMA
 
 
-def seed_name(url: str) -> tuple[str, str]:
+def node_name(url: str) -> tuple[str, str]:
     """(``http_type``, ``name``) of an absolute URL, its fragment left out.
 
-    >>> seed_name("https://example.com:8443/Path?q=a")
+    >>> node_name("https://example.com:8443/Path?q=a")
     ('HTTPS://', 'EXAMPLE.COM:8443/Path?q=a')
     """
     scheme, mark, rest = url.partition("#")[0].partition("://")
@@ -40,7 +40,7 @@ def seed_name(url: str) -> tuple[str, str]:
 
 
 def request_time(seconds: float | None) -> str | None:
-    """A duration as the seed writes it: ``"1.234s"``."""
+    """A duration as the graph has it: ``"1.234s"``."""
     return None if seconds is None else f"{seconds:.3f}s"
 
 
@@ -57,7 +57,7 @@ def crawl_row(crawl: m.Crawl, page: Mapping[str, Any] | None, counts: Mapping[st
     one; ``counts``: the sums of the ledger.
     """
     url = crawl.plan.roots[0] if crawl.plan.roots else ""
-    http_type, name = seed_name(url if page is None else page["key"])
+    http_type, name = node_name(url if page is None else page["key"])
     return {
         "crawl_id": crawl.crawl_id,
         "name": name,
@@ -83,7 +83,7 @@ def crawl_row(crawl: m.Crawl, page: Mapping[str, Any] | None, counts: Mapping[st
 
 def url_row(crawl: m.Crawl, row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of ``CRAWL_URLS_SCHEMA``, of a row of ``crawl_url`` with ``parent`` and ``parent_seconds``."""
-    http_type, name = seed_name(row["key"])
+    http_type, name = node_name(row["key"])
     return {
         "crawl_id": crawl.crawl_id,
         "name": name,

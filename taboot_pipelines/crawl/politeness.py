@@ -1,6 +1,6 @@
 """When a domain may be asked, and when it is left alone: a token bucket, a circuit breaker, ``Retry-After``.
 
-All three are in the state, so that all runs and processes share them (seed 001 §5.3, §5.4, §8.8, §8.9).
+All three are in the state, so that all runs and processes share them.
 Nothing here waits: who may not ask yet is told for how long, and asks elsewhere meanwhile. A circuit opens
 after failures in a row: no answer, a broken one, or 5xx; what a server refuses by 4xx is an answer. Then the
 domain's pages fail with ``E_CIRCUIT_OPEN`` until it has rested, one of them tries it, and an answer closes

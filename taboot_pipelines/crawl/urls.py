@@ -16,8 +16,8 @@ from taboot_pipelines.errors import TabootError
 
 #: Version of :func:`canonical_key`. Locators are made of keys, so a change of the algorithm is a new version.
 KEY_VERSION = "2"
-#: A longer URL is refused (seed 001 §8.2); measured once it is parsed, since escapes are longer than what
-#: they stand for.
+#: A longer URL is refused: sitemaps may not list one. Measured once it is parsed, since escapes are longer
+#: than what they stand for.
 MAX_LENGTH = 2048
 #: Text longer than this is not parsed at all.
 _MAX_TEXT = 8192

@@ -99,7 +99,7 @@ daily_reconciliation = dg.ScheduleDefinition(
     cron_schedule="17 3 * * *",
     execution_timezone="UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Looks every night whether all stores agree (seed 001 §10.2).",
+    description="Looks every night whether all stores agree.",
 )
 
 ASSETS = [storage_audit]

@@ -14,7 +14,7 @@ from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.stages import documents as stage
 from taboot_pipelines.stages import links as links_stage
-from taboot_pipelines.stages.broken_links import broken_links, lines_of
+from taboot_pipelines.stages.links import broken_links, lines_of
 from taboot_pipelines.stages.workspace import Workspace
 
 GROUP = "documents"

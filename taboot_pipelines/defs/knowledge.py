@@ -10,7 +10,7 @@ from taboot_pipelines.defs.pools import KNOWLEDGE, LLM
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.extraction import tier_b, tier_c
-from taboot_pipelines.knowledge.merges import merges_of
+from taboot_pipelines.knowledge.names import merges_of
 from taboot_pipelines.knowledge.reducer import REDUCER_VERSION, resolve_key
 from taboot_pipelines.model.tables import DECISIONS, rows_of
 from taboot_pipelines.stages import entity_snapshots as snapshot_stage

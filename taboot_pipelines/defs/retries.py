@@ -1,4 +1,4 @@
-"""The sensor that drains Qdrant's retry queue (seed 001 §5.5).
+"""The sensor that drains Qdrant's retry queue.
 
 A namespace whose points could not be written is tried again. The queue says only when: a run of the stage
 compares what is there with what should be, and does nothing if nothing is missing.
@@ -11,8 +11,7 @@ import dagster as dg
 from taboot_pipelines.defs.jobs import ingest_source
 from taboot_pipelines.defs.partitions import NAME, is_busy
 from taboot_pipelines.defs.resources import WorkspaceResource
-from taboot_pipelines.stages.point_retries import QUEUE
-from taboot_pipelines.stages.qdrant_points import STAGE
+from taboot_pipelines.stages.qdrant_points import QUEUE, STAGE
 
 
 @dg.sensor(

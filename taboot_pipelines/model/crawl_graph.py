@@ -1,8 +1,8 @@
-"""The crawl graph of seed 002 as readers see it: its tables, and how far a crawl has come.
+"""The crawl graph as readers see it: its tables, and how far a crawl has come.
 
 ``ROOT`` is the crawl itself, named by the first URL that it was given, ``URL`` a page that it came to know,
-``Lead`` a link from one to the other. The first columns of each table are the seed's properties, in its order
-and with its names and types; what follows is ours. Times are UTC microseconds.
+``Lead`` a link from one to the other. The first columns of each table are the properties that nodes and
+relationships have in Neo4j, in their order; what follows is of the tables alone. Times are UTC microseconds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CRAWLS_SCHEMA = pa.schema(
 )
 
 #: One row for each URL of a crawl, the root's own page among them. ``request_time`` is that of the page that
-#: leads to it, as the seed has it; ``seconds`` is its own. ``key`` tells it from other URLs, and ``parent``
+#: leads to it; ``seconds`` is its own. ``key`` tells it from other URLs, and ``parent``
 #: is the key of the page by which the shortest way leads to it; null: it was listed. ``code`` says why a URL
 #: was skipped or failed, or ``fresh``: it was not asked for, since its last answer may be reused.
 #: ``canonical_url`` is what the page says is its own URL, where that is another; nothing follows from it.

@@ -1,8 +1,4 @@
-"""Crawls: their states, the URLs of one with what became of each, and the order in which they are asked for.
-
-States and special cases are those of the crawl graph (seed 002); strategies and limits those of the deep
-crawl (seed 001 §3.1).
-"""
+"""Crawls: their states, the URLs of one with what became of each, and the order in which pages are read."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from typing import NamedTuple
 from taboot_pipelines.model.ids import canonical_json, doc_id
 from taboot_pipelines.model.records import Stored
 
-#: How often a page is tried before it has failed (seed 002).
+#: How often a page is tried before it has failed.
 MAX_ATTEMPTS = 3
 #: Bytes of a URL's id.
 ID_BYTES = 16
@@ -45,7 +41,7 @@ class CrawlState(StrEnum):
 
 
 class UrlState(StrEnum):
-    """Where a URL stands (seed 002, "Status Lifecycle")."""
+    """Where a URL of a crawl stands."""
 
     PENDING = "PENDING"
     IN_PROGRESS = "IN-PROGRESS"

@@ -1,4 +1,4 @@
-"""States of jobs, interpretation runs and documents, with the legal transitions only (seeds 000 and 003)."""
+"""States of jobs, interpretation runs and documents, with the legal transitions only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from taboot_pipelines.errors import TabootError
 
 
 class JobState(StrEnum):
-    """An ingest job (seed 000, "Job Lifecycle", its three spellings made one)."""
+    """An ingest job."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -18,7 +18,7 @@ class JobState(StrEnum):
 
 
 class RunState(StrEnum):
-    """An interpretation run (seed 003 §3.3)."""
+    """An interpretation run (rule ``versioned-runs``)."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -27,8 +27,8 @@ class RunState(StrEnum):
 
 
 class Lifecycle(StrEnum):
-    """A document's retention lifecycle (seed 000). ``DELETED`` is left only by ``restore``, or when the bytes
-    change after expiry."""
+    """A document's lifecycle (rule ``deleted-stays-deleted``). ``DELETED`` is left only by ``restore``, or
+    when the bytes change after expiry."""
 
     INGESTED = "INGESTED"
     ACTIVE = "ACTIVE"
@@ -63,7 +63,7 @@ TRANSITIONS: dict[type[StrEnum], dict[str, frozenset[StrEnum]]] = {
 
 
 def check_transition(current: StrEnum, target: StrEnum) -> None:
-    """Raise ``E_TRANSITION`` unless ``current -> target`` is one of the seed's arrows."""
+    """Raise ``E_TRANSITION`` unless ``current -> target`` is one of ``TRANSITIONS``."""
     if target not in TRANSITIONS[type(current)][current]:
         raise TabootError(
             "E_TRANSITION",

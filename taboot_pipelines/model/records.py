@@ -175,7 +175,7 @@ class ParsedDocument:
     charset: str
     lang: str
     offsets: OffsetMap
-    #: author, description, keywords, canonical_url, og_image (seed 001 §3.1); only what the document says.
+    #: author, description, keywords, canonical_url, og_image; only what the document says.
     #: Where its passages have places in its URL, these too (``model.places``).
     metadata: Mapping[str, Any] = field(default_factory=dict)
     #: The document's own date, if it states one (timezone-aware).

@@ -30,7 +30,7 @@ MAX_SENTENCES = 50
 PASSAGES = 40
 
 _MAX_HITS = 10_000
-#: What of a query is searched (seed 001 §8.5). It has at most 500 words, less than the seed's 512 tokens.
+#: What of a query is searched. It has at most 500 words, about as much as an embedder reads.
 _MAX_QUERY_CHARACTERS = 1_000
 #: A longer text is not a query that somebody meant to ask.
 _MAX_GIVEN_CHARACTERS = 100_000

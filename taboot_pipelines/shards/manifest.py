@@ -1,4 +1,4 @@
-"""The manifest: what a namespace's knowledge base consists of, published by compare-and-swap (seed 004).
+"""The manifest: what a namespace's knowledge base consists of, published by compare-and-swap.
 
 A manifest is written last and replaced in one step, so a reader sees the old set of shards or the new one,
 both whole.

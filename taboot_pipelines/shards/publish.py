@@ -19,13 +19,12 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.settings import ShardSettings
 from taboot_pipelines.shards import layout
-from taboot_pipelines.shards.access import load_manifest, manifest_and_etag
 from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.shards.files import file_entry
 from taboot_pipelines.shards.inputs import ShardInput
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry, SourceEntry, SpaceEntry
 from taboot_pipelines.shards.plan import PlannedShard, planned_shards
-from taboot_pipelines.shards.protocol import ShardStore
+from taboot_pipelines.shards.protocol import ShardStore, load_manifest, manifest_and_etag
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,7 @@ from taboot_pipelines.shards import (
 from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.report import StageReport, reporting
-from taboot_pipelines.stages.snapshot import needed_snapshot, snapshot_pointer
-from taboot_pipelines.stages.snapshot_reader import SnapshotReader
+from taboot_pipelines.stages.snapshot import SnapshotReader, needed_snapshot, snapshot_pointer
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE

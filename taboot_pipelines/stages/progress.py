@@ -1,4 +1,4 @@
-"""Shows how far a job is: ``job:{job_id}`` in the state (seed 000, "Job State").
+"""Shows how far a job is: ``job:{job_id}`` in the state.
 
 ``raw_blobs`` opens the job in the catalog. The stages that follow write into the same record, at most
 once a second, and a stage that is quicker than that writes nothing. The record may be lost, and a state
@@ -26,7 +26,7 @@ from taboot_pipelines.stores.state import State
 from taboot_pipelines.stores.state.keys import JOB
 
 _SECONDS_BETWEEN_WRITES = 1.0
-#: A record of a process on another machine is given up after so long without an update (like jobs, seed 000).
+#: A record of a process on another machine is given up after so long without an update, like jobs.
 _SILENT_SECONDS = 24 * 3600
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge.archive import ARCHIVES
+from taboot_pipelines.knowledge.runs import ARCHIVES
 from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.model.audit import Discrepancy, Kind
 from taboot_pipelines.stages import documents, embeddings, entity_snapshots

@@ -1,4 +1,4 @@
-"""The gate that every node and edge passes: the seed's fields and rules as the design corrects them."""
+"""The gate that every node and edge passes: the fields and rules of each type."""
 
 from __future__ import annotations
 

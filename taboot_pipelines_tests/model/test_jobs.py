@@ -1,4 +1,4 @@
-"""Only the arrows of the seeds' state machines are legal."""
+"""Only the arrows of the state machines are legal."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taboot_pipelines.crawl.graph import leads_of, request_time, seed_name
+from taboot_pipelines.crawl.graph import leads_of, node_name, request_time
 from taboot_pipelines.crawl.urls import canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import crawls as m
@@ -22,7 +22,7 @@ from taboot_pipelines_tests.crawled import DEPTHS, LINKS, SmallSite, crawl_sourc
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, holding
 
-#: Seed 002: the properties of a ROOT and of a URL.
+#: The properties of a ROOT and of a URL.
 ROOT = (
     *("crawl_id", "name", "http_type", "ip", "domain", "requested_depth", "current_depth"),
     *("request_time", "created_at"),
@@ -240,7 +240,7 @@ def test_type_and_name_of_a_node_are_its_url(path: str, secure: bool) -> None:
         url = parse_url(f"{'https' if secure else 'http'}://Example.COM/{path}")
     except TabootError:
         return
-    http_type, name = seed_name(canonical_key(url))
+    http_type, name = node_name(canonical_key(url))
     assert http_type == ("HTTPS://" if secure else "HTTP://")
     assert name.startswith("EXAMPLE.COM") and canonical_key(parse_url(http_type + name)) == canonical_key(url)
 

@@ -1,4 +1,4 @@
-"""Crawls in a real Neo4j: the seed's queries as they are written; equal to the catalog; gone with it."""
+"""Crawls in a real Neo4j: the example queries as they are written; equal to the catalog; gone with it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from taboot_pipelines_tests.crawled import DEPTHS, LINKS, SmallSite, crawl_sourc
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
 
-#: The seed's indexes and constraints: label, properties, whether unique.
+#: The indexes and constraints: label, properties, whether unique.
 SCHEMA = {
     ("URL", ("job_status",), False),
     ("URL", ("name", "http_type"), False),
@@ -89,7 +89,7 @@ def session(neo4j_url: str) -> Iterator[neo4j.Session]:
         yield made
 
 
-def test_every_query_of_the_seed_works_as_it_is_written(
+def test_every_example_query_works_as_it_is_written(
     place: Place, site: SmallSite, session: neo4j.Session
 ) -> None:
     site.headers["/a/deep"] = {"link": "<https://other.example/>; rel=canonical"}
@@ -133,9 +133,7 @@ def test_every_query_of_the_seed_works_as_it_is_written(
     assert place.audit() == []
 
 
-def test_the_seeds_indexes_and_constraints_are_there(
-    place: Place, site: SmallSite, session: neo4j.Session
-) -> None:
+def test_the_indexes_and_constraints_are_there(place: Place, site: SmallSite, session: neo4j.Session) -> None:
     crawl_source(place.world, site, namespace=place.namespace)
     place.ingest()
     columns = "YIELD labelsOrTypes, properties"
@@ -152,7 +150,7 @@ def test_the_seeds_indexes_and_constraints_are_there(
 def test_a_crawl_that_was_interrupted_is_shown_and_may_be_claimed_from(
     place: Place, site: SmallSite, session: neo4j.Session
 ) -> None:
-    """The seed's feeders take pending URLs out of the graph; the next run writes it as the catalog has it."""
+    """Feeders take pending URLs out of the graph; the next run writes it as the catalog has it."""
     crawl_source(place.world, site, namespace=place.namespace)
     world = place.world
     world.workspace.sync_sources()

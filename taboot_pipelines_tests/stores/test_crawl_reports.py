@@ -45,7 +45,7 @@ def test_what_is_shown_is_what_became_of_each_url(catalog: Catalog, monkeypatch:
     assert sorted(row["key"] for row in rows) == sorted(key(n) for n in range(PAGES))
     by_key = {row["key"]: row for row in rows}
     assert by_key[key(0)]["ip"] == "192.0.2.7" and by_key[key(0)]["request_time"] is None
-    # As the seed has it: how long the page took that leads there.
+    # How long the page took that leads there.
     assert {row["request_time"] for k, row in by_key.items() if k != key(0)} == {"0.250s"}
     assert {row["parent"] for k, row in by_key.items() if k != key(0)} == {key(0)}
     leads = [row for part in graph.leads(crawl) for row in part.to_pylist()]

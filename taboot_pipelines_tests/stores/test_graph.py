@@ -1,6 +1,4 @@
-"""The graph in a real Neo4j: schema as the seeds write it, every value there and back, one namespace at a
-time.
-"""
+"""The graph in a real Neo4j: schema, every value there and back, one namespace at a time."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ HOSTILE = [
     "x" * 9000,
 ]
 
-SEED_000 = """
+OF_GRAPH = """
 CREATE CONSTRAINT doc_docid FOR (d:Document) REQUIRE (d.namespace, d.docId) IS UNIQUE
 CREATE INDEX doc_url FOR (d:Document) ON (d.url)
 CREATE INDEX doc_source FOR (d:Document) ON (d.sourceType)
@@ -76,7 +74,7 @@ CREATE CONSTRAINT vpn_id FOR (v:VPNTunnel) REQUIRE (v.namespace, v.tunnelId) IS 
 CREATE CONSTRAINT tailscale_nodeid FOR (t:TailscaleNode) REQUIRE (t.namespace, t.nodeId) IS UNIQUE
 CREATE INDEX tailscale_ip FOR (t:TailscaleNode) ON (t.tailscaleIp)
 """.strip().splitlines()
-SEED_002 = """
+OF_CRAWLS = """
 CREATE INDEX url_job_status IF NOT EXISTS FOR (n:URL) ON (n.job_status)
 CREATE INDEX url_name_http IF NOT EXISTS FOR (n:URL) ON (n.name, n.http_type)
 CREATE INDEX root_name_depth IF NOT EXISTS FOR (n:ROOT) ON (n.name, n.requested_depth)
@@ -200,10 +198,8 @@ def everything(namespace: str) -> tuple[list[dict[str, Any]], list[dict[str, Any
     return sorted(nodes.values(), key=lambda r: r["label"]), sorted(edges, key=lambda r: r["edge_id"])
 
 
-@pytest.mark.parametrize("statement", SEED_000 + SEED_002 + OURS)
-def test_each_rule_of_the_seeds_is_there_under_its_name(
-    graph: Neo4jGraph, driver: neo4j.Driver, statement: str
-) -> None:
+@pytest.mark.parametrize("statement", OF_GRAPH + OF_CRAWLS + OURS)
+def test_each_rule_is_there_under_its_name(graph: Neo4jGraph, driver: neo4j.Driver, statement: str) -> None:
     if "IF NOT EXISTS" in statement:
         assert driver.execute_query(statement).summary.counters.contains_updates is False
     # Refused as equivalent: the same name and the same definition.

@@ -1,4 +1,4 @@
-"""Every example query of the crawl graph's description (seed 002), on two small crawls, with the numbers that
+"""Every example query of the crawl graph, on two small crawls, with the numbers that
 a person counts.
 """
 

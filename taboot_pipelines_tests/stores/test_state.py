@@ -530,17 +530,13 @@ def test_any_sequence_gives_the_same_answers_on_every_backend(places: Callable[[
 # --- keys ---------------------------------------------------------------------------------------------------
 
 
-def test_redis_shows_the_seeds_keys_and_every_one_but_the_queues_expires(redis_url: str, ns: str) -> None:
+def test_redis_shows_the_keys_and_every_one_but_the_queues_expires(redis_url: str, ns: str) -> None:
     import redis
 
     state, raw = open_backend("redis", redis_url), redis.Redis.from_url(redis_url)
     ident = "0" * 32
     patterns = [
-        keys.EXTRACTION,
-        keys.EXTRACTION_META,
         keys.JOB,
-        keys.CACHE_CRAWL,
-        keys.CACHE_EMBED,
         keys.CACHE_QUERY,
         keys.CACHE_QUERY_EMBED,
     ]
@@ -549,8 +545,8 @@ def test_redis_shows_the_seeds_keys_and_every_one_but_the_queues_expires(redis_u
         state.set(ns, pattern(ident), json.dumps({"a": 1}).encode(), pattern.ttl_seconds)
     state.take_tokens(ns, keys.RATE("example.org"), rate=1, burst=5)
     state.circuit_failed(ns, keys.CIRCUIT("example.org"), threshold=2)
-    with state.lock(ns, keys.LOCK_CRAWL(ident), 300), state.lock(ns, keys.LOCK_QUERY(ident), 30):
-        for queue in (keys.DLQ_PENDING, keys.QUEUE_QDRANT_RETRY, keys.QUEUE_WEBHOOK_RETRY):
+    with state.lock(ns, keys.LOCK_QUERY(ident), 30):
+        for queue in (keys.DLQ_PENDING, keys.QUEUE_QDRANT_RETRY):
             state.enqueue(ns, queue(), {"m": 1.0})
         lives = {
             key.decode().removeprefix(f"taboot:{ns}:"): raw.ttl(key)
@@ -558,20 +554,14 @@ def test_redis_shows_the_seeds_keys_and_every_one_but_the_queues_expires(redis_u
         }
     day = 86400
     expected = {
-        f"extraction:{ident}": 7 * day,
-        f"extraction:meta:{ident}": 7 * day,
         f"job:{ident}": 7 * day,
-        f"cache:crawl:{ident}": day,
-        f"cache:embed:{ident}": 7 * day,
         f"cache:query:{ident}": 3600,
         f"cache:query_embed:{ident}": day,
         "rate:example.org": 60,
         "circuit:example.org": 3600,
-        f"lock:crawl:{ident}": 300,
         f"lock:query:{ident}": 30,
         "dlq:pending": -1,
         "queue:qdrant_retry": -1,
-        "queue:webhook_retry": -1,
     }
     assert lives.keys() == expected.keys()
     # However long the lines above took: no two lives that could be mistaken for each other are so close.

@@ -1,4 +1,4 @@
-"""Rerankers: cross-encoders that say how well texts answer a query (seed 001 §8.7).
+"""Rerankers: cross-encoders that say how well texts answer a query.
 
 The protocol is in ``protocol``. The backends are ``tei`` (a server of Text Embeddings Inference) and
 ``torch`` (a model in this process). What is done with the scores is for ``retrieval``.
@@ -13,7 +13,7 @@ from taboot_pipelines.inference.rerank.protocol import Reranker, Scores
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
-    from taboot_pipelines.inference.http import Circuit
+    from taboot_pipelines.stores.state.circuit import Circuit
 
 __all__ = ["Reranker", "Scores", "open_reranker"]
 

@@ -1,4 +1,4 @@
-"""The reranker in this process: a cross-encoder by PyTorch (seed 001 §8.7)."""
+"""The reranker in this process: a cross-encoder by PyTorch."""
 
 from __future__ import annotations
 

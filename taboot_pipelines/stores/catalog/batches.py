@@ -21,7 +21,7 @@ from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.processes import has_ended, this_process
 from taboot_pipelines.stores.catalog.writing import Row, now_micros
 
-#: After so long without a heartbeat what is interpreted counts as failed (seed 003 §3.4).
+#: After so long without a heartbeat what is interpreted counts as failed.
 TIMEOUT_SECONDS = 600
 _TIMEOUT = TIMEOUT_SECONDS * 1_000_000
 _ENDED = "The process that interpreted it ended before it did."

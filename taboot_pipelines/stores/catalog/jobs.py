@@ -17,7 +17,7 @@ from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.processes import has_ended, this_process
 from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts
 
-#: A job that said nothing for so long has failed (seed 000).
+#: A job that said nothing for so long has failed.
 _MAX_SILENCE_MICROS = 24 * 3600 * 1_000_000
 #: Old jobs are forgotten together, once there are so many: whether one is named costs a look at the log.
 _FORGOTTEN_TOGETHER = 10
@@ -91,8 +91,8 @@ class Jobs:
 
     @retried
     def fail_dead(self) -> list[str]:
-        """Mark as failed the running jobs of dead processes of this machine, and jobs silent for 24 h (seed
-        000), in all namespaces; returns their ids.
+        """Mark as failed the running jobs of dead processes of this machine, and jobs silent for 24 h, in all
+        namespaces; returns their ids.
         """
         dead = []
         with self.database.begin(None) as c:

@@ -293,9 +293,7 @@ class Locators:
 
     @retried
     def activate(self, namespace: str, source_id: str) -> None:
-        """INGESTED -> ACTIVE for documents whose extraction is complete and which are queryable (seed
-        000).
-        """
+        """INGESTED -> ACTIVE for documents whose extraction is complete and which are queryable."""
         with self.database.publishing(namespace) as c:
             c.execute(
                 sa.update(t.locator)

@@ -1,4 +1,4 @@
-"""How many questions a namespace has asked of a chat model this month (seed 003 §6)."""
+"""How many questions a namespace has asked of a chat model this month."""
 
 from __future__ import annotations
 

@@ -2,9 +2,7 @@
 (rule ``watermark``).
 
 Written for SQLite and PostgreSQL alike. Times are microseconds since the epoch, UTC; JSON is text in
-canonical form. Every table starts with the namespace, which is the tenant. Seed 003 names: ``blob`` is its
-``sources`` (§2), ``interpretation_run`` §3, ``storage_usage`` §6, ``upload_queue`` §7; ``user_id`` is
-``namespace``.
+canonical form. Every table starts with the namespace, which is the tenant.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every Cypher statement about crawls (seed 002): ROOT and URL nodes, and the Lead relationships of a crawl.
+"""Every Cypher statement about crawls: ROOT and URL nodes, and the Lead relationships of a crawl.
 
 These nodes have labels of their own and carry ``namespace`` and ``crawl_id``; no other statement reads or
 writes them, and these read and write no other nodes. A URL node is found by ``url_id``, which begins with its

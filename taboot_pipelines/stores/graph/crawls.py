@@ -1,10 +1,10 @@
-"""Crawls in Neo4j (seed 002): written whole, read back for an audit, and dropped.
+"""Crawls in Neo4j: written whole, read back for an audit, and dropped.
 
 A crawl is written anew where it changed: its nodes are few, and what a crawl no longer has goes with it.
-``http_type + name`` of each node can be asked for, and every example query of the seed works as it is
-written. A Lead goes from a page to the pages one step deeper that it leads to: links back and across, of
-which a navigation bar makes thousands, would let the seed's query for the picture of a crawl walk every way
-through the site. All links are in the catalog.
+``http_type + name`` of each node can be asked for, and every query of the tests' ``crawl_queries.py`` works.
+A Lead goes from a page to the pages one step deeper that it leads to: links back and across, of which a
+navigation bar makes thousands, would let the query for the picture of a crawl walk every way through the
+site. All links are in the catalog.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Constraints and indexes of the graph (seed 000 "Neo4j Graph Model", seed 002 "Indexes and Constraints").
+"""Constraints and indexes of the graph.
 
-Every key starts with the namespace; all else is as the seeds write it. Community edition only: no
-node keys, no property existence. A relationship's ``edgeId`` is unique for its type: the id already covers
-the namespace.
+Every key starts with the namespace. Community edition only: no node keys, no property existence. A
+relationship's ``edgeId`` is unique for its type: the id already covers the namespace.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ class Rule:
         return f"CREATE INDEX {self.name} IF NOT EXISTS FOR {pattern} ON ({listed})"
 
 
-#: The seed's names; a network is keyed by its id and not by its CIDR, so its constraint is called
-#: differently.
+#: By label the name of its constraint; a network is keyed by its id and not by its CIDR.
 _KEYS = {
     "Document": "doc_docid",
     "Service": "service_name",
@@ -73,7 +71,7 @@ RULES: tuple[Rule, ...] = (
     *(Rule(name, False, False, label, tuple(properties)) for name, (label, *properties) in _INDEXES.items()),
     Rule("watermark_namespace", True, False, WATERMARK, ("namespace",)),
     Rule("root_crawl_id", True, False, "ROOT", ("crawl_id",)),
-    # Not the seed's: by it a URL of a crawl is found and written once.
+    # By it a URL of a crawl is found and written once.
     Rule("url_url_id", True, False, "URL", ("url_id",)),
     *(
         Rule(name, False, False, label, tuple(properties))

@@ -1,9 +1,7 @@
-"""The seeds' key patterns inside a namespace, how long each lives, and how a key is written in Redis.
+"""The key patterns inside a namespace, how long each lives, and how a key is written in Redis.
 
-Sources: seed 000 "Redis State Model", seed 001 §5 (where hashes are cut to 32 digits; in 000 they are whole).
-What the seeds keep only in Redis although it must not vanish is in the catalog instead: ``dlq:extraction``,
-``dlq:retry`` and ``dlq:failed`` are columns of its ``dead_letter`` table, and ``dlq:pending`` is rebuilt from
-it. Every key expires except the queues.
+Nothing that must last is in the state alone: dead letters are rows of the catalog's ``dead_letter`` table,
+and ``dlq:pending`` is rebuilt from it. Every key expires except the queues.
 """
 
 from __future__ import annotations
@@ -30,42 +28,28 @@ class Pattern:
 
     prefix: str
     ttl_seconds: float | None
-    seed: str
 
     def __call__(self, ident: str = "") -> str:
         return self.prefix + ident
 
 
 #: Letters that are to be tried again, ordered by the time when they are due.
-DLQ_PENDING = Pattern("dlq:pending", None, "000 §Redis State Model, 2")
+DLQ_PENDING = Pattern("dlq:pending", None)
 #: The progress of a job; the time to live begins anew with each write, the last of which is the job's end.
-JOB = Pattern("job:", 7 * DAY, "000 §Redis State Model, 3")
+JOB = Pattern("job:", 7 * DAY)
 #: Results of searches.
-CACHE_QUERY = Pattern("cache:query:", HOUR, "001 §5.2")
-CACHE_QUERY_EMBED = Pattern("cache:query_embed:", DAY, "001 §5.2")
-#: The least time to live of a bucket: it may be forgotten once it is full again (001 §8.9 says 60 s
-#: whatever the rate).
-RATE = Pattern("rate:", 60.0, "001 §5.3, §8.9")
+CACHE_QUERY = Pattern("cache:query:", HOUR)
+CACHE_QUERY_EMBED = Pattern("cache:query_embed:", DAY)
+#: The least time to live of a bucket: it may be forgotten once it is full again.
+RATE = Pattern("rate:", 60.0)
 #: The least time to live of a circuit after its last failure.
-CIRCUIT = Pattern("circuit:", HOUR, "001 §5.4, §8.8")
-#: What the robots.txt of an origin said (001 §8.10 keeps it for a week; RFC 9309 §2.4 allows a day).
-ROBOTS = Pattern("robots:", DAY, "001 §8.10")
+CIRCUIT = Pattern("circuit:", HOUR)
+#: What the robots.txt of an origin said; RFC 9309 §2.4 allows a day.
+ROBOTS = Pattern("robots:", DAY)
 #: Until when a host asked to be left alone (``Retry-After``), as Unix time.
-RETRY_AFTER = Pattern("retry_after:", DAY, "none: RFC 9110 §10.2.3")
-QUEUE_QDRANT_RETRY = Pattern("queue:qdrant_retry", None, "001 §5.5")
-LOCK_QUERY = Pattern("lock:query:", 30.0, "001 §5.6")
-
-# Patterns of the seeds that nothing uses, or not yet.
-#: Answers of a model by the hash of window, model, prompt and schema: in the catalog, since they are inputs.
-EXTRACTION = Pattern("extraction:", 7 * DAY, "000 §Redis State Model, 1")
-EXTRACTION_META = Pattern("extraction:meta:", 7 * DAY, "000 §Redis State Model, 1")
-#: A crawl's URLs in the catalog say how long an answer holds, and who has claimed it.
-CACHE_CRAWL = Pattern("cache:crawl:", DAY, "001 §5.2")
-LOCK_CRAWL = Pattern("lock:crawl:", 300.0, "001 §5.6")
-#: Vectors by text: in the table of vectors.
-CACHE_EMBED = Pattern("cache:embed:", 7 * DAY, "001 §5.2")
-#: Webhooks on the status of runs; no issue asks for them by name yet (seed 001 §5.5).
-QUEUE_WEBHOOK_RETRY = Pattern("queue:webhook_retry", None, "001 §5.5")
+RETRY_AFTER = Pattern("retry_after:", DAY)
+QUEUE_QDRANT_RETRY = Pattern("queue:qdrant_retry", None)
+LOCK_QUERY = Pattern("lock:query:", 30.0)
 
 
 def check_name(name: str) -> str:
@@ -83,7 +67,7 @@ def check_name(name: str) -> str:
 
 
 def redis_key(namespace: str, name: str) -> str:
-    """Return the key in Redis: ``taboot:{namespace}:{the seed's pattern}``."""
+    """Return the key in Redis: ``taboot:{namespace}:{name}``."""
     return f"taboot:{check_namespace(namespace)}:{check_name(name)}"
 
 
@@ -112,6 +96,6 @@ def circuit_life(rest_seconds: float) -> float:
     return max(CIRCUIT.ttl_seconds or 0.0, 2 * rest_seconds)
 
 
-#: Seconds that one of our own servers rests after five failures in a row. The seed's 300 s are for other
-#: people's sites: here an operator has just restarted the server and waits for it.
+#: Seconds that one of our own servers rests after five failures in a row. The default of 300 s is for
+#: other people's sites: here an operator has just restarted the server and waits for it.
 SERVER_REST_SECONDS = 30.0

@@ -1,8 +1,7 @@
 """What every state backend offers; one conformance suite runs against all of them.
 
-Keys are the seeds' patterns inside a namespace (``extraction:{hash}``, ``cache:query_embed:{hash}``,
-``job:{id}``, ``dlq:pending`` …); in Redis they become ``taboot:{namespace}:{pattern}``. Times are in seconds;
-``due`` times are Unix time.
+Keys are patterns inside a namespace (``cache:query_embed:{hash}``, ``job:{id}``, ``dlq:pending``: ``keys``).
+In Redis they become ``taboot:{namespace}:{pattern}``. Times are in seconds; ``due`` times are Unix time.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class State(Protocol):
     def take_tokens(
         self, namespace: str, bucket: str, *, rate: float, burst: float, tokens: float = 1.0
     ) -> Grant:
-        """Take tokens from a bucket that refills by ``rate`` a second up to ``burst`` (seed 001 §8.9).
+        """Take tokens from a bucket that refills by ``rate`` a second up to ``burst``.
 
         The time is the backend's.
         """
@@ -101,7 +100,7 @@ class State(Protocol):
     def circuit_failed(
         self, namespace: str, name: str, *, threshold: int = 5, rest_seconds: float = 300
     ) -> bool:
-        """Count a failure; return whether the circuit is open (seed 001 §8.8: 5 failures, 300 s).
+        """Count a failure; return whether the circuit is open.
 
         Failures are forgotten an hour after the last one. A failure after the rest opens the
         circuit again at once.

@@ -1,4 +1,4 @@
-"""How a value is stored: as it is, or gzip-compressed beyond 10 KB; at most 50 MB (seed 001 §5.2)."""
+"""How a value is stored: as it is, or gzip-compressed beyond 10 KB; at most 50 MB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a collection of points is laid out, and how one differs from that (seeds 000 and 001, made one)."""
+"""How a collection of points is laid out, and how one differs from that."""
 
 from __future__ import annotations
 

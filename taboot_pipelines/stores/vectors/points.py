@@ -1,5 +1,4 @@
-"""What a point is: its id, its payload, and the fingerprint of both (rule ``equal-text-once``, seed 000
-"Payload Schema").
+"""What a point is: its id, its payload, and the fingerprint of both (rule ``equal-text-once``).
 
 One point holds one chunk text of a namespace, with every place where it stands as ``occurrences[]``; a text
 that stands in more than 256 places has a further point for each 256. Top-level fields are those of the
@@ -20,7 +19,7 @@ import numpy.typing as npt
 import orjson
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.graph import SourceType
+from taboot_pipelines.model.graph import is_source_type
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.stores.vectors.sparse import Sparse
 
@@ -30,7 +29,6 @@ BUCKET = 256
 
 Payload = dict[str, Any]
 
-_SOURCE_TYPES = frozenset(SourceType)
 _CHUNK_ID = re.compile(r"[0-9a-f-]{36}:[0-9]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 #: Fields of an occurrence by type. ``crawled_at`` is ISO 8601; ``moment`` counts microseconds, ``created_at``
@@ -130,7 +128,7 @@ def fingerprint(content: Mapping[str, Any], made_by: str) -> str:
 
 
 def check(points: Points, namespace: str, dimension: int) -> None:
-    """Refuse what must not be sent (seed 000 "Qdrant Validation"), naming the point and the field, never a
+    """Refuse what must not be sent, naming the point and the field, never a
     value.
 
     Raises ``E_NAMESPACE`` for a point of another namespace, ``E_VECTOR`` for an unusable vector,
@@ -221,7 +219,7 @@ def _wrong_place(place: Mapping[str, Any]) -> str | None:
         return "url"
     if not place["title"]:
         return "title"
-    if place["source"] not in _SOURCE_TYPES:
+    if not is_source_type(place["source"]):
         return "source"
     if not 2 <= len(place["lang"]) <= 5:
         return "lang"

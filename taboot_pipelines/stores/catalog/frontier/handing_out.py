@@ -22,7 +22,7 @@ from taboot_pipelines.stores.catalog.frontier.rows import (
 )
 from taboot_pipelines.stores.catalog.writing import now_micros, parts
 
-#: A claim whose holder said nothing for so long is handed to another (seed 002, ``stale_timeout_minutes``).
+#: A claim whose holder said nothing for so long is handed to another.
 STALE_MICROS = 10 * 60 * 1_000_000
 #: Of so many hosts one claim takes URLs; the next claim goes on with others.
 _MAX_HOSTS = 32

@@ -496,7 +496,7 @@ def test_units_are_the_files_handed_in() -> None:
 GOLD = DATA / "swag-reverse-proxy-confs" / "gold.jsonl"
 
 
-@pytest.mark.skipif(not GOLD.exists(), reason="needs the real confs (TABOOT_TEST_DATA)")
+@pytest.mark.needs("data")
 def test_every_swag_conf_gives_the_golds_routes() -> None:
     checked = 0
     for record in map(json.loads, GOLD.read_text("utf-8").splitlines()):
@@ -515,7 +515,7 @@ def test_every_swag_conf_gives_the_golds_routes() -> None:
     assert checked > 200
 
 
-@pytest.mark.skipif(not GOLD.exists(), reason="needs the real confs (TABOOT_TEST_DATA)")
+@pytest.mark.needs("data")
 def test_crossplanes_cases_follow_their_includes() -> None:
     root = DATA / "nginx-crossplane"
     subordinates = {}

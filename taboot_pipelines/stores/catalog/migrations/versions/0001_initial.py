@@ -1,6 +1,4 @@
-"""The first schema: inputs, fetch log, pointers, runs, dead letters, deletions (rule ``watermark``, seed
-003).
-"""
+"""The first schema: inputs, fetch log, pointers, runs, dead letters, deletions (rule ``watermark``)."""
 
 from __future__ import annotations
 
