@@ -81,6 +81,8 @@ class Workspace:
         self.shards = open_shards(self.settings)
         #: The sources file that the home belonged to when another one was last read (``sync_sources``).
         self.former_sources: Path | None = None
+        #: Namespaces whose tables are known to be those that are declared today (``stages.upgrade``).
+        self.current_tables: set[str] = set()
         self._embedder = embedder
         self._other_chats: dict[str, ChatModel] = {}
 
