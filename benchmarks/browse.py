@@ -27,8 +27,7 @@ import uvicorn
 from kb_fixture import shard_input
 from search_100k import SHARES, SPACE, Given, make, show, timed
 
-from taboot_pipelines.browse.app import make_app
-from taboot_pipelines.browse.server import take_port
+from taboot_pipelines.browse.app import make_app, take_port
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines.shards import open_shards, publish

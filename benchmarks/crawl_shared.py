@@ -33,8 +33,8 @@ CRAWL = Path(__file__).with_name("crawl.py")
 
 def work(role: str, home: str, sources: str) -> None:
     """Lead the crawl or join it in this process, and print what it took as JSON."""
-    from taboot_pipelines.stages.joining import join_crawl
     from taboot_pipelines.stages.running import run_stage
+    from taboot_pipelines.stages.shared_crawls import join_crawl
 
     http = {"max_concurrency": CONCURRENCY, "per_host": CONCURRENCY, "rate_limit_rps": 0}
     workspace = Workspace(load_settings(home=Path(home), sources=Path(sources), http=http))

@@ -24,7 +24,7 @@ import httpx
 import orjson
 
 from taboot_pipelines.extraction import tier_c
-from taboot_pipelines.knowledge.asking import question_tokens
+from taboot_pipelines.knowledge.window_requests import question_tokens
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.tier_c_triples import STAGE, asking_of

@@ -18,16 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge.merges import merges_of
+from taboot_pipelines.knowledge.names import merges_of
 from taboot_pipelines.knowledge.reducer import resolve_key
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.crawls import CrawlState
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.tables import DECISIONS, rows_of
-from taboot_pipelines.stages.broken_links import broken_links, lines_of
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.check_scope import CheckScope, check_scope, passed
 from taboot_pipelines.stages.crawl_graph import CrawlGraph, wrong_ledger
+from taboot_pipelines.stages.links import broken_links, lines_of
 from taboot_pipelines.stages.published import published_versions, read_published
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE

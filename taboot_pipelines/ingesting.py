@@ -28,7 +28,7 @@ from taboot_pipelines.model.crawl_graph import CrawlProgress
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.check_scope import WHOLE_SECONDS
-from taboot_pipelines.stages.crawl_watch import watched
+from taboot_pipelines.stages.crawl_graph import watched
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.running import run_entries, run_together
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage

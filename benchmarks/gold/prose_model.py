@@ -39,7 +39,7 @@ from benchmarks.gold.prose_set import (
 )
 from taboot_pipelines.extraction import tier_c
 from taboot_pipelines.inference.chat import ChatModel, open_chat
-from taboot_pipelines.knowledge.asking import OF_WINDOW
+from taboot_pipelines.knowledge.window_requests import OF_WINDOW
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines.stages.tier_c_triples import asking_of
 

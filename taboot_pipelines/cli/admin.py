@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command()
 def schema() -> None:
     """Print the JSON Schema of the sources file, for editors."""
-    from taboot_pipelines.connectors.sources_file import json_schema
+    from taboot_pipelines.sources.sources_file import json_schema
 
     emit_json(json_schema())
 
@@ -38,7 +38,7 @@ def delete(documents: tuple[str, ...], erase: bool, namespace: str | None, as_js
     """
     from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages import deletion
-    from taboot_pipelines.stages.naming import documents_called
+    from taboot_pipelines.stages.document_lookup import documents_called
     from taboot_pipelines.stages.workspace import Workspace
 
     settings = load_settings()
@@ -79,7 +79,7 @@ def restore(documents: tuple[str, ...], namespace: str | None, as_json: bool) ->
     """
     from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages import deletion
-    from taboot_pipelines.stages.naming import documents_called
+    from taboot_pipelines.stages.document_lookup import documents_called
     from taboot_pipelines.stages.workspace import Workspace
 
     settings = load_settings()
@@ -107,7 +107,7 @@ def restore(documents: tuple[str, ...], namespace: str | None, as_json: bool) ->
 @json_option
 def purge(vanished: bool, yes: bool, namespace: str | None, as_json: bool) -> None:
     """Remove stored bytes that no document has any more; by themselves they are kept for ever."""
-    from taboot_pipelines.stages.purging import purge_vanished
+    from taboot_pipelines.stages.deletion import purge_vanished
     from taboot_pipelines.stages.workspace import Workspace
 
     if not vanished:

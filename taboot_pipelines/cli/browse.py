@@ -31,7 +31,7 @@ def browse(port: int, open_: bool | None, namespace: str | None) -> None:
     Nothing can be changed there. It listens on 127.0.0.1 alone and opens to whoever has the address that it
     prints, until Ctrl-C ends it.
     """
-    from taboot_pipelines.browse.server import serve, take_port
+    from taboot_pipelines.browse.app import serve, take_port
     from taboot_pipelines.settings import load_settings
 
     settings = load_settings()

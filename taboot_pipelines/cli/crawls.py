@@ -194,7 +194,7 @@ def join(source: str, wait: float, as_json: bool) -> None:
 
     The process that ingests the source leads its crawl and takes in what is read here.
     """
-    from taboot_pipelines.stages.joining import join_crawl
+    from taboot_pipelines.stages.shared_crawls import join_crawl
 
     with _opened(None) as (workspace, _):
         report = join_crawl(workspace, source, wait_seconds=wait)

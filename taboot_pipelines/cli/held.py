@@ -15,8 +15,8 @@ from taboot_pipelines.cli.output import console, emit_json, json_option, text
 
 if TYPE_CHECKING:
     from taboot_pipelines.settings import Settings
-    from taboot_pipelines.stages.foreseeing import Foreseen
-    from taboot_pipelines.stages.held import Held
+    from taboot_pipelines.stages.dry_run import Foreseen
+    from taboot_pipelines.stages.held_deletions import Held
     from taboot_pipelines.stages.workspace import Workspace
 
 #: Paths that are shown of each source and kind; ``--json`` has all.
@@ -32,8 +32,8 @@ def held(as_json: bool) -> None:
     """
     from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages.health import catalog_exists
-    from taboot_pipelines.stages.held import documents
-    from taboot_pipelines.stages.held import held as held_deletions
+    from taboot_pipelines.stages.held_deletions import documents
+    from taboot_pipelines.stages.held_deletions import held as held_deletions
     from taboot_pipelines.stages.workspace import Workspace
 
     settings = load_settings()
@@ -73,8 +73,8 @@ def _held_json(h: Held) -> dict[str, Any]:
 
 def dry_run(settings: Settings, sources: Sequence[str], as_json: bool) -> bool:
     """Show what a run of these sources (none: of all) would do; whether it could be found out for all."""
-    from taboot_pipelines.connectors.sources_file import load_sources
-    from taboot_pipelines.stages.foreseeing import foresee
+    from taboot_pipelines.sources.sources_file import load_sources
+    from taboot_pipelines.stages.dry_run import foresee
 
     declared = load_sources(settings.sources_file)
     ok = True

@@ -80,7 +80,7 @@ def ingest(sources: tuple[str, ...], confirm_deletes: bool, dry_run: bool, as_js
         sys.exit(0 if held.dry_run(settings, sources, as_json) else 1)
     # The sources file is read before Dagster is loaded and before a home is made: a mistake in it is reported
     # at once, and a command in the wrong folder leaves nothing behind.
-    from taboot_pipelines.connectors.sources_file import load_sources
+    from taboot_pipelines.sources.sources_file import load_sources
     from taboot_pipelines.stages.workspace import Workspace
 
     load_sources(settings.sources_file)
@@ -111,7 +111,7 @@ def _choose(workspace: Workspace, named: Sequence[str]) -> list[str]:
     known = list(dict.fromkeys(r["source_id"] for r in sorted(rows, key=lambda r: r["state"] != "retiring")))
     unknown = [s for s in named if s not in known]
     if unknown:
-        from taboot_pipelines.stages.foreseeing import unknown_sources
+        from taboot_pipelines.stages.dry_run import unknown_sources
 
         raise unknown_sources(unknown, known)
     return list(dict.fromkeys(named)) or known

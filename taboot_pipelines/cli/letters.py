@@ -23,7 +23,7 @@ from taboot_pipelines.cli.output import (
 from taboot_pipelines.errors import CODES, TabootError
 
 if TYPE_CHECKING:
-    from taboot_pipelines.stages.letters import Letter, Place
+    from taboot_pipelines.stages.dead_letters import Letter, Place
     from taboot_pipelines.stages.workspace import Workspace
 
 _source_option = click.option(
@@ -56,7 +56,7 @@ def letters() -> None:
 @json_option
 def list_(sources: tuple[str, ...], namespace: str | None, as_json: bool) -> None:
     """List the dead letters with their state, and when each is tried again."""
-    from taboot_pipelines.stages.letters import letters as find
+    from taboot_pipelines.stages.dead_letters import letters as find
 
     with _workspace() as workspace:
         found = find(workspace, namespace or workspace.settings.namespace, sources)
@@ -84,8 +84,8 @@ def list_(sources: tuple[str, ...], namespace: str | None, as_json: bool) -> Non
 @json_option
 def show(item: str, sources: tuple[str, ...], namespace: str | None, as_json: bool) -> None:
     """Show one letter: the reason, what to do, and of a window where it stands and its text."""
-    from taboot_pipelines.stages.letters import letters as find
-    from taboot_pipelines.stages.letters import places
+    from taboot_pipelines.stages.dead_letters import letters as find
+    from taboot_pipelines.stages.dead_letters import places
 
     with _workspace() as workspace:
         where = namespace or workspace.settings.namespace
@@ -121,7 +121,7 @@ def replay(
     if not (items or sources or everything):
         raise click.UsageError("Name items, a --source, or --all.")
     from taboot_pipelines.stages import dead_letters
-    from taboot_pipelines.stages.letters import letters as find
+    from taboot_pipelines.stages.dead_letters import letters as find
     from taboot_pipelines.stages.running import run_chain
 
     with _workspace() as workspace:

@@ -20,7 +20,7 @@ def plan(source: str, as_json: bool) -> None:
     Asks as little as that takes, and stores nothing.
     """
     from taboot_pipelines.settings import load_settings
-    from taboot_pipelines.stages.planning import plan_of
+    from taboot_pipelines.stages.dry_run import plan_of
     from taboot_pipelines.stages.workspace import Workspace
 
     workspace = Workspace(load_settings())

@@ -15,7 +15,6 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
-from taboot_pipelines.defs.executors import gpu
 from taboot_pipelines.defs.io import KEY
 from taboot_pipelines.defs.materialize import OWNERS, materialize
 from taboot_pipelines.defs.partitions import BACKFILL, sources_partitions
@@ -43,6 +42,14 @@ from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
 
 # Dagster calls them beta wherever they are used; who runs the project cannot help it.
 warnings.filterwarnings("ignore", message=".*CodeReference.*", category=dg.BetaWarning)
+
+#: What the asset of each stage was made with.
+_MADE_WITH: dict[str, dict[str, Any]] = {}
+
+
+def tagged(asset: dg.AssetsDefinition, op_tags: Mapping[str, Any]) -> dg.AssetsDefinition:
+    """The same asset whose step has ``op_tags``, which Dagster lets nobody add later."""
+    return _asset(asset.op.name, **{**_MADE_WITH[asset.op.name], "op_tags": op_tags})
 
 
 def described(stage: SourceStage | NamespaceStage) -> dict[str, Any]:
@@ -141,6 +148,7 @@ def _asset(
 ) -> dg.AssetsDefinition:
     """Return the asset of the stage ``name``. Raises ``E_NOT_FOUND`` if there is no such stage."""
     stage = CHAIN.stage(name)
+    _MADE_WITH[name] = {"group": group, "pool": pool, "kinds": kinds, "code_version": code_version}
 
     @dg.asset(
         name=name,
@@ -186,7 +194,7 @@ ASSETS = [
     ),
     _asset("chunks", group="documents", pool=INGEST, kinds=_TABLE),
     _asset("links", group="documents", pool=INGEST, kinds=_TABLE, code_version=links.VERSION),
-    _asset("embeddings", group="vectors", kinds={"deltalake", "openvino"}, **gpu(EMBED)),
+    _asset("embeddings", group="vectors", pool=EMBED, kinds={"deltalake", "openvino"}),
     _asset(
         "tier_a_triples",
         group="knowledge",

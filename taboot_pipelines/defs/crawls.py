@@ -9,7 +9,7 @@ from taboot_pipelines.defs.metadata import metadata_of
 from taboot_pipelines.defs.pools import INGEST
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.stages.joining import await_crawl, join_crawl
+from taboot_pipelines.stages.shared_crawls import await_crawl, join_crawl
 
 
 class JoinConfig(dg.Config):

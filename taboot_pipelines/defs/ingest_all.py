@@ -18,7 +18,7 @@ from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.defs.retention import mark_changed
 from taboot_pipelines.defs.run_tags import tag_run
 from taboot_pipelines.stages.chain import CHAIN
-from taboot_pipelines.stages.foreseeing import unknown_sources
+from taboot_pipelines.stages.dry_run import unknown_sources
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
 from taboot_pipelines.stages.workspace import Workspace
 

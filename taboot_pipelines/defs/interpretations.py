@@ -10,8 +10,8 @@ from pydantic import Field
 
 from taboot_pipelines.defs.materialize import failures
 from taboot_pipelines.defs.resources import WorkspaceResource
-from taboot_pipelines.stages import promotion
-from taboot_pipelines.stages.reinterpreting import reinterpret
+from taboot_pipelines.stages import reinterpretation
+from taboot_pipelines.stages.reinterpretation import reinterpret
 
 
 class ReinterpretConfig(dg.Config):
@@ -61,7 +61,7 @@ def reinterpret_units(config: ReinterpretConfig, workspace: WorkspaceResource) -
             "run_ids": dg.MetadataValue.json(list(made.run_ids[:100])),
         }
         if config.promote and made.run_ids:
-            promoted = promotion.promote(opened, namespace, runs=made.run_ids)
+            promoted = reinterpretation.promote(opened, namespace, runs=made.run_ids)
             metadata |= _of_promotion(promoted.promotion, promoted.run_ids, promoted.pending)
     return dg.Output(None, metadata=metadata)
 
@@ -70,7 +70,7 @@ def reinterpret_units(config: ReinterpretConfig, workspace: WorkspaceResource) -
 def promote_candidates(config: PromoteConfig, workspace: WorkspaceResource) -> dg.Output[None]:
     opened = workspace.open()
     with failures(workspace.runtime, "promote"):
-        done = promotion.promote(
+        done = reinterpretation.promote(
             opened,
             config.namespace or opened.settings.namespace,
             runs=config.runs,
@@ -85,7 +85,7 @@ def promote_candidates(config: PromoteConfig, workspace: WorkspaceResource) -> d
 def take_back(config: RollbackConfig, workspace: WorkspaceResource) -> dg.Output[None]:
     opened = workspace.open()
     with failures(workspace.runtime, "rollback"):
-        done = promotion.rollback(
+        done = reinterpretation.rollback(
             opened,
             config.namespace or opened.settings.namespace,
             promotion=config.promotion,

@@ -8,7 +8,7 @@ from pydantic import Field
 from taboot_pipelines.defs.metadata import records, shown_name, text_rows
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.stages import dead_letters
-from taboot_pipelines.stages.letters import Letter, letters, places
+from taboot_pipelines.stages.dead_letters import Letter, letters, places
 
 #: Letters that one run shows; ``taboot letters list`` shows all.
 _MAX_SHOWN = 200

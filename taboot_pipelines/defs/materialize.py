@@ -28,7 +28,7 @@ from taboot_pipelines.model.crawl_graph import CrawlProgress
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.stages import running
 from taboot_pipelines.stages.chain import CHAIN
-from taboot_pipelines.stages.crawl_watch import watched
+from taboot_pipelines.stages.crawl_graph import watched
 from taboot_pipelines.stages.published import read_published
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage

@@ -23,8 +23,8 @@ from taboot_pipelines.defs.retention import forget_old
 from taboot_pipelines.defs.sweeper import sweep_dead_runs
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.stages import dead_letters
-from taboot_pipelines.stages.configuration import fingerprint
 from taboot_pipelines.stages.schedules import last_fires, schedules
+from taboot_pipelines.stages.source_state import fingerprint
 from taboot_pipelines.stages.workspace import Workspace, stored_entry
 
 # Dagster calls the parameter beta wherever a sensor with several jobs is copied; it is not used here.
@@ -209,7 +209,8 @@ def _unread(workspace: Workspace) -> dict[str, str]:
 
 
 def _request(source_id: str, run_key: str) -> dg.RunRequest:
-    return dg.RunRequest(partition_key=source_id, run_key=run_key)
+    """Ask for a run of one source. A sensor with several jobs must name the job, or its tick fails."""
+    return dg.RunRequest(run_key, partition_key=source_id, job_name=ingest_source.name)
 
 
 def _now() -> datetime:

@@ -11,8 +11,7 @@ import dagster as dg
 from taboot_pipelines.defs.jobs import ingest_source
 from taboot_pipelines.defs.partitions import NAME, is_busy
 from taboot_pipelines.defs.resources import WorkspaceResource
-from taboot_pipelines.stages.point_retries import QUEUE
-from taboot_pipelines.stages.qdrant_points import STAGE
+from taboot_pipelines.stages.qdrant_points import QUEUE, STAGE
 
 
 @dg.sensor(

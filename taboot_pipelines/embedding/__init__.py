@@ -1,22 +1,21 @@
 """Embedders: texts to vectors of one embedding space.
 
 The protocol and ``Space`` are in ``protocol``. The backends are ``minilm`` (the bundled model, run by
-``openvino`` or ``onnx``, which share ``encoder``), ``tei`` (a server of Text Embeddings Inference) and
-``torch`` (another model in this process). Every backend passes its answers through ``validate``. Which texts
-are embedded and where their vectors are kept does not belong here, and neither does chunking.
+``encoder``, or by ``openvino``), ``tei`` (a server of Text Embeddings Inference) and
+``torch`` (another model in this process). Every backend passes its answers through ``unit_vectors``. Which
+texts are embedded and where their vectors are kept does not belong here, and neither does chunking.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from taboot_pipelines.embedding.protocol import Embedder, Space, Vectors
-from taboot_pipelines.embedding.validate import check_limit
+from taboot_pipelines.embedding.protocol import Embedder, Space, Vectors, check_limit
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
-    from taboot_pipelines.inference.http import Circuit
+    from taboot_pipelines.stores.state.circuit import Circuit
 
 __all__ = ["Embedder", "Space", "Vectors", "check_limit", "open_embedder"]
 

@@ -17,9 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from taboot_pipelines.embedding.encoder import Encoder
-from taboot_pipelines.embedding.protocol import Space, Vectors
-from taboot_pipelines.embedding.validate import unit_vectors
+from taboot_pipelines.embedding.encoder import Encoder, OnnxEncoder, onnx_version
+from taboot_pipelines.embedding.protocol import Space, Vectors, unit_vectors
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.packaged import packaged_file, read_verified
@@ -241,8 +240,6 @@ class MiniLmEmbedder:
                     self._settings.threads,
                     CompiledModels(self._cache, digest) if self._cache else None,
                 )
-            from taboot_pipelines.embedding.onnx import OnnxEncoder
-
             return OnnxEncoder(weights(), self._settings.threads, self._settings.batch_size)
         except ImportError as error:
             raise TabootError(
@@ -264,6 +261,4 @@ def _version(runtime: Runtime) -> str:
         from taboot_pipelines.embedding import openvino
 
         return openvino.version()
-    from taboot_pipelines.embedding import onnx
-
-    return onnx.version()
+    return onnx_version()

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from taboot_pipelines.embedding.protocol import Space, Vectors
-from taboot_pipelines.embedding.validate import unit_vectors
+from taboot_pipelines.embedding.protocol import Space, Vectors, unit_vectors
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.inference.torch_model import Encoded, TorchModel
 from taboot_pipelines.model.health import Health, probe

@@ -8,7 +8,10 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,12 +20,247 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taboot_pipelines.knowledge.edge_decisions import EdgeDecisions
-from taboot_pipelines.knowledge.merges import merges_of
+from taboot_pipelines.knowledge.names import NO_MERGES, Merges, merges_of
 from taboot_pipelines.knowledge.reducer import resolve_key
-from taboot_pipelines.knowledge.resolve import resolve_edges, resolve_ends
 from taboot_pipelines.model import tables
+from taboot_pipelines.model.graph import PRIORITY, EdgeSource
+from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA, rows_of
+
+# --- Corrections of edges: a fact that is not so, and a property of a fact that is another (rule
+#     ``deterministic-reducer``)
+#
+# A fact is an edge without its document: type, ends, and what makes it another fact. A correction holds
+# for all documents that state the fact, and for those that come to state it; it is applied after
+# resolution, so it follows its ends wherever these lead.
+
+#: The columns that name a fact.
+FACT = ("type", "start_label", "start_key", "end_label", "end_key", "discriminator")
+#: Between the parts of a fact as one text: no label has it, and JSON escapes it.
+_SEPARATOR = "\x1f"
+
+
+@dataclass
+class _Edit:
+    """What was decided of one fact: ids of the decisions, by number."""
+
+    retracted: bool = False
+    properties: dict[str, Any] = field(default_factory=dict)
+    ids: list[str] = field(default_factory=list)
+
+
+class EdgeDecisions:
+    """The corrections of edges of ``tables.DECISIONS``. ``resolve``: (label, key) to the key after resolution
+    and merging."""
+
+    def __init__(self, decisions: pa.Table, resolve: Callable[[str, str], str]) -> None:
+        self._edits: dict[str, _Edit] = {}
+        rows = decisions.filter(pc.equal(decisions.column("kind"), "edge")).sort_by("number")
+        columns = ("id", "type", "label", "key", "end_label", "end_key", "discriminator", "property", "value")
+        for id_, type_, label, key, end_label, end_key, discriminator, name, value in rows_of(rows, *columns):
+            start, end = resolve(label, key), resolve(end_label, end_key)
+            fact = _SEPARATOR.join((type_, label, start, end_label, end, discriminator))
+            edit = self._edits.setdefault(fact, _Edit())
+            edit.ids.append(id_)
+            if name is None:
+                edit.retracted = True
+            else:
+                edit.properties[name] = json.loads(value)
+
+    def about(self, edge: Mapping[str, Any]) -> list[str]:
+        """The ids of the decisions about an edge, which has the columns :data:`FACT`."""
+        edit = self._edits.get(_SEPARATOR.join(edge[c] for c in FACT))
+        return [] if edit is None else list(edit.ids)
+
+    def apply(self, edges: pa.Table) -> pa.Table:
+        """Edges (``resolve.RESOLVED``) without those of retracted facts; what a person corrected is said by
+        ``correction``, with certainty, and stands where the document states the fact.
+        """
+        if not self._edits or not edges.num_rows:
+            return edges
+        facts = pc.binary_join_element_wise(*(edges.column(c) for c in FACT), _SEPARATOR)
+        known = pa.array(sorted(self._edits), pa.string())
+        found = pc.indices_nonzero(pc.is_in(facts, value_set=known)).to_pylist()
+        if not found:
+            return edges
+        changed = edges.take(pa.array(found)).to_pylist()
+        kept = []
+        for row in changed:
+            edit = self._edits[_SEPARATOR.join(row[c] for c in FACT)]
+            if not edit.retracted:
+                kept.append({**row, **_corrected(row, edit.properties)})
+        mask = pc.invert(pc.is_in(facts, value_set=known))
+        rest = [edges.filter(mask), pa.Table.from_pylist(kept, schema=edges.schema)]
+        return pa.concat_tables(rest).sort_by("edge_id").combine_chunks()
+
+
+def _corrected(row: Mapping[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
+    after = {**json.loads(row["properties"]), **properties}
+    return {
+        "properties": canonical_json(
+            {k: v for k, v in after.items() if v is not None or k not in properties}
+        ),
+        "source": EdgeSource.CORRECTION.value,
+        "confidence": 1.0,
+    }
+
+
+# --- From relations by the names as observed to the edges of the graph (rules ``deterministic-reducer``,
+#     ``support`` and ``bounded-rewrite``)
+#
+# A bare service name becomes the service it means, edges that thereby become equal are joined, and only
+# then edge ids are computed: when a name changes its meaning, equal edges merge and part again without
+# any stored row having changed.
+
+_ORDER = {source.value: priority for source, priority in PRIORITY.items()}
+
+#: Columns of the result: an id, the columns of ``tables.RELATIONS`` after resolution, and the names as
+#: written.
+RESOLVED = pa.schema(
+    [
+        pa.field("edge_id", pa.string(), False),
+        *(f for f in tables.RELATIONS if f.name != "bucket"),
+        pa.field("start_observed", pa.string(), False),
+        pa.field("end_observed", pa.string(), False),
+    ]
+)
+
+
+def resolve_edges(
+    relations: pa.Table, names: pa.Table, merges: Merges = NO_MERGES, *, namespace: str
+) -> pa.Table:
+    """The edges (:data:`RESOLVED`, ascending by edge_id) of ``tables.RELATIONS`` rows under ``tables.NAMES``
+    and the merges of entities.
+
+    A MENTIONS of a name with several candidates is dropped: an ambiguous name mentions nothing. Of equal
+    edges the one with the higher confidence stays, then the one of the source with the higher priority, then
+    the first by method; its ``supports`` lists those of all.
+    """
+    table = resolve_ends(
+        relations.select([f.name for f in RESOLVED if f.name in relations.column_names]), names, merges
+    )
+    identity = ("type", "start_label", "start_key", "end_label", "end_key", "discriminator", "doc_id")
+    # The same text as ids.edge_id hashes, by a faster writer of JSON.
+    edge_ids = [
+        hashlib.sha256(orjson.dumps((namespace, *parts))).hexdigest()
+        for parts in zip(*(table.column(c).to_pylist() for c in identity), strict=True)
+    ]
+    table = (
+        table.add_column(0, "edge_id", pa.array(edge_ids, type=pa.string()))
+        .sort_by("edge_id")
+        .combine_chunks()
+    )
+    return _join_equal(table).select(RESOLVED.names).cast(RESOLVED)
+
+
+def resolve_ends(relations: pa.Table, names: pa.Table, merges: Merges = NO_MERGES) -> pa.Table:
+    """The rows of ``relations`` that stand, with the keys and names of their ends after resolution and
+    ``start_observed`` and ``end_observed`` as written. Needs type, source, start_* and end_* only; rows that
+    thereby become equal are not joined.
+    """
+    table = relations.combine_chunks()
+    known = names.combine_chunks()
+    ambiguous = known.filter(
+        pc.and_(
+            pc.is_null(known.column("resolved_key")),
+            pc.greater(pc.list_value_length(known.column("candidates")), 1),
+        )
+    )
+    vague = pc.and_(
+        pc.and_(pc.equal(table.column("type"), "MENTIONS"), pc.equal(table.column("end_label"), "Service")),
+        pc.is_in(table.column("end_key"), value_set=ambiguous.column("observed_key").combine_chunks()),
+    )
+    # What a person states of a bare name is about that name, whatever else is called so.
+    vague = pc.and_(vague, pc.not_equal(table.column("source"), EdgeSource.STRUCTURED.value))
+    table = table.filter(pc.invert(vague))
+    resolved = known.filter(pc.is_valid(known.column("resolved_key")))
+    meant = pa.array(
+        [_service_name(k) for k in resolved.column("resolved_key").to_pylist()], type=pa.string()
+    )
+    for end in ("start", "end"):
+        table = table.append_column(f"{end}_observed", table.column(f"{end}_name"))
+        at = pc.index_in(
+            table.column(f"{end}_key"), value_set=resolved.column("observed_key").combine_chunks()
+        )
+        at = pc.if_else(pc.equal(table.column(f"{end}_label"), "Service"), at, pa.scalar(None, pa.int32()))
+        table = _replace(table, f"{end}_key", resolved.column("resolved_key").combine_chunks(), at)
+        table = _replace(table, f"{end}_name", meant, at)
+        table = _merge(table, end, merges)
+    return table
+
+
+def _merge(table: pa.Table, end: str, merges: Merges) -> pa.Table:
+    """Lead one end of the rows to what it was merged into."""
+    for label in sorted({label for label, _ in merges}):
+        keys = sorted(key for its, key in merges if its == label)
+        found = pc.index_in(table.column(f"{end}_key"), value_set=pa.array(keys, pa.string()))
+        at = pc.if_else(pc.equal(table.column(f"{end}_label"), label), found, pa.scalar(None, pa.int32()))
+        into = [merges[label, key] for key in keys]
+        table = _replace(table, f"{end}_key", pa.array([m.key for m in into], pa.string()), at)
+        table = _replace(table, f"{end}_name", pa.array([m.name for m in into], pa.string()), at)
+    return table
+
+
+def _service_name(key: str) -> str:
+    parts = json.loads(key)
+    return str(parts[-1])
+
+
+def _replace(table: pa.Table, column: str, values: pa.Array, at: pa.ChunkedArray) -> pa.Table:
+    taken = values.take(at.combine_chunks() if isinstance(at, pa.ChunkedArray) else at)
+    return table.set_column(
+        table.column_names.index(column), column, pc.coalesce(taken, table.column(column))
+    )
+
+
+def _join_equal(table: pa.Table) -> pa.Table:
+    """One row per edge_id (the table is sorted by it): the strongest, with the supports of all."""
+    if len(table) < 2:
+        return table
+    ids = table.column("edge_id")
+    first = np.concatenate(([True], pc.not_equal(ids[1:], ids[:-1]).to_numpy()))
+    if first.all():
+        return table
+    starts = np.flatnonzero(first)
+    ends = np.append(starts[1:], len(table))
+    keep = starts.copy()
+    supports = table.column("supports").to_pylist()
+    for group in np.flatnonzero(ends - starts > 1).tolist():
+        lo, hi = int(starts[group]), int(ends[group])
+        rows = table.slice(lo, hi - lo).to_pylist()
+        best = min(range(len(rows)), key=lambda i: _strength(rows[i]))
+        keep[group] = lo + best
+        distinct = {canonical_json(s): s for row in rows for s in json.loads(row["supports"])}
+        supports[lo + best] = canonical_json(
+            [distinct[k] for k in sorted(distinct, key=lambda k: _place(distinct[k], k))]
+        )
+    table = table.set_column(
+        table.column_names.index("supports"), "supports", pa.array(supports, type=pa.string())
+    )
+    return table.take(pa.array(keep))
+
+
+def _strength(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Ascending: the strongest first; the rest of the row breaks ties, so that order of arrival never
+    does.
+    """
+    return (
+        -row["confidence"],
+        -_ORDER.get(row["source"], 0),
+        row["extraction_method"],
+        row["blob_sha256"],
+        row["byte_start"],
+        row["byte_end"],
+        row["start_observed"],
+        row["end_observed"],
+        row["properties"],
+        row["run_id"],
+    )
+
+
+def _place(support: dict[str, Any], text: str) -> tuple[Any, ...]:
+    return str(support.get("blob")), support.get("start") or 0, support.get("end") or 0, text
+
 
 Numbers = npt.NDArray[np.int64]
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from taboot_pipelines.knowledge.merges import NO_MERGES, Merges, merged_key
+from taboot_pipelines.knowledge.names import NO_MERGES, Merges, merged_key
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import NODES, PRIORITY, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
@@ -19,7 +19,7 @@ from taboot_pipelines.model.ids import canonical_json
 REDUCER_VERSION = "3"
 
 
-#: Before the source of a claim that a document of a type in ``model.graph.PROPOSING`` makes.
+#: Before the source of a claim that a document makes which only proposes (``DocumentInput.proposed``).
 PROPOSED = "proposed:"
 
 

@@ -8,22 +8,28 @@ One row per (type, ends, what makes it another fact, document), however often th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from taboot_pipelines.knowledge.evidence import Place
+from taboot_pipelines.documents.mime import is_code
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.evidence import QuotedText, SourceSpan, quoted_document
+from taboot_pipelines.knowledge.mentions import MATCHER_VERSION, NameMatcher, regions
+from taboot_pipelines.knowledge.names import Meaning
+from taboot_pipelines.knowledge.reducer import PROPOSED, Claim, Node
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import PRIORITY, Basis, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
+from taboot_pipelines.model.offsets import OffsetMap
 
 RELATIONS_VERSION = "1"
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class Endpoint:
     """A node by label, key (``ids.node_key``) and the name it was observed by."""
 
     label: str
@@ -32,12 +38,12 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class Relation:
     """One statement of one document: an edge observation, a declaration, or a mention of a known name."""
 
     type: str
-    start: End
-    end: End
+    start: Endpoint
+    end: Endpoint
     discriminator: str
     properties: str
     confidence: float
@@ -47,7 +53,7 @@ class Statement:
     end_basis: str
     run_id: str
     blob_sha256: str
-    place: Place
+    place: SourceSpan
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -114,8 +120,8 @@ class ChunkIndex:
 def mention(
     doc_id: str,
     doc_name: str,
-    end: End,
-    place: Place,
+    end: Endpoint,
+    place: SourceSpan,
     chunks: ChunkIndex,
     *,
     blob_sha256: str,
@@ -124,12 +130,12 @@ def mention(
     method: str,
     end_basis: str,
     run_id: str,
-) -> Statement:
+) -> Relation:
     """``(:Document)-[:MENTIONS {chunkId, chunkHash, chunkIndex, span, section}]->(entity)``."""
     span = (place.span_start, place.span_end)
-    return Statement(
+    return Relation(
         type="MENTIONS",
-        start=End("Document", doc_id, doc_name),
+        start=Endpoint("Document", doc_id, doc_name),
         end=end,
         discriminator=ids.composite(place.span_start),
         properties=canonical_json({"span": list(span), **chunks.properties(*span)}),
@@ -144,11 +150,11 @@ def mention(
     )
 
 
-def relation_rows(doc_id: str, statements: Iterable[Statement]) -> list[dict[str, Any]]:
+def relation_rows(doc_id: str, statements: Iterable[Relation]) -> list[dict[str, Any]]:
     """Rows of ``tables.RELATIONS`` of one document, ordered by identity; the strongest statement speaks, all
     support.
     """
-    groups: dict[tuple[str, ...], list[Statement]] = {}
+    groups: dict[tuple[str, ...], list[Relation]] = {}
     for statement in statements:
         groups.setdefault(statement.identity, []).append(statement)
     rows = []
@@ -200,3 +206,225 @@ def relation_rows(doc_id: str, statements: Iterable[Statement]) -> list[dict[str
             }
         )
     return rows
+
+
+# --- What one document states: the edges that were observed in it, the nodes it declares, the known names
+#     it holds, and its claims about nodes
+
+#: Mentions that the reducer derives carry a lower confidence than what a source declares.
+_EXACT, _FOLDED = 0.9, 0.8
+
+#: Columns of ``tables.CHUNKS`` that :meth:`DocumentInput.chunk_index` needs.
+CHUNK_COLUMNS = ("doc_id", "chunk_id", "chunk_index", "start", "end", "sha256", "section")
+
+
+@dataclass(frozen=True)
+class DocumentInput:
+    """All that the snapshot reads of one document: rows of the source's tables."""
+
+    document: Mapping[str, Any]
+    chunks: Sequence[Mapping[str, Any]]
+    observations: Sequence[Mapping[str, Any]]
+    #: Whether what it says is only proposed, as in a chat with a language model.
+    proposed: bool = False
+
+    @property
+    def doc_id(self) -> str:
+        return str(self.document["doc_id"])
+
+    @property
+    def recency(self) -> int:
+        """The document's own date, else the time since which its bytes stand there; in microseconds."""
+        return int((self.document["date"] or self.document["since"]).timestamp() * 1_000_000)
+
+    def chunk_index(self) -> ChunkIndex:
+        ordered = sorted(self.chunks, key=lambda chunk: chunk["chunk_index"])
+        columns = ("chunk_id", "start", "end", "sha256", "section")
+        return ChunkIndex(*([chunk[column] for chunk in ordered] for column in columns))
+
+
+@dataclass(frozen=True)
+class DocumentFacts:
+    """What one document brings into the snapshot."""
+
+    #: Rows of ``tables.RELATIONS``.
+    relations: list[dict[str, Any]]
+    #: What it says of nodes, ascending.
+    claims: list[Claim]
+    #: Why its blob could not be read: its mentions stand all the same, without their lines.
+    failure: TabootError | None
+
+
+def document_facts(
+    given: DocumentInput,
+    matcher: NameMatcher,
+    known: Mapping[str, Meaning],
+    read_blob: Callable[[str], bytes],
+) -> DocumentFacts:
+    """All facts of a document; ``matcher`` finds the names that are ``known``."""
+    document, chunks = given.document, given.chunk_index()
+    statements = observed_statements(given, chunks)
+    text, mime = document["text"], document["mime"]
+    failure = None
+    # A record of what a person stated says what it says; the names in it are no mentions.
+    told = document["source_type"] == EdgeSource.STRUCTURED
+    hits = [] if told else matcher.find(text, regions(text, code=is_code(mime)))
+    if hits:
+        offsets, sha256 = document["offsets"], document["blob_sha256"]
+        try:
+            quoted = quoted_document(text, offsets, sha256, mime, read_blob)
+        except TabootError as error:
+            failure = error
+            quoted = QuotedText(text, OffsetMap.loads(offsets), sha256, rendered_from=b"")
+        statements += name_statements(given, hits, quoted, known, chunks)
+    return DocumentFacts(
+        relations=relation_rows(given.doc_id, statements),
+        claims=document_claims(given, statements),
+        failure=failure,
+    )
+
+
+def observed_statements(given: DocumentInput, chunks: ChunkIndex) -> list[Relation]:
+    """The edges that extractors observed in the document, and a mention of every node that it declares, so
+    that none is an orphan.
+    """
+    doc_id, title, text = given.doc_id, given.document["title"], given.document["text"]
+    statements: list[Relation] = []
+    for o in given.observations:
+        if o["kind"] == "node":
+            continue
+        if o["type"] == "MENTIONS":
+            statements.append(
+                mention(
+                    doc_id,
+                    title,
+                    _end(o),
+                    _place(o),
+                    chunks,
+                    blob_sha256=o["blob_sha256"],
+                    confidence=o["confidence"],
+                    source=o["source"],
+                    method=o["method"],
+                    end_basis=o["end_basis"],
+                    run_id=o["run_id"],
+                )
+            )
+        else:
+            statements.append(
+                Relation(
+                    type=o["type"],
+                    start=_start(o),
+                    end=_end(o),
+                    discriminator=o["discriminator"],
+                    properties=o["properties"],
+                    confidence=o["confidence"],
+                    source=o["source"],
+                    method=o["method"],
+                    start_basis=o["start_basis"],
+                    end_basis=o["end_basis"],
+                    run_id=o["run_id"],
+                    blob_sha256=o["blob_sha256"],
+                    place=_place(o),
+                )
+            )
+    for _, o in sorted(_first_declarations(given.observations).items()):
+        written = o["start_name"] in text[o["span_start"] : o["span_end"]]
+        statements.append(
+            mention(
+                doc_id,
+                title,
+                _start(o),
+                _place(o),
+                chunks,
+                blob_sha256=o["blob_sha256"],
+                confidence=o["confidence"],
+                source=o["source"],
+                method="declaration",
+                end_basis=(Basis.BYTES if written else Basis.DERIVED).value,
+                run_id=o["run_id"],
+            )
+        )
+    return statements
+
+
+def name_statements(
+    given: DocumentInput,
+    hits: Sequence[tuple[int, int, str, bool]],
+    quoted: QuotedText,
+    known: Mapping[str, Meaning],
+    chunks: ChunkIndex,
+) -> list[Relation]:
+    """A mention for each hit of ``NameMatcher.find`` in the document's text, of what the name means."""
+    document = given.document
+    run_id = ids.run_id(
+        f"document:{given.doc_id}",
+        "mentions",
+        ids.digest(document["text_sha256"], document["blob_sha256"], MATCHER_VERSION),
+    )
+    places = quoted.places([hit[0] for hit in hits], [hit[1] for hit in hits])
+    statements = []
+    for (_start_at, _end_at, name, as_declared), place in zip(hits, places, strict=True):
+        exact = as_declared and quoted.holds(name, place)
+        for target in known[name].targets(name):
+            statements.append(
+                mention(
+                    given.doc_id,
+                    document["title"],
+                    Endpoint(target.label, ids.node_key(target.key), target.name),
+                    place,
+                    chunks,
+                    blob_sha256=document["blob_sha256"],
+                    confidence=_EXACT if exact else _FOLDED,
+                    source=EdgeSource.TIER_A.value,
+                    method="declared_name",
+                    end_basis=(Basis.BYTES if exact else Basis.NORMALIZED).value,
+                    run_id=run_id,
+                )
+            )
+    return statements
+
+
+def document_claims(given: DocumentInput, statements: Iterable[Relation]) -> list[Claim]:
+    """What the document claims of nodes, as observed: with properties where it declares them, else that they
+    exist. Each claim once, ascending. What a chat says is proposed, by whichever tier.
+    """
+    proposed = PROPOSED if given.proposed else ""
+    declared = [o for o in given.observations if o["kind"] == "node"]
+    claims = {(_start(o), str(o["source"]), float(o["confidence"]), str(o["properties"])) for o in declared}
+    nodes = {(o["type"], o["start_key"]) for o in declared}
+    for s in statements:
+        for end in (s.start, s.end):
+            if end.label != "Document" and (end.label, end.key) not in nodes:
+                claims.add((end, s.source, s.confidence, "{}"))
+    return sorted(
+        Claim(end.label, end.key, end.name, proposed + source, confidence, properties)
+        for end, source, confidence, properties in claims
+    )
+
+
+def _first_declarations(observations: Iterable[Mapping[str, Any]]) -> dict[Node, Mapping[str, Any]]:
+    """{node: the observation that declares it first in the text}."""
+    first: dict[Node, Mapping[str, Any]] = {}
+    for o in observations:
+        if o["kind"] == "node":
+            node = (o["type"], o["start_key"])
+            if node not in first or _order(o) < _order(first[node]):
+                first[node] = o
+    return first
+
+
+def _order(o: Mapping[str, Any]) -> tuple[Any, ...]:
+    # Two units may declare a node by the same words; the order of the table's rows must not decide.
+    return o["span_start"], o["span_end"], o["run_id"], o["start_name"], o["confidence"]
+
+
+def _start(o: Mapping[str, Any]) -> Endpoint:
+    return Endpoint(o["start_label"], o["start_key"], o["start_name"])
+
+
+def _end(o: Mapping[str, Any]) -> Endpoint:
+    return Endpoint(o["end_label"], o["end_key"], o["end_name"])
+
+
+def _place(o: Mapping[str, Any]) -> SourceSpan:
+    return SourceSpan(o["span_start"], o["span_end"], o["byte_start"], o["byte_end"], o["line"])

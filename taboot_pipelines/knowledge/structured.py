@@ -12,7 +12,7 @@ from typing import Any
 
 from taboot_pipelines.documents.secrets import MASK_VERSION, mask
 from taboot_pipelines.knowledge.assertions import Assertion, AssertionKind
-from taboot_pipelines.knowledge.evidence import Place
+from taboot_pipelines.knowledge.evidence import SourceSpan
 from taboot_pipelines.knowledge.names import NAMED
 from taboot_pipelines.knowledge.observations import Observation, discriminator
 from taboot_pipelines.model import ids
@@ -142,7 +142,7 @@ class Record:
         return (Basis.BYTES if name in self.text else Basis.NORMALIZED).value
 
     def _observation(self, **more: Any) -> Observation:
-        place = Place(0, len(self.text), 0, len(self.blob), 1)
+        place = SourceSpan(0, len(self.text), 0, len(self.blob), 1)
         row: dict[str, Any] = {
             "bucket": ids.doc_bucket(self.doc_id),
             "run_id": ids.run_id(f"record:{self.doc_id}", EdgeSource.STRUCTURED.value, self.sha256),

@@ -11,21 +11,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from taboot_pipelines.documents.mime import is_code
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction import tier_c
-from taboot_pipelines.knowledge.asking import Asker, Asking, Question, question_tokens
 from taboot_pipelines.knowledge.document_units import DocumentText, DocumentUnits, SourceDocuments
-from taboot_pipelines.knowledge.units import Reads, Unit
+from taboot_pipelines.knowledge.units import Reading, Reads, Unit
+from taboot_pipelines.knowledge.window_requests import (
+    RequestSettings,
+    WindowRequest,
+    WindowRequester,
+    question_tokens,
+)
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.records import Interpretation
+from taboot_pipelines.model.records import Interpretation, Problem
 from taboot_pipelines.stores.blobs import BlobStore
 from taboot_pipelines.stores.catalog import Catalog
 
 
-def version_of(asking: Asking, window_tokens: int) -> str:
+def version_of(asking: RequestSettings, window_tokens: int) -> str:
     """Return what decides the answers to equal text, and what is made of them."""
     return ids.digest(
         tier_c.WINDOWS_VERSION,
@@ -39,7 +45,7 @@ def version_of(asking: Asking, window_tokens: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class WindowRow:
     """A window of a document, as it is asked about."""
 
     doc_id: str
@@ -65,18 +71,18 @@ class Cut:
 class WindowCutter:
     """Cuts documents into windows with their keys; asks nothing."""
 
-    def __init__(self, documents: SourceDocuments, asking: Asking, window_tokens: int) -> None:
+    def __init__(self, documents: SourceDocuments, asking: RequestSettings, window_tokens: int) -> None:
         self._documents = documents
         self._asking = asking
         self._limit = window_tokens
 
-    def cut(self, doc_id: str, text: str, mime: str) -> list[Cut]:
+    def cut(self, doc_id: str, text: str, mime: str) -> list[WindowRow]:
         """Return the windows of a document, in order; none of code and configuration."""
         if is_code(mime):
             return []
         blob = self._documents.listed[doc_id].blob_sha256
         return [
-            Cut(
+            WindowRow(
                 doc_id,
                 blob,
                 tier_c.key(self._asking.ontology, window, self._asking.model),
@@ -87,14 +93,14 @@ class WindowCutter:
         ]
 
 
-class Letters(Protocol):
+class WindowDeadLetters(Protocol):
     """The windows of a source that failed, and what is to be done about them."""
 
     def attempt(self, key: str) -> int | None:
         """How often a window failed before; None: it is not to be asked about now."""
         ...
 
-    def over(self, cut: Cut) -> None:
+    def over(self, cut: WindowRow) -> None:
         """A window is over the limit, and is never asked about."""
         ...
 
@@ -109,8 +115,8 @@ class WindowReader:
         catalog: Catalog,
         source_id: str,
         cutter: WindowCutter,
-        asker: Asker,
-        letters: Letters,
+        asker: WindowRequester,
+        letters: WindowDeadLetters,
         version: str,
     ) -> None:
         self.version = version
@@ -137,7 +143,7 @@ class WindowReader:
             yield self._interpretation(document, cut[doc_id], answers)
 
     def _interpretation(
-        self, document: DocumentText, cut: Sequence[Cut], answers: Mapping[str, Any]
+        self, document: DocumentText, cut: Sequence[WindowRow], answers: Mapping[str, Any]
     ) -> Interpretation:
         account = self._asker.account
         edges: dict[str, Any] = {}
@@ -152,7 +158,7 @@ class WindowReader:
                     edges.setdefault(repr(claim), claim)
         return Interpretation((), tuple(edges.values()))
 
-    def _answers(self, cut: Mapping[str, Sequence[Cut]]) -> dict[str, Any]:
+    def _answers(self, cut: Mapping[str, Sequence[WindowRow]]) -> dict[str, Any]:
         """Return {key: answer} of these windows, asking for what is missing and may be asked for."""
         every = [one for windows in cut.values() for one in windows]
         account = self._asker.account
@@ -170,7 +176,7 @@ class WindowReader:
                 continue
             attempt = self._letters.attempt(one.key)
             if attempt is not None:
-                questions.append(Question(one.key, one.window, one.tokens, attempt))
+                questions.append(WindowRequest(one.key, one.window, one.tokens, attempt))
         if questions:
             new = self._asker.ask(questions)
             answers |= new
@@ -178,7 +184,7 @@ class WindowReader:
             self._record({doc_id: cut[doc_id] for doc_id in sorted(asked)}, answers)
         return answers
 
-    def _record(self, cut: Mapping[str, Sequence[Cut]], answers: Mapping[str, Any]) -> None:
+    def _record(self, cut: Mapping[str, Sequence[WindowRow]], answers: Mapping[str, Any]) -> None:
         """Record whose windows these are, before an answer can quote them, and which are without one."""
         rows = [one.row(is_open=one.key not in answers) for windows in cut.values() for one in windows]
         self._catalog.answers.record_windows(self._asker.namespace, self._source_id, list(cut), rows)
@@ -216,3 +222,96 @@ class WindowUnits(DocumentUnits):
         if unit.anchor in self._due - self._reader.done:
             return ids.digest(plain, lacking, "due")
         return ids.digest(plain, lacking) if lacking else plain
+
+
+# --- Documents as another model than the configured one reads them, because a person asks for it
+#
+# Such a reading is whole, or it fails: no later run asks for windows that wait, so none is open. Every
+# answer is kept like all others, and the next try asks about what is missing. A window that the model
+# does not answer usably says nothing, and the run has a problem that tells it.
+
+
+class TrialDeadLetters:
+    """The windows of one reading that have no usable answer, by key with the reason's code."""
+
+    def __init__(self) -> None:
+        self.codes: dict[str, str] = {}
+
+    def attempt(self, key: str) -> int | None:
+        return None if key in self.codes else 0
+
+    def over(self, cut: WindowRow) -> None:
+        self.codes[cut.key] = "E_TOKEN_LIMIT"
+
+    def failed(self, question: WindowRequest, error: TabootError) -> None:
+        self.codes[question.key] = error.code
+
+
+class TrialReader(WindowReader):
+    """Reads documents once, by what a model answers now or has answered before."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        source_id: str,
+        cutter: WindowCutter,
+        asker: WindowRequester,
+        given_up: TrialDeadLetters,
+        version: str,
+    ) -> None:
+        super().__init__(catalog, source_id, cutter, asker, given_up, version)
+        self._given_up = given_up
+        #: {doc_id: why} of documents some of whose windows wait.
+        self.waiting: dict[str, TabootError] = {}
+
+    def interpret(self, documents: Sequence[DocumentText]) -> Iterator[Interpretation]:
+        for document, said in zip(documents, super().interpret(documents), strict=True):
+            doc_id = document.node.key[0]
+            lacking = self.open.get(doc_id, frozenset())
+            codes = Counter(self._given_up.codes[key] for key in lacking if key in self._given_up.codes)
+            self.waiting.pop(doc_id, None)
+            if waiting := len(lacking) - codes.total():
+                self.waiting[doc_id] = self._why(waiting)
+            problems = tuple(
+                Problem(document.node.name, code, f"{n} windows have no usable answer.")
+                for code, n in sorted(codes.items())
+            )
+            yield replace(said, problems=(*said.problems, *problems))
+
+    def _why(self, waiting: int) -> TabootError:
+        trouble = self._asker.trouble
+        if trouble is None:
+            return TabootError("E_LLM", f"{waiting} windows have no answer.")
+        return TabootError(trouble.code, f"{waiting} windows have no answer: {trouble.message}")
+
+    def _record(self, cut: Mapping[str, Sequence[WindowRow]], answers: Mapping[str, Any]) -> None:
+        """Record whose windows these are; which windows of the configured model are open stays as it is."""
+        rows = [one.row(is_open=False) for windows in cut.values() for one in windows]
+        self._catalog.answers.record_windows(self._asker.namespace, self._source_id, (), rows)
+
+
+class TrialUnits(DocumentUnits):
+    """Documents as units that say nothing while some of their windows wait."""
+
+    def __init__(
+        self,
+        reader: TrialReader,
+        documents: SourceDocuments,
+        blobs: BlobStore,
+        versions: Sequence[str],
+        config: Mapping[str, Any],
+    ) -> None:
+        super().__init__(reader, documents, blobs, versions, config)
+        self._reader = reader
+
+    def _reading(self, unit: Unit, text: str, offsets: bytes, said: Interpretation) -> Reading:
+        waiting = self._reader.waiting.get(unit.anchor)
+        if waiting is None:
+            return super()._reading(unit, text, offsets, said)
+        path = self._documents.listed[unit.anchor].path
+        return Reading(
+            self.fingerprint(unit, Reads()),
+            Interpretation((), ()),
+            failures=(Problem(path, waiting.code, waiting.message),),
+            transient=True,
+        )

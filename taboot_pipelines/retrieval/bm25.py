@@ -25,7 +25,7 @@ import numpy.typing as npt
 from taboot_pipelines.retrieval.fusion import SLACK, Ids, Ranking, Scores, rank, threshold
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.shards.analyzer import QueryTerm, analyze, analyze_query
-from taboot_pipelines.shards.postings import Found, Places, Wanted
+from taboot_pipelines.shards.postings import TermLookup, TermMatches, TermRows
 
 #: Bytes of decoded terms that are kept: frequent terms are asked for again and again.
 _CACHE_BYTES = 96 * 1024 * 1024
@@ -205,20 +205,20 @@ class Keywords:
         """Where each of the terms stands among the rows of all shards."""
         if not wanted:
             return []
-        gathered: list[list[tuple[int, Found]]] = [[] for _ in wanted]
-        looked_up = Wanted.of(wanted)
+        gathered: list[list[tuple[int, TermMatches]]] = [[] for _ in wanted]
+        looked_up = TermLookup.of(wanted)
         for start, shard in zip(self._index.starts.tolist(), self._index.shards, strict=False):
             for number, found in shard.postings(looked_up):
                 gathered[number].append((start, found))
         return [_term(len(w.forms), own) for w, own in zip(wanted, gathered, strict=True)]
 
 
-def _term(forms: int, found: list[tuple[int, Found]]) -> _Term:
+def _term(forms: int, found: list[tuple[int, TermMatches]]) -> _Term:
     """A term with so many forms out of what the shards hold of it, each with its first row."""
     places = _joined([(start, f.places) for start, f in found])
     if all(f.forms is None for _, f in found):
         return _Term(places, ())
-    own: list[list[tuple[int, Places]]] = [[] for _ in range(forms)]
+    own: list[list[tuple[int, TermRows]]] = [[] for _ in range(forms)]
     for start, f in found:
         for form, at in zip(own, (f.places,) * forms if f.forms is None else f.forms, strict=True):
             if at is not None:
@@ -226,7 +226,7 @@ def _term(forms: int, found: list[tuple[int, Found]]) -> _Term:
     return _Term(places, tuple(map(_joined, own)))
 
 
-def _joined(parts: list[tuple[int, Places]]) -> _List:
+def _joined(parts: list[tuple[int, TermRows]]) -> _List:
     if not parts:
         return _List(np.zeros(0, dtype=np.int64), np.zeros(0))
     # One addition for all shards: each call of numpy costs more than the few rows of most.

@@ -19,7 +19,7 @@ import pyarrow as pa
 from taboot_pipelines.model.ids import domain_of
 from taboot_pipelines.retrieval.filters import Filter, as_micros
 from taboot_pipelines.shards import Manifest, Shards
-from taboot_pipelines.shards.columns import numbers
+from taboot_pipelines.shards.layout import numbers
 
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]

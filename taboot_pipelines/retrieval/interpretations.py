@@ -31,8 +31,7 @@ from taboot_pipelines.settings import Settings
 if TYPE_CHECKING:
     from taboot_pipelines.embedding.protocol import Embedder
     from taboot_pipelines.extraction.quality import Score
-    from taboot_pipelines.stages.promotion import Promoted, RolledBack
-    from taboot_pipelines.stages.reinterpreting import Reinterpreted
+    from taboot_pipelines.stages.reinterpretation import Promoted, Reinterpreted, RolledBack
     from taboot_pipelines.stages.workspace import Workspace
 
 MAX_ITEMS = 100_000
@@ -121,18 +120,18 @@ class Interpretations:
 
     def reinterpret(self, **options: Any) -> Reinterpreted:
         """See ``KnowledgeBase.reinterpret``."""
-        from taboot_pipelines.stages.reinterpreting import reinterpret
+        from taboot_pipelines.stages.reinterpretation import reinterpret
 
         with self._workspace() as workspace:
             return reinterpret(workspace, self._namespace, **options)
 
     def promote(self, runs: Collection[str] | str, source: str | None, tier: str | None) -> Promoted:
         """See ``KnowledgeBase.promote``."""
-        from taboot_pipelines.stages import promotion
+        from taboot_pipelines.stages import reinterpretation
 
         with self._workspace() as workspace:
             named = self._named(workspace, runs)
-            return promotion.promote(workspace, self._namespace, runs=named, source=source, tier=tier)
+            return reinterpretation.promote(workspace, self._namespace, runs=named, source=source, tier=tier)
 
     def rollback(
         self,
@@ -142,10 +141,10 @@ class Interpretations:
         promotion_id: str | None,
     ) -> RolledBack:
         """See ``KnowledgeBase.rollback``."""
-        from taboot_pipelines.stages import promotion
+        from taboot_pipelines.stages import reinterpretation
 
         with self._workspace() as workspace:
-            return promotion.rollback(
+            return reinterpretation.rollback(
                 workspace,
                 self._namespace,
                 promotion=promotion_id,

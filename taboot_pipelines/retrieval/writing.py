@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.knowledge.assertions import Assertion
     from taboot_pipelines.retrieval.results.decisions import EntityName, EntitySupports
     from taboot_pipelines.retrieval.session import View
-    from taboot_pipelines.stages.deciding import Recorded, Wanted
+    from taboot_pipelines.stages.decisions import Recorded, Wanted
     from taboot_pipelines.stages.deletion import Receipt, Restored
     from taboot_pipelines.stages.workspace import Workspace
 
@@ -44,25 +44,25 @@ class Writing:
             return deletion.restore(workspace, self._namespace, doc_ids)
 
     def decide(self, wanted: Sequence[Wanted], who: str, reason: str) -> Recorded:
-        """Record and apply what people decided; see ``stages.deciding``."""
-        from taboot_pipelines.stages import deciding
+        """Record and apply what people decided; see ``stages.decisions``."""
+        from taboot_pipelines.stages import decisions
 
         with self._workspace() as workspace:
-            return deciding.decide(workspace, self._namespace, wanted, who=who, reason=reason)
+            return decisions.decide(workspace, self._namespace, wanted, who=who, reason=reason)
 
     def undo(self, assertion_id: str, who: str, reason: str) -> Recorded:
         """See ``KnowledgeBase.undo``."""
-        from taboot_pipelines.stages import deciding
+        from taboot_pipelines.stages import decisions
 
         with self._workspace() as workspace:
-            return deciding.undo(workspace, self._namespace, assertion_id, who=who, reason=reason)
+            return decisions.undo(workspace, self._namespace, assertion_id, who=who, reason=reason)
 
     def erase_assertion(self, assertion_id: str) -> Recorded:
         """See ``KnowledgeBase.undo``."""
-        from taboot_pipelines.stages import deciding
+        from taboot_pipelines.stages import decisions
 
         with self._workspace() as workspace:
-            return deciding.erase(workspace, self._namespace, assertion_id)
+            return decisions.erase(workspace, self._namespace, assertion_id)
 
     def supports(self, view: View, named: EntityName, label: str | None, limit: int) -> EntitySupports:
         """See ``KnowledgeBase.supports``; it changes nothing, but reads the tables."""
@@ -73,7 +73,7 @@ class Writing:
 
     def asserted(self) -> list[Assertion]:
         """Everything that was decided in the namespace, in its order."""
-        from taboot_pipelines.stages.stated import asserted
+        from taboot_pipelines.stages.assertions import asserted
 
         with self._workspace() as workspace:
             return asserted(workspace, self._namespace)

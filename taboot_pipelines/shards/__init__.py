@@ -5,18 +5,17 @@ and the same chunks as Arrow and raw files that a search maps into memory. Its k
 so it never changes and equal content gives equal keys. A manifest names the shards of a namespace; it is
 replaced in one step, and a reader sees the old set of shards or the new one, both whole.
 
-Read ``protocol.py`` first (what a store of shards does), then along the data:
+Read ``protocol.py`` first (what a store of shards does, what works over any of them), then along the data:
 
     inputs.py      what a publisher is given: one snapshot of a namespace
     plan.py        which shards should exist: where the key ranges are cut, and each shard's key
-    build.py       the files of one shard, with postings.py, lines.py, quantize.py and analyzer.py
+    build.py       the files of one shard, with postings.py, links.py and analyzer.py
     publish.py     builds the shards that are missing, then swaps the manifest; prunes what it left behind
     reader.py      maps the shards of one manifest
 
-What they share: ``manifest.py`` (the manifest's model), ``layout.py`` (names of files and folders),
-``files.py`` (a file's bytes against the hash that it should have), ``access.py`` (what works over any store:
-the manifest in force, files that are verified before use), ``columns.py`` (numbers out of Arrow). The
-backends are ``directory.py`` and ``bucket.py``; :func:`open_shards` chooses one.
+What they share: ``manifest.py`` (the manifest's model), ``layout.py`` (names of files and folders, numbers
+out of Arrow columns), ``files.py`` (a file's bytes against the hash that it should have). The backends
+are ``directory.py`` and ``bucket.py``; :func:`open_shards` chooses one.
 
 What does not belong here: the stage that runs a publish and its audit (``stages/kb_shards.py``), ranking and
 everything else about a query (``retrieval/``), and buckets, credentials and their failures
@@ -26,23 +25,28 @@ everything else about a query (``retrieval/``), and buckets, credentials and the
 from __future__ import annotations
 
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.shards.access import damaged_shards, load_manifest, verify
 from taboot_pipelines.shards.files import verified_at
 from taboot_pipelines.shards.inputs import DocumentRows, ShardInput
-from taboot_pipelines.shards.manifest import Manifest
+from taboot_pipelines.shards.manifest import Manifest, NewerManifest
 from taboot_pipelines.shards.plan import plan
-from taboot_pipelines.shards.protocol import Seen, ShardStore
+from taboot_pipelines.shards.protocol import (
+    ManifestVersion,
+    ShardStore,
+    damaged_shards,
+    load_manifest,
+    verify,
+)
 from taboot_pipelines.shards.publish import PublishReport, prune, publish
-from taboot_pipelines.shards.published_vectors import PublishedVectors
-from taboot_pipelines.shards.reader import DocumentShard, Shards
+from taboot_pipelines.shards.reader import DocumentShard, PublishedVectors, Shards
 
 __all__ = [
     "DocumentRows",
     "DocumentShard",
     "Manifest",
+    "ManifestVersion",
+    "NewerManifest",
     "PublishReport",
     "PublishedVectors",
-    "Seen",
     "ShardInput",
     "ShardStore",
     "Shards",

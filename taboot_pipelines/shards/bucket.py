@@ -38,7 +38,7 @@ from taboot_pipelines.model.health import Health
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.shards import files, layout
 from taboot_pipelines.shards.manifest import FileEntry, Manifest, ShardEntry, parse_manifest
-from taboot_pipelines.shards.protocol import Build, Left, Seen, doomed
+from taboot_pipelines.shards.protocol import Build, ManifestVersion, RemovedShard, doomed
 from taboot_pipelines.stores.objects import Place, is_absent
 
 #: A reader asks for a new manifest at most this often.
@@ -122,7 +122,9 @@ class BucketShards:
             raise
         return None if mark is None else str(mark)
 
-    def look(self, namespace: str, last: Seen | None, *, now: bool = False) -> Seen | None:
+    def look(
+        self, namespace: str, last: ManifestVersion | None, *, now: bool = False
+    ) -> ManifestVersion | None:
         with self._lock:
             moment = time.monotonic()
             looked = self._looked.get(namespace, float("-inf"))
@@ -131,7 +133,9 @@ class BucketShards:
             seen = last
             try:
                 found = self._get_manifest(namespace, str(last.state) if last is not None else None)
-                seen = None if found is None else Seen(found[1], parse_manifest(found[0], namespace))
+                seen = (
+                    None if found is None else ManifestVersion(found[1], parse_manifest(found[0], namespace))
+                )
             except _Unchanged:
                 pass
             self._looked[namespace] = moment
@@ -230,7 +234,7 @@ class BucketShards:
         entries = {s.key: s for s in keep.shards} if keep else {}
         now = time.time()
         left = {
-            key: Left(max(x.modified for x in found.values()), sum(x.size for x in found.values()))
+            key: RemovedShard(max(x.modified for x in found.values()), sum(x.size for x in found.values()))
             for key, found in shards.items()
             if key not in entries
         }

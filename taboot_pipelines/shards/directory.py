@@ -21,7 +21,7 @@ from taboot_pipelines.model.health import Health
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.files import Verified, hash_file, verified_at
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry, parse_manifest
-from taboot_pipelines.shards.protocol import Build, Left, Seen, doomed
+from taboot_pipelines.shards.protocol import Build, ManifestVersion, RemovedShard, doomed
 from taboot_pipelines.stores.objects import directory_health
 
 
@@ -64,7 +64,9 @@ class DirectoryShards:
                 "E_STORAGE", f"The manifest {path} cannot be written: {error.strerror}.", file=str(path)
             ) from error
 
-    def look(self, namespace: str, last: Seen | None, *, now: bool = False) -> Seen | None:
+    def look(
+        self, namespace: str, last: ManifestVersion | None, *, now: bool = False
+    ) -> ManifestVersion | None:
         path = layout.manifest_path(self.root, namespace)
         try:
             stat = path.stat()
@@ -80,7 +82,7 @@ class DirectoryShards:
         if last is not None and last.state == state:
             return last
         found = self.read_manifest(namespace)
-        return None if found is None else Seen(state, parse_manifest(found[0], namespace))
+        return None if found is None else ManifestVersion(state, parse_manifest(found[0], namespace))
 
     def damage(self, namespace: str) -> Callable[[ShardEntry], bool]:
         return lambda entry: _damaged(self._folder(namespace, entry.key), entry)
@@ -131,7 +133,7 @@ class DirectoryShards:
         try:
             left = (
                 {
-                    p.name: Left(p.stat().st_mtime, sum(f.stat().st_size for f in p.rglob("*")))
+                    p.name: RemovedShard(p.stat().st_mtime, sum(f.stat().st_size for f in p.rglob("*")))
                     for p in folder.iterdir()
                     if p.name not in named
                 }

@@ -1,6 +1,6 @@
 """The bytes of a shard's files against what they should be: hashed once, errors that name them.
 
-Everything here is about one file on the local disk; ``access.py`` adds the store that it comes from.
+Everything here is about one file on the local disk; ``protocol.py`` adds the store that it comes from.
 """
 
 from __future__ import annotations

@@ -9,10 +9,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.evidence import chunk_lines
 from taboot_pipelines.knowledge.link_targets import document_names
+from taboot_pipelines.knowledge.titles import UNSPACED, words
 from taboot_pipelines.model.tables import rows_of
-from taboot_pipelines.shards.common_titles import is_common
-from taboot_pipelines.shards.lines import chunk_lines
+from taboot_pipelines.shards.analyzer import STOP_WORDS
+
+# --- Which titles say so little that texts hold them without meaning a document
+
+
+def is_common(title: str) -> bool:
+    """Whether a title, in the normal form, counts only where it is rare: a single word or compound, but for
+    words that say nothing. In scripts without blanks each letter is a word.
+    """
+    said = 0
+    for part in title.split():
+        found = [word for word in words(part) if word not in STOP_WORDS]
+        said += len(found) if UNSPACED.search(part) else bool(found)
+    return said <= 1
+
 
 _KIND = pa.dictionary(pa.int8(), pa.string())
 #: ``document``: row of the shard's ``documents``. ``kind``, ``target``, ``page``: see

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from taboot_pipelines.shards.analyzer import QueryTerm, analyze_fields, form_stem, is_form
-from taboot_pipelines.shards.columns import numbers
+from taboot_pipelines.shards.layout import numbers
 
 _made = tuple.__new__
 Unsigned = npt.NDArray[np.unsignedinteger[Any]]
@@ -112,7 +112,7 @@ def portable(postings: pa.Table) -> pa.Table:
     ).sort_by("term")
 
 
-class Wanted(NamedTuple):
+class TermLookup(NamedTuple):
     """Terms to look up, made ready once for all shards: their UTF-8 bytes and their hashes, and of each term
     those of its forms.
     """
@@ -122,7 +122,7 @@ class Wanted(NamedTuple):
     forms: list[tuple[tuple[bytes, int], ...]]
 
     @classmethod
-    def of(cls, terms: Sequence[QueryTerm]) -> Wanted:
+    def of(cls, terms: Sequence[QueryTerm]) -> TermLookup:
         return cls(
             [_encoded(t.term) for t in terms],
             np.array([term_hash(t.term) for t in terms], dtype=np.uint64),
@@ -130,20 +130,20 @@ class Wanted(NamedTuple):
         )
 
 
-class Places(NamedTuple):
+class TermRows(NamedTuple):
     """The rows that hold a term, ascending, and how often each does."""
 
     rows: Unsigned
     tfs: Unsigned
 
 
-class Found(NamedTuple):
+class TermMatches(NamedTuple):
     """Where a wanted term stands, and in which places each of its forms; ``forms`` is None where every form
     that is wanted stands wherever the term does.
     """
 
-    places: Places
-    forms: tuple[Places | None, ...] | None
+    places: TermRows
+    forms: tuple[TermRows | None, ...] | None
 
 
 class Postings:
@@ -165,7 +165,7 @@ class Postings:
             self._rows = _flat(rows)
             self._tfs = _flat(tfs)
 
-    def find(self, wanted: Wanted) -> list[tuple[int, Found]]:
+    def find(self, wanted: TermLookup) -> list[tuple[int, TermMatches]]:
         """Where the wanted terms stand that any row holds, by their number, without a copy."""
         if not self._size:
             return []
@@ -190,10 +190,10 @@ class Postings:
                 own = tuple([places if hashed == only[i] else None for _, hashed in forms])
             else:
                 own = tuple([self._form(form, hashed) for form, hashed in forms])
-            found.append((number, _made(Found, (places, own))))
+            found.append((number, _made(TermMatches, (places, own))))
         return found
 
-    def _form(self, form: bytes, hashed: int) -> Places | None:
+    def _form(self, form: bytes, hashed: int) -> TermRows | None:
         wanted = np.uint64(hashed)
         i = self._row(int(self._hashes.searchsorted(wanted)), form, wanted)
         return None if i is None else self._places(i)
@@ -206,9 +206,9 @@ class Postings:
             i += 1
         return None
 
-    def _places(self, i: int) -> Places:
+    def _places(self, i: int) -> TermRows:
         start, end = self._starts[i], self._starts[i + 1]
-        return _made(Places, (self._rows[start:end], self._tfs[start:end]))
+        return _made(TermRows, (self._rows[start:end], self._tfs[start:end]))
 
 
 def _encoded(term: str) -> bytes:

@@ -4,21 +4,33 @@ object store. One conformance suite runs against both.
 
 from __future__ import annotations
 
+import hashlib
+import mmap
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
+from taboot_pipelines.model.ids import check_namespace
+from taboot_pipelines.shards import files
 from taboot_pipelines.shards.files import Verified
-from taboot_pipelines.shards.manifest import Manifest, ShardEntry
+from taboot_pipelines.shards.manifest import (
+    Manifest,
+    NewerManifest,
+    ShardEntry,
+    manifest_number,
+    parse_manifest,
+)
 
 #: Fills an empty folder with a shard's files, each synced to disk, and returns the entry that describes them.
 Build = Callable[[Path], ShardEntry]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ManifestVersion:
     """A manifest as a reader found it. ``state`` tells a later look whether there is a newer one."""
 
     state: object
@@ -26,7 +38,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class RemovedShard:
     """A shard that the manifest does not name: when it was written or left it (Unix time), and its bytes."""
 
     since: float
@@ -38,7 +50,7 @@ LEAST_GRACE_SECONDS = 10.0
 
 
 def doomed(
-    left: Mapping[str, Left], now: float, min_age_seconds: float, max_bytes: int | None = None
+    left: Mapping[str, RemovedShard], now: float, min_age_seconds: float, max_bytes: int | None = None
 ) -> list[str]:
     """Return the names of the shards to delete: the old ones, and the oldest of an excess of bytes."""
     gone = {name for name, shard in left.items() if now - shard.since >= min_age_seconds}
@@ -71,7 +83,9 @@ class ShardStore(Protocol):
         Raises ``E_CONFLICT`` otherwise, and has then written nothing.
         """
 
-    def look(self, namespace: str, last: Seen | None, *, now: bool = False) -> Seen | None:
+    def look(
+        self, namespace: str, last: ManifestVersion | None, *, now: bool = False
+    ) -> ManifestVersion | None:
         """The current manifest; ``last`` itself while it has not changed; None if there is none.
 
         A remote store is asked at most once a second, unless ``now`` is set.
@@ -109,3 +123,92 @@ class ShardStore(Protocol):
         """
 
     def health(self) -> Health: ...
+
+
+# --- What works over any store of shards: the manifest in force, and files that are verified before use
+
+
+def load_manifest(store: ShardStore, namespace: str) -> Manifest | None:
+    """The current manifest, or None if nothing was published yet.
+
+    Raises ``E_SHARD_CORRUPT`` if it cannot be understood, ``E_NAMESPACE`` for what is no namespace.
+    """
+    found = store.read_manifest(check_namespace(namespace))
+    return None if found is None else parse_manifest(found[0], namespace)
+
+
+def publisher_start(store: ShardStore, namespace: str) -> tuple[Manifest | None, int, str]:
+    """What a publisher starts from: the current manifest, its version, and the ETag to swap it by.
+
+    A manifest that is damaged or of an earlier format counts as none, so that the publisher replaces it. Its
+    version is followed all the same (0: there is none): what readers noted of it must not fit another one.
+    Raises ``E_SHARD_CORRUPT`` for a manifest of a newer release.
+    """
+    found = store.read_manifest(namespace)
+    if found is None:
+        return None, 0, ""
+    data, etag = found
+    try:
+        manifest = parse_manifest(data, namespace)
+    except NewerManifest:
+        raise
+    except TabootError:
+        return None, manifest_number(data), etag
+    return manifest, manifest.version, etag
+
+
+def damaged_shards(store: ShardStore, manifest: Manifest) -> list[str]:
+    """Keys of the manifest's shards that the next publish would build again (see ``ShardStore.damage``)."""
+    damaged = store.damage(manifest.namespace)
+    return [s.key for s in manifest.shards if damaged(s)]
+
+
+def verify(store: ShardStore, manifest: Manifest) -> None:
+    """Hash every file that the manifest names, where the store keeps it.
+
+    Raises for the first file that is missing or differs, as :func:`verified_path` does.
+    """
+    for shard in manifest.shards:
+        for f in shard.files:
+            path = store.fetch(manifest.namespace, shard, f.name, fresh=True)
+            store.verified.forget(path)
+            verified_path(store, manifest.namespace, shard, f.name)
+    store.verified.keep()
+
+
+def verified_path(store: ShardStore, namespace: str, shard: ShardEntry, name: str) -> Path:
+    """The local path of a shard's file. Its size is checked always, its SHA-256 as ``files.Verified`` says.
+
+    Raises ``E_SHARD_MISSING`` or ``E_SHARD_CORRUPT``, which name the file. A corrupt shard is marked, so that
+    the next publish builds it again.
+    """
+    path = store.fetch(namespace, shard, name)
+    with files.opened(path, shard, name) as f:
+        if not store.verified.matches(path, f, shard.file(name), lambda: files.hash_open(f)):
+            store.mark_damaged(namespace, shard)
+            raise files.corrupt(shard, name)
+    return path
+
+
+def map_file(store: ShardStore, namespace: str, shard: ShardEntry, name: str) -> memoryview:
+    """A file's bytes, mapped read-only and verified as by :func:`verified_path`.
+
+    The mapping outlives the deletion of the file.
+    """
+    path = store.fetch(namespace, shard, name)
+    with files.opened(path, shard, name) as f:
+        try:
+            data = (
+                memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
+                if os.fstat(f.fileno()).st_size
+                else memoryview(b"")  # an empty file cannot be mapped
+            )
+        except (OSError, ValueError) as error:
+            raise TabootError(
+                "E_STORAGE", f"The shard file {path} cannot be mapped.", file=str(path)
+            ) from error
+        # Hashing the mapping rather than the file loads the pages that the scan will read.
+        if not store.verified.matches(path, f, shard.file(name), lambda: hashlib.sha256(data).hexdigest()):
+            store.mark_damaged(namespace, shard)
+            raise files.corrupt(shard, name)
+    return data

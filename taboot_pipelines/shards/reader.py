@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.shards import layout
-from taboot_pipelines.shards.access import map_file, verified_path
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry
-from taboot_pipelines.shards.postings import Found, Postings, Wanted
-from taboot_pipelines.shards.protocol import ShardStore
+from taboot_pipelines.shards.postings import Postings, TermLookup, TermMatches
+from taboot_pipelines.shards.protocol import ShardStore, load_manifest, map_file, verified_path
 
 
 class DocumentShard:
@@ -68,7 +68,7 @@ class DocumentShard:
     def _postings(self) -> Postings:
         return Postings(self._table(layout.POSTINGS, None))
 
-    def postings(self, wanted: Wanted) -> list[tuple[int, Found]]:
+    def postings(self, wanted: TermLookup) -> list[tuple[int, TermMatches]]:
         """Where the wanted terms stand that any row holds, by their number, without a copy."""
         return self._postings.find(wanted)
 
@@ -182,3 +182,59 @@ class Shards:
             connection.close()
         self.store.verified.keep()
         return [pa.concat_tables(part) if part else pa.table({}) for part in parts]
+
+
+# --- The vectors of texts in the shards in force: a shard that is built anew takes most of its own from
+#     them
+#
+# The table of vectors is bucketed by text, so the texts of a few documents lie all over it; a shard has
+# those of its documents side by side.
+
+_SCHEMA = pa.schema([("sha256", pa.string()), ("vector", pa.list_(pa.float32()))])
+
+
+class PublishedVectors:
+    """The vectors of one namespace's shards, if they are of ``space``. Nothing is read yet."""
+
+    def __init__(self, store: ShardStore, namespace: str, space: Space) -> None:
+        try:
+            manifest = load_manifest(store, namespace)
+        except TabootError:
+            manifest = None
+        usable = manifest is not None and manifest.space.space() == space
+        self._shards: Sequence[DocumentShard] = (
+            Shards.open(store, manifest).documents if manifest is not None and usable else ()
+        )
+        self._firsts = [shard.entry.first for shard in self._shards]
+
+    def of(self, doc_ids: Sequence[str], texts: Collection[str]) -> pa.Table:
+        """Return (sha256, vector) of those of the ``texts`` that the shards of these documents hold.
+
+        A shard that is missing or damaged holds none.
+        """
+        first, last = (bisect_right(self._firsts, d) - 1 for d in (min(doc_ids), max(doc_ids)))
+        wanted = pa.array([bytes.fromhex(sha256) for sha256 in sorted(set(texts))], pa.binary(32))
+        found = [_SCHEMA.empty_table()]
+        for shard in self._shards[max(first, 0) : last + 1]:
+            try:
+                found.append(_rows(shard, wanted))
+            except TabootError:
+                continue
+        return pa.concat_tables(found)
+
+
+def _rows(shard: DocumentShard, wanted: pa.Array) -> pa.Table:
+    import pyarrow.compute as pc
+
+    held = shard.chunks.column("sha256").combine_chunks()
+    at = pc.index_in(wanted, value_set=held)
+    here = pc.is_valid(at)
+    vectors = shard.float32[at.filter(here).to_numpy()]
+    offsets = pa.array(range(0, vectors.size + 1, vectors.shape[1]), pa.int32())
+    return pa.table(
+        [
+            pa.array([value.hex() for value in wanted.filter(here).to_pylist()], pa.string()),
+            pa.ListArray.from_arrays(offsets, pa.array(vectors.reshape(-1), pa.float32())),
+        ],
+        schema=_SCHEMA,
+    )

@@ -13,9 +13,9 @@ tables and servers are derived from it.
 * Stages of a source: ``raw_blobs``, ``documents``, ``chunks``, ``embeddings``, ``tier_a_triples``. Each is a
   ``run(work)`` that compares what it wants with what its tables hold, does the difference and publishes.
 * Stages of the namespace: ``entity_snapshots``, and what serves it: ``kb_shards``, ``qdrant_points`` and
-  ``neo4j_subgraph``. The two servers share ``target.py``; ``snapshot_reader.py`` gives them the snapshot's
-  rows.
-* Beside the chain: ``deletion``, ``storage_audit``, ``dead_letters``, ``uploads``, ``housekeeping``,
-  ``purging``, ``configuration``, ``health``.
+  ``neo4j_subgraph``. The two servers share ``ServerTarget`` of ``stage.py``; ``snapshot.py`` gives them the
+  snapshot's rows.
+* Beside the chain: ``deletion``, ``decisions``, ``reinterpretation``, ``dry_run``, ``storage_audit``,
+  ``dead_letters``, ``housekeeping``, ``health``.
 * What all use: ``workspace.py`` (everything opened from the settings), ``report.py``, ``progress.py``.
 """

@@ -28,12 +28,12 @@ from taboot_pipelines.stages import (
 )
 from taboot_pipelines.stages.stage import (
     NamespaceStage,
+    ServerTarget,
     Serving,
     SourceStage,
     StageTable,
     Target,
 )
-from taboot_pipelines.stages.target import ServerTarget
 from taboot_pipelines.stages.tiers import tier_stage
 
 

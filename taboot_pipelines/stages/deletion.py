@@ -1,8 +1,11 @@
-"""Deletes, erases and restores documents, and retires sources.
+"""Deletes, erases and restores documents, retires sources, and purges bytes that no document has any more.
 
 A deletion is set arithmetic on support: it runs the same stages as any other change and calls no model. An
 erasure then removes every byte of the document from our files; its receipt names each store and is final when
-no store is pending. Holds rules ``complete-enumeration`` and ``deleted-stays-deleted``.
+no store is pending. A purge removes the bytes of files that vanished or were edited, and only when a person
+says so: a file that comes back, or an extractor that is to be compared with the one before it, may want them.
+What was deleted on purpose and can be restored stays. Holds rules ``complete-enumeration`` and
+``deleted-stays-deleted``.
 """
 
 from __future__ import annotations
@@ -12,27 +15,28 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge.archive import Archive
+from taboot_pipelines.knowledge.runs import Archive
 from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.model import ids
 from taboot_pipelines.shards import prune
 from taboot_pipelines.stages import crawl_graph, documents
+from taboot_pipelines.stages.assertions import asserted, handed_in
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deriving import follow
-from taboot_pipelines.stages.snapshot import needed_snapshot
-from taboot_pipelines.stages.snapshot_reader import SnapshotReader
-from taboot_pipelines.stages.tiers import TierStage
-from taboot_pipelines.stages.vacuum import (
+from taboot_pipelines.stages.housekeeping import (
     drop_vectors,
     texts_in_use,
     vacuum,
     vector_tables,
     versions_in_use,
 )
+from taboot_pipelines.stages.snapshot import SnapshotReader, needed_snapshot, snapshot_pointer
+from taboot_pipelines.stages.tiers import TierStage
+from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.catalog import Catalog, Locator
 from taboot_pipelines.stores.state.keys import CACHE_QUERY
-from taboot_pipelines.stores.tables import NAMESPACE
+from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
 
 #: What is derived from documents, so that running the chain deletes from it; servers are added to these.
 _DERIVED = ("tables", "vectors", "shards")
@@ -85,6 +89,7 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
             f"{len(unknown)} of {len(wanted)} documents are not in namespace {namespace}.",
             doc_ids=unknown[:10],
         )
+    upgrade_tables(workspace, namespace)
     receipt_id = uuid.uuid4().hex
     # An erasure removes files, vectors and blobs that a run of any source might be about to use.
     with (
@@ -140,6 +145,7 @@ def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> R
             f"{len(missing)} of {len(wanted)} documents were not deleted.",
             doc_ids=missing[:10],
         )
+    upgrade_tables(workspace, namespace)
     located = catalog.locators.of_documents(namespace, wanted)
     stored = [x for _, x in located if workspace.blobs.exists(namespace, x.sha256)]
     with workspace.leases.several(namespace, {source for source, _ in located}):
@@ -333,3 +339,52 @@ def absent_servers(workspace: Workspace, namespace: str) -> list[str]:
         if not target.configured(workspace)
         and workspace.catalog.pointers.get(namespace, NAMESPACE, stage) is not None
     ]
+
+
+@dataclass(frozen=True)
+class Purged:
+    """What a purge of one namespace removed, or would remove: a number of blobs, and their bytes."""
+
+    namespace: str
+    blobs: int
+    bytes: int
+    done: bool
+
+
+def purge_vanished(workspace: Workspace, namespace: str, *, carry_out: bool = False) -> Purged:
+    """Remove the blobs that no present or restorable document holds and no published row was made from.
+
+    Without ``carry_out`` nothing is removed. It holds all leases of the namespace, so no run is half done.
+    A purge that is killed is completed by the next one. Raises ``E_BUSY``.
+    """
+    catalog = workspace.catalog
+    with workspace.alone(namespace):
+        sources = {r["source_id"] for r in catalog.sources.find(namespace)}
+        sizes = {row["content_hash"]: int(row["byte_size"]) for row in catalog.blobs.all(namespace)}
+        kept = catalog.locators.held_hashes(namespace) | _published(workspace, namespace, sources)
+        # What people handed in stays, undone or not: an undoing can be undone.
+        kept |= handed_in(namespace, asserted(workspace, namespace))
+        gone = sorted(sizes.keys() - kept)
+        if carry_out and gone:
+            catalog.audit_log.record(namespace, "purge", ids.digest(*gone), blobs=len(gone))
+            workspace.blobs.delete(namespace, *gone)
+            # Last: until then the catalog says what is still to be removed.
+            catalog.forget(namespace, (), gone)
+    return Purged(namespace, len(gone), sum(sizes[sha256] for sha256 in gone), carry_out)
+
+
+def _published(workspace: Workspace, namespace: str, sources: set[str]) -> set[str]:
+    """Return the hashes that rows in use name: a source whose run failed half way serves older bytes."""
+    found = set[str]()
+
+    def read(owner: str, name: str, version: TableVersion | None) -> None:
+        rows = workspace.tables.read(namespace, owner, name, version, columns=["blob_sha256"])
+        found.update(rows.column("blob_sha256").to_pylist())
+
+    snapshot = snapshot_pointer(workspace, namespace)
+    for source in sources | set({} if snapshot is None else snapshot.applied):
+        for version in versions_in_use(workspace, namespace, source).get(documents.STAGE, set()):
+            read(source, documents.STAGE, version)
+    if snapshot is not None:
+        read(NAMESPACE, "relations", snapshot.tables["relations"])
+    return found

@@ -3,7 +3,7 @@ titles of its documents.
 
 The run of any source brings in everything pending in the namespace: what changed in each source, and what
 that touches elsewhere (a shared entity, a name that has gained a meaning). The work is in proportion to the
-change. What people decided is taken like a source (``stages.stated``); their corrections and merges are
+change. What people decided is taken like a source (``stages.assertions``); their corrections and merges are
 applied here. Holds rules ``unit-of-interpretation``, ``versioned-runs``, ``deterministic-reducer``,
 ``support``, ``watermark`` and ``incremental-equals-scratch``.
 """
@@ -33,12 +33,19 @@ from taboot_pipelines.knowledge.changes import (
     source_state,
     version_mark,
 )
-from taboot_pipelines.knowledge.mentions import MATCHER_VERSION, NameMatcher
-from taboot_pipelines.knowledge.merges import Merges, merges_of
+from taboot_pipelines.knowledge.mentions import (
+    MATCHER_VERSION,
+    NameMatcher,
+    documents_holding,
+    titles_within,
+    tokens,
+)
 from taboot_pipelines.knowledge.names import (
     Meaning,
+    Merges,
     declarations,
     meanings,
+    merges_of,
     moved_names,
     names_table,
     resolutions,
@@ -54,18 +61,16 @@ from taboot_pipelines.knowledge.reducer import (
     supports_after,
     touched_entities,
 )
-from taboot_pipelines.knowledge.relations import RELATIONS_VERSION
-from taboot_pipelines.knowledge.statements import (
+from taboot_pipelines.knowledge.relations import (
     CHUNK_COLUMNS,
+    RELATIONS_VERSION,
     DocumentFacts,
     DocumentInput,
     document_facts,
 )
 from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.knowledge.titles import TITLES_VERSION, TitleMatcher, title_keys
-from taboot_pipelines.knowledge.token_index import documents_holding, titles_within, tokens
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import PROPOSING
 from taboot_pipelines.model.tables import (
     DECLARATIONS,
     DOC_STATE,
@@ -74,11 +79,12 @@ from taboot_pipelines.model.tables import (
     TITLE_LINKS,
     rows_of,
 )
+from taboot_pipelines.sources import Stance, stance_of
+from taboot_pipelines.stages.assertions import OBSERVATIONS as STATED_OBSERVATIONS
+from taboot_pipelines.stages.assertions import asserted, bring_up_to_date
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot import WITHDRAWN
 from taboot_pipelines.stages.source_versions import SourceVersions, source_versions
-from taboot_pipelines.stages.stated import OBSERVATIONS as STATED_OBSERVATIONS
-from taboot_pipelines.stages.stated import asserted, bring_up_to_date
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE, Tables, TableVersion
@@ -237,7 +243,7 @@ class _Sources:
 
     def _proposes(self, source: str) -> bool:
         types = self._read(source, "documents", columns=["source_type"]).column("source_type")
-        return not PROPOSING.isdisjoint(pc.unique(types).to_pylist())
+        return any(stance_of(type_) is Stance.PROPOSES for type_ in pc.unique(types).to_pylist())
 
     def titles(self, source: str, doc_ids: Collection[str]) -> Iterator[str]:
         """Yield by what texts may name some documents."""
@@ -274,7 +280,10 @@ class _Sources:
             for doc_id, rows in pick(name, at).items():
                 observations.setdefault(doc_id, []).extend(rows)
         for doc_id, (document,) in pick("documents", buckets).items():
-            yield DocumentInput(document, chunks.get(doc_id, []), observations.get(doc_id, []))
+            proposed = stance_of(document["source_type"]) is Stance.PROPOSES
+            yield DocumentInput(
+                document, chunks.get(doc_id, []), observations.get(doc_id, []), proposed=proposed
+            )
 
     def _read(self, source: str, name: str, **options: Any) -> pa.Table:
         # A version of the source may be older than a table of observations, and then lacks it.
@@ -352,7 +361,7 @@ def _apply(
         report.tables, report.skipped = dict(pointer.tables), "unchanged"
         return
     # Tables of an earlier release may have other columns; then all are made again.
-    whole = whole and pointer is not None and tables.fit(namespace, NAMESPACE, pointer.tables)
+    whole = whole and all(tables.fits(namespace, NAMESPACE, name) for name in TABLES)
     # What a killed run left ahead of the pointer is rolled back, and the tables hold again what was
     # published. If one of them is lost, all are made again.
     published = {name: pointer.tables[name] if pointer and whole else None for name in TABLES}

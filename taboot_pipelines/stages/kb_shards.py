@@ -16,6 +16,7 @@ from taboot_pipelines.model.audit import Discrepancy
 from taboot_pipelines.shards import (
     DocumentRows,
     Manifest,
+    NewerManifest,
     PublishedVectors,
     ShardInput,
     ShardStore,
@@ -28,8 +29,7 @@ from taboot_pipelines.shards import (
 from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.report import StageReport, reporting
-from taboot_pipelines.stages.snapshot import needed_snapshot, snapshot_pointer
-from taboot_pipelines.stages.snapshot_reader import SnapshotReader
+from taboot_pipelines.stages.snapshot import SnapshotReader, needed_snapshot, snapshot_pointer
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE
@@ -252,6 +252,8 @@ def _published(store: ShardStore, namespace: str) -> Manifest | None:
     """
     try:
         manifest = load_manifest(store, namespace)
+    except NewerManifest:
+        raise
     except TabootError:
         return None
     return None if manifest is None or damaged_shards(store, manifest) else manifest

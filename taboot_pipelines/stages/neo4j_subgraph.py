@@ -1,17 +1,17 @@
-"""neo4j_subgraph: the graph in Neo4j equals the snapshot; beside it stand the crawls (``crawl_nodes``).
+"""neo4j_subgraph: the graph in Neo4j equals the snapshot; beside it stand the crawls (see ``crawl_graph``).
 
-Two ledgers of ours say what has been written (:mod:`taboot_pipelines.stages.graph_ledger`); a run writes what
-differs and asks the server for nothing else. Each write or deletion is marked in the ledgers before it is
-sent: a kill leaves nothing unrecorded on the server, and what changes back meanwhile is written again. If the
-ledgers cannot be trusted (they are gone, the server is another, or its watermark is not the one that was left
-there), the server is asked.
+Two ledgers of ours (:class:`Ledger`) say by bucket what has been written; a run writes what differs and
+asks the server for nothing else. Each write or deletion is marked in the ledgers before it is sent: a kill
+leaves nothing unrecorded on the server, and what changes back meanwhile is written again. If the ledgers
+cannot be trusted (they are gone, the server is another, or its watermark is not the one that was left there),
+the server is asked.
 
 Holds rules ``support``, ``watermark``, ``incremental-equals-scratch`` and ``kill-anywhere``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,19 +26,68 @@ from taboot_pipelines.knowledge.graph import (
 )
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy, Kind
-from taboot_pipelines.model.tables import DOCUMENTS, EDGES_SCHEMA, rows_of
-from taboot_pipelines.stages.crawl_nodes import CrawlWriter
-from taboot_pipelines.stages.graph_ledger import UNSURE, Ledger, Rows
+from taboot_pipelines.model.tables import DOCUMENTS, EDGES_SCHEMA, GRAPH_ROWS, rows_of
+from taboot_pipelines.stages.crawl_graph import CrawlWriter
+from taboot_pipelines.stages.housekeeping import STALE_FILES
 from taboot_pipelines.stages.report import StageReport
-from taboot_pipelines.stages.snapshot import needed_snapshot
-from taboot_pipelines.stages.snapshot_reader import SnapshotReader
-from taboot_pipelines.stages.target import ServerTarget
+from taboot_pipelines.stages.snapshot import SnapshotReader, needed_snapshot
+from taboot_pipelines.stages.stage import ServerTarget
 from taboot_pipelines.stages.workspace import Progress, Workspace
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.graph import Neo4jGraph
 from taboot_pipelines.stores.graph.rows import LAYOUT, edge_fingerprints, node_fingerprints
 from taboot_pipelines.stores.state import keys
-from taboot_pipelines.stores.tables import NAMESPACE
+from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
+
+#: (label or type, id) -> fingerprint; "" if it is unknown whether the row was written.
+Rows = dict[tuple[str, str], str]
+UNSURE = ""
+
+
+class Ledger:
+    """The table ``graph.nodes`` or ``graph.edges`` of a namespace.
+
+    It follows the server and not the catalog's pointer: the entries of a killed run stay.
+    """
+
+    def __init__(self, workspace: Workspace, namespace: str, name: str, txn: str) -> None:
+        self._tables, self._namespace, self._name, self._txn = workspace.tables, namespace, name, txn
+
+    def version(self) -> TableVersion | None:
+        return self._tables.version(self._namespace, NAMESPACE, self._name)
+
+    def load(self, buckets: Collection[int] | None = None) -> dict[int, Rows]:
+        table = self._tables.read(self._namespace, NAMESPACE, self._name, self.version(), buckets=buckets)
+        found: dict[int, Rows] = {}
+        for bucket, label, id_, fingerprint in zip(
+            *(table.column(c).to_pylist() for c in GRAPH_ROWS.names), strict=True
+        ):
+            found.setdefault(bucket, {})[label, id_] = fingerprint
+        return found
+
+    def store(self, rows: Mapping[int, Rows]) -> None:
+        """Replace these buckets."""
+        if rows:
+            self._replace(
+                ((b, *key, f) for b in sorted(rows) for key, f in sorted(rows[b].items())), rows.keys()
+            )
+
+    def start_over(self, rows: Mapping[int, Rows]) -> None:
+        """Replace the whole table."""
+        self._replace(((b, *key, f) for b in sorted(rows) for key, f in sorted(rows[b].items())), None)
+
+    def tidy(self) -> None:
+        """Remove old files if there are many; nobody reads this table without the namespace's lease."""
+        if self._tables.stale_files(self._namespace, NAMESPACE, self._name) >= STALE_FILES:
+            self._tables.vacuum(self._namespace, NAMESPACE, self._name)
+
+    def _replace(self, rows: Iterable[tuple[int, str, str, str]], buckets: Collection[int] | None) -> None:
+        columns = list(zip(*rows, strict=True)) or [()] * len(GRAPH_ROWS)
+        table = pa.table(
+            {f.name: pa.array(c, f.type) for f, c in zip(GRAPH_ROWS, columns, strict=True)}, schema=GRAPH_ROWS
+        )
+        self._tables.replace(self._namespace, NAMESPACE, self._name, table, buckets=buckets, txn=self._txn)
+
 
 STAGE = "neo4j_subgraph"
 VERSION = "1"

@@ -13,11 +13,11 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge.archive import Archive
+from taboot_pipelines.knowledge.runs import Archive
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.jobs import RunState
 from taboot_pipelines.stages import documents
-from taboot_pipelines.stages.reinterpreting import tier_named, tiers_of
+from taboot_pipelines.stages.reinterpretation import tier_named, tiers_of
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog.runs import unit_name
 

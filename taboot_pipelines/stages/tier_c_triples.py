@@ -21,19 +21,26 @@ from typing import Any
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction import tier_c
 from taboot_pipelines.inference.chat import ChatModel
-from taboot_pipelines.knowledge.asking import Asker, Asking, Question
 from taboot_pipelines.knowledge.document_units import SourceDocuments
 from taboot_pipelines.knowledge.runs import Tier
 from taboot_pipelines.knowledge.units import UnitExtractor
-from taboot_pipelines.knowledge.window_trials import GivenUp, TrialReader, TrialUnits
-from taboot_pipelines.knowledge.window_units import WindowCutter, WindowReader, WindowUnits, version_of
+from taboot_pipelines.knowledge.window_requests import RequestSettings, WindowRequest, WindowRequester
+from taboot_pipelines.knowledge.window_units import (
+    TrialDeadLetters,
+    TrialReader,
+    TrialUnits,
+    WindowCutter,
+    WindowReader,
+    WindowUnits,
+    version_of,
+)
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import EdgeSource
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stages.documents import PARSING
+from taboot_pipelines.stages.letter_retries import WindowLetters
 from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.tiers import InterpretedKind, TierInput
-from taboot_pipelines.stages.window_letters import WindowLetters
 from taboot_pipelines.stages.workspace import Progress, Workspace
 
 STAGE = "tier_c_triples"
@@ -69,7 +76,7 @@ class Session:
     source_id: str
     chat: ChatModel | None
     #: None if there is no model, or if the server does not tell its name.
-    asking: Asking | None
+    asking: RequestSettings | None
     letters: WindowLetters
     progress: Progress
     #: Why the server could not be asked for the model's name.
@@ -78,7 +85,7 @@ class Session:
     lacking: dict[str, frozenset[str]] = field(default_factory=dict)
     #: Documents that may be read again: something that they lacked is there, or may be asked for.
     due: set[str] = field(default_factory=set)
-    asker: Asker | None = None
+    asker: WindowRequester | None = None
 
     @property
     def versions(self) -> Sequence[object]:
@@ -163,11 +170,11 @@ def opens(
     return session
 
 
-def asking_of(settings: Settings, model: str) -> Asking:
+def asking_of(settings: Settings, model: str) -> RequestSettings:
     """Return how the settings say that a model is to be asked."""
     given, llm = settings.extraction, settings.llm
     in_process = llm.url is None
-    return Asking(
+    return RequestSettings(
         tier_c.GRAPH,
         model,
         tier_c.token_counter(given.tokenizer),
@@ -196,7 +203,9 @@ def extractors(given: TierInput) -> Sequence[UnitExtractor]:
     return [_by_another(given, session, replace(session.asking, model=other))]
 
 
-def _as_configured(given: TierInput, session: Session, chat: ChatModel, asking: Asking) -> UnitExtractor:
+def _as_configured(
+    given: TierInput, session: Session, chat: ChatModel, asking: RequestSettings
+) -> UnitExtractor:
     """Return what reads by the configured model, and by later runs what has no answer yet."""
     workspace = given.workspace
     window_tokens = workspace.settings.extraction.window_tokens
@@ -220,9 +229,9 @@ def _as_configured(given: TierInput, session: Session, chat: ChatModel, asking: 
     )
 
 
-def _by_another(given: TierInput, session: Session, asking: Asking) -> UnitExtractor:
+def _by_another(given: TierInput, session: Session, asking: RequestSettings) -> UnitExtractor:
     """Return what reads by another model of the server, for a reinterpretation."""
-    workspace, given_up = given.workspace, GivenUp()
+    workspace, given_up = given.workspace, TrialDeadLetters()
     window_tokens = workspace.settings.extraction.window_tokens
     reader = TrialReader(
         workspace.catalog,
@@ -237,17 +246,20 @@ def _by_another(given: TierInput, session: Session, asking: Asking) -> UnitExtra
 
 
 def _asker(
-    session: Session, chat: ChatModel, asking: Asking, failed: Callable[[Question, TabootError], None]
-) -> Asker:
+    session: Session,
+    chat: ChatModel,
+    asking: RequestSettings,
+    failed: Callable[[WindowRequest, TabootError], None],
+) -> WindowRequester:
     catalog, progress = session.workspace.catalog, partial(session.progress, STAGE)
-    asker = Asker(catalog, session.namespace, chat, asking, failed, progress)
+    asker = WindowRequester(catalog, session.namespace, chat, asking, failed, progress)
     if session.unreachable is not None:
         # The model's name was remembered: what is known is said, and nothing is asked.
         asker.account.stopped = session.unreachable
     return asker
 
 
-def _config(settings: Settings, asking: Asking) -> Mapping[str, Any]:
+def _config(settings: Settings, asking: RequestSettings) -> Mapping[str, Any]:
     """Return what is kept with each run."""
     return {
         "model": asking.model,

@@ -14,8 +14,7 @@ from typing import Any, Protocol
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.document_units import KIND, SourceDocuments
-from taboot_pipelines.knowledge.interpretation import Interpretation, Only
-from taboot_pipelines.knowledge.interpreter import Choice, Interpreter
+from taboot_pipelines.knowledge.interpretation import Interpretation, Interpreter, PromotedRun, UnitSelection
 from taboot_pipelines.knowledge.runs import Tier
 from taboot_pipelines.knowledge.units import UnitExtractor, unit_id
 from taboot_pipelines.model import ids
@@ -91,7 +90,11 @@ class TierStage(SourceStage):
     opens: Opens | None = None
 
     def interpreter(
-        self, workspace: Workspace, entry: Entry, documents: SourceDocuments, choices: Sequence[Choice] = ()
+        self,
+        workspace: Workspace,
+        entry: Entry,
+        documents: SourceDocuments,
+        choices: Sequence[PromotedRun] = (),
     ) -> Interpreter:
         """Return what interprets a source of which these are the documents."""
         session = None
@@ -106,7 +109,7 @@ def _interpreter(
     workspace: Workspace,
     entry: Entry,
     listing: SourceDocuments,
-    choices: Sequence[Choice],
+    choices: Sequence[PromotedRun],
     session: TierSession | None,
 ) -> Interpreter:
     given = TierInput(workspace, kind_of(entry), _facts(entry), listing, session=session)
@@ -206,7 +209,7 @@ def _run(
     at = None if has_projects(kind) or pending else _changed(work, applied)
     listing = SourceDocuments(workspace.tables, work.namespace, work.source_id, read["documents"], at)
     interpreter = _interpreter(
-        tier, extractors, workspace, work.entry, listing, [Choice.of(row) for row in chosen], session
+        tier, extractors, workspace, work.entry, listing, [PromotedRun.of(row) for row in chosen], session
     )
     result = Interpretation(
         workspace.catalog, workspace.tables, work.namespace, work.source_id, tier, interpreter
@@ -243,7 +246,7 @@ def _changed(work: SourceWork, applied: Mapping[str, Any]) -> frozenset[int] | N
     return work.changed_buckets("documents", applied)
 
 
-def _only(work: SourceWork, listing: SourceDocuments, buckets: frozenset[int]) -> Only:
+def _only(work: SourceWork, listing: SourceDocuments, buckets: frozenset[int]) -> UnitSelection:
     """Return the units of some buckets: the documents that are there, and those that were there before."""
     assert work.old is not None
     before = work.workspace.tables.read(
@@ -255,7 +258,7 @@ def _only(work: SourceWork, listing: SourceDocuments, buckets: frozenset[int]) -
         buckets=buckets,
     )
     doc_ids = {*listing.listed, *before.column("doc_id").to_pylist()}
-    return Only(frozenset(unit_id(KIND, doc_id) for doc_id in doc_ids), buckets)
+    return UnitSelection(frozenset(unit_id(KIND, doc_id) for doc_id in doc_ids), buckets)
 
 
 def _facts(entry: Entry) -> SourceFacts:

@@ -1,4 +1,10 @@
-"""Everything a stage works with, opened from the settings: stores, leases, embedder, sources."""
+"""Everything a stage works with, opened from the settings: stores, leases, embedder, sources.
+
+A home remembers the sources file that it belongs to, so that another one is told and not just taken.
+
+It belongs to another file once nothing of the former one is left that the other does not declare: as long as
+documents of a source that only the former declares are held, the home is still the former's.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +19,14 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from taboot_pipelines.connectors import SourceEntry
-from taboot_pipelines.connectors.sources_file import SourcesFile, load_sources, parse_entry
 from taboot_pipelines.embedding import Embedder, Space, check_limit, open_embedder
 from taboot_pipelines.embedding.remembered import Remembered, RememberedEmbedder
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.shards import open_shards
+from taboot_pipelines.sources.sources_file import SourcesFile, load_sources, parse_entry
 from taboot_pipelines.stages.domains import publish_settings
-from taboot_pipelines.stages.sources_memory import remember_file
 from taboot_pipelines.stores.blobs import open_blobs
 from taboot_pipelines.stores.catalog import Pointer, open_catalog
 from taboot_pipelines.stores.disk import on_disk
@@ -31,9 +36,12 @@ from taboot_pipelines.stores.tables import NAMESPACE, Tables
 
 if TYPE_CHECKING:
     from taboot_pipelines.inference.chat import ChatModel
-    from taboot_pipelines.inference.http import Circuit
     from taboot_pipelines.stores.graph import Neo4jGraph
+    from taboot_pipelines.stores.state.circuit import Circuit
     from taboot_pipelines.stores.vectors import QdrantPoints
+
+
+from taboot_pipelines.stores.catalog import Catalog
 
 #: Called with (stage, done, total) as work goes on; total is 0 when it is not known.
 Progress = Callable[[str, int, int], None]
@@ -73,6 +81,8 @@ class Workspace:
         self.shards = open_shards(self.settings)
         #: The sources file that the home belonged to when another one was last read (``sync_sources``).
         self.former_sources: Path | None = None
+        #: Namespaces whose tables are known to be those that are declared today (``stages.upgrade``).
+        self.current_tables: set[str] = set()
         self._embedder = embedder
         self._other_chats: dict[str, ChatModel] = {}
 
@@ -113,7 +123,7 @@ class Workspace:
 
     def _circuit(self, server: str) -> Circuit:
         """The circuit breaker of a model server, which all namespaces share."""
-        from taboot_pipelines.inference.http import Circuit
+        from taboot_pipelines.stores.state.circuit import Circuit
         from taboot_pipelines.stores.state.keys import CIRCUIT
 
         return Circuit(self.hints, CIRCUIT(server), self.settings.namespace)
@@ -266,3 +276,35 @@ def stored_entry(row: Mapping[str, Any]) -> Entry:
         parse_entry(orjson.loads(row["config"])),
         Path(row["root"] or "."),
     )
+
+
+_STAGE = "sources_file"
+
+
+def remembered_file(catalog: Catalog, namespace: str) -> Path | None:
+    """The sources file that a namespace of the home belongs to; None if none was read yet."""
+    pointer = catalog.pointers.get(namespace, NAMESPACE, _STAGE)
+    return None if pointer is None else Path(pointer.applied["path"])
+
+
+def remember_file(catalog: Catalog, namespaces: Collection[str], file: Path) -> Path | None:
+    """Remember the file that was just read, in each namespace that may belong to it.
+
+    Returns a file that one of them belonged to before, if that is another one.
+    """
+    retiring = {
+        row["namespace"]
+        for row in catalog.sources.find(states=("retiring",))
+        if catalog.locators.count(row["namespace"], row["source_id"])
+    }
+    former = None
+    for namespace in sorted({*namespaces, *retiring}):
+        before = remembered_file(catalog, namespace)
+        if before == file:
+            continue
+        former = former or before
+        if before is None or namespace not in retiring:
+            applied = {"path": str(file)}
+            pointer = Pointer(stage=_STAGE, tables={}, inputs="", txn="", applied=applied)
+            catalog.pointers.publish(namespace, NAMESPACE, pointer)
+    return former

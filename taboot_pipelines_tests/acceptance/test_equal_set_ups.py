@@ -35,7 +35,7 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     def freeze() -> None:
         numbers = itertools.count(1)
-        monkeypatch.setattr("taboot_pipelines.stages.batch.now_micros", lambda: MOMENT)
+        monkeypatch.setattr("taboot_pipelines.stages.raw_blobs.now_micros", lambda: MOMENT)
         monkeypatch.setattr(
             "taboot_pipelines.stores.catalog.jobs.uuid",
             SimpleNamespace(uuid4=lambda: UUID(int=next(numbers))),

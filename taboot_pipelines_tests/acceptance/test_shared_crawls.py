@@ -36,7 +36,7 @@ run_source_stage(workspace, stage, workspace.entries("site")[0], confirm_deletes
 #: Helps with it, as a person does who types `taboot crawls join site`.
 JOIN = """
 import sys
-import taboot_pipelines.stages.joining
+import taboot_pipelines.stages.shared_crawls
 from taboot_pipelines.cli import main
 print("ready", file=sys.stderr, flush=True)
 main(sys.argv[1:])
@@ -180,7 +180,7 @@ def test_processes_of_a_crawl_are_killed_again_and_again_and_nothing_is_lost(
 
 def test_what_cannot_be_joined_is_said(shared: World, site: Site) -> None:
     from taboot_pipelines.errors import TabootError
-    from taboot_pipelines.stages.joining import join_crawl
+    from taboot_pipelines.stages.shared_crawls import join_crawl
 
     shared.source("notes")
     shared.source(

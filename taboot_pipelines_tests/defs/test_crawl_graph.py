@@ -14,7 +14,7 @@ from PIL import Image
 
 from taboot_pipelines.defs import materialize
 from taboot_pipelines.model.crawls import CrawlState
-from taboot_pipelines.stages import crawl_watch
+from taboot_pipelines.stages import crawl_graph
 from taboot_pipelines.stages.crawl_graph import CrawlGraph
 from taboot_pipelines_tests.crawled import DEPTHS, SmallSite, crawl_source, small_site
 from taboot_pipelines_tests.defs.conftest import Project
@@ -79,7 +79,7 @@ def test_a_crawl_is_told_of_while_it_runs_and_a_cancelled_run_gives_back_what_wa
 ) -> None:
     site.slow[0] = 0.4
     monkeypatch.setattr(materialize, "_SECONDS_BETWEEN_LOGS", 0.2)
-    monkeypatch.setattr(crawl_watch, "_SECONDS_BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr(crawl_graph, "_SECONDS_BETWEEN_LOOKS", 0.05)
     seen: list[str] = []
     graph = CrawlGraph(crawling.world.workspace.catalog, "default")
 

@@ -20,8 +20,8 @@ import pytest
 from taboot_pipelines.model.crawl_graph import CrawlProgress
 from taboot_pipelines.model.crawls import Crawl, CrawlState
 from taboot_pipelines.model.jobs import JobState
-from taboot_pipelines.stages.configuration import fingerprint
 from taboot_pipelines.stages.crawl_graph import CrawlGraph
+from taboot_pipelines.stages.source_state import fingerprint
 from taboot_pipelines_tests.crawled import crawl_source, small_site
 from taboot_pipelines_tests.defs.launching import end_session
 from taboot_pipelines_tests.held_port import held_port

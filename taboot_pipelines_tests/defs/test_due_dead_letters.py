@@ -44,7 +44,7 @@ def test_a_source_is_run_again_once_for_each_failure(
 def test_a_busy_source_is_left_alone(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.sync()
     project.world.workspace.catalog.dead_letters.record("default", "guides", "raw_blobs", [letter("a")], ())
-    monkeypatch.setattr("taboot_pipelines.stages.letter_states.BACKOFF_SECONDS", (0.0,))
+    monkeypatch.setattr("taboot_pipelines.stages.letter_retries.BACKOFF_SECONDS", (0.0,))
     job = project.defs.resolve_job_def("ingest_source")
     run = project.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags={TAG: "guides"})
     assert isinstance(tick(project, operations.due_dead_letters), dg.SkipReason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import dagster as dg
@@ -14,21 +15,39 @@ from taboot_pipelines.defs.partitions import TAG, is_busy, only_sources
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.stages import running
-from taboot_pipelines.stages.configuration import fingerprint
-from taboot_pipelines.stages.held import held
+from taboot_pipelines.stages.held_deletions import held
+from taboot_pipelines.stages.source_state import fingerprint
 from taboot_pipelines_tests.defs.conftest import GUIDE, Project
 from taboot_pipelines_tests.world import World
 
 
+@cache
+def anywhere() -> Any:
+    """A place of Dagster's storage. Only where a context has one does Dagster look up partitions that a tick
+    asks for; the instance itself may be in memory."""
+    with dg.DagsterInstance.local_temp() as found:
+        return found.get_ref()
+
+
 def tick(project: Project, sensor: Any, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
-    """Evaluate a sensor and carry out its answer as the daemon does."""
+    """Let Dagster evaluate a sensor of the definitions, and carry out its answer, as the daemon does."""
     with dg.build_sensor_context(
         instance=project.instance,
+        instance_ref=anywhere(),
         cursor=cursor,
         definitions=project.defs,
         resources={"workspace": project.resource},
     ) as context:
-        answer: dg.SensorResult | dg.SkipReason = sensor(context)
+        data = project.defs.resolve_sensor_def(sensor.name).evaluate_tick(context)
+    answer: dg.SensorResult | dg.SkipReason
+    if data.skip_message is not None and data.cursor is None and not data.dynamic_partitions_requests:
+        answer = dg.SkipReason(data.skip_message)
+    else:
+        answer = dg.SensorResult(
+            run_requests=data.run_requests or [],
+            cursor=data.cursor,
+            dynamic_partitions_requests=data.dynamic_partitions_requests or [],
+        )
     for request in getattr(answer, "dynamic_partitions_requests", None) or ():
         if isinstance(request, dg.AddDynamicPartitionsRequest):
             project.instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taboot_pipelines.embedding.validate import unit_vectors
+from taboot_pipelines.embedding.protocol import unit_vectors
 from taboot_pipelines.errors import TabootError
 
 GOOD = [3.0, 4.0]

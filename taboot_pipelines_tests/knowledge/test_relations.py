@@ -11,20 +11,20 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.knowledge.evidence import Place
-from taboot_pipelines.knowledge.relations import ChunkIndex, End, Statement, mention, relation_rows
+from taboot_pipelines.knowledge.evidence import SourceSpan
+from taboot_pipelines.knowledge.relations import ChunkIndex, Endpoint, Relation, mention, relation_rows
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import RELATIONS
 
 DOC = ids.doc_id("ns", ids.locator("s", "a"))
-APP, DB = End("Service", "app", "app"), End("Service", "db", "db")
+APP, DB = Endpoint("Service", "app", "app"), Endpoint("Service", "db", "db")
 
 
-def place(at: int = 0) -> Place:
-    return Place(at, at + 2, at * 2, at * 2 + 4, at + 1)
+def place(at: int = 0) -> SourceSpan:
+    return SourceSpan(at, at + 2, at * 2, at * 2 + 4, at + 1)
 
 
-def statement(**fields: Any) -> Statement:
+def statement(**fields: Any) -> Relation:
     given: dict[str, Any] = {
         "type": "DEPENDS_ON",
         "start": APP,
@@ -40,7 +40,7 @@ def statement(**fields: Any) -> Statement:
         "blob_sha256": "b1",
         "place": place(),
     }
-    return Statement(**{**given, **fields})
+    return Relation(**{**given, **fields})
 
 
 def test_one_fact_is_one_row_that_names_all_its_support() -> None:
@@ -69,7 +69,7 @@ def test_other_facts_are_other_rows_in_a_fixed_order() -> None:
     other = [
         statement(),
         statement(discriminator='["80"]'),
-        statement(end=End("Service", "cache", "cache")),
+        statement(end=Endpoint("Service", "cache", "cache")),
         statement(type="CONNECTS_TO"),
     ]
     rows = relation_rows(DOC, other)
@@ -85,7 +85,7 @@ def test_other_facts_are_other_rows_in_a_fixed_order() -> None:
 
 statements = st.builds(
     statement,
-    end=st.sampled_from([DB, End("Service", "db", "DB"), APP]),
+    end=st.sampled_from([DB, Endpoint("Service", "db", "DB"), APP]),
     confidence=st.sampled_from([0.5, 1.0]),
     source=st.sampled_from(["structured", "tier_a", "tier_b"]),
     method=st.sampled_from(["m", "n"]),
@@ -98,7 +98,7 @@ statements = st.builds(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(statements, max_size=10), st.randoms(use_true_random=False))
-def test_order_and_repetition_never_matter(given_statements: list[Statement], order: random.Random) -> None:
+def test_order_and_repetition_never_matter(given_statements: list[Relation], order: random.Random) -> None:
     rows = relation_rows(DOC, given_statements)
     shuffled = [*given_statements, *order.sample(given_statements, len(given_statements) // 2)]
     order.shuffle(shuffled)
@@ -112,7 +112,7 @@ def test_order_and_repetition_never_matter(given_statements: list[Statement], or
 
 
 def test_statements_that_tie_in_strength_are_told_apart() -> None:
-    tied = [statement(), statement(start_basis="source"), statement(end=End("Service", "db", "Db"))]
+    tied = [statement(), statement(start_basis="source"), statement(end=Endpoint("Service", "db", "Db"))]
     tied += [dataclasses.replace(tied[0], place=dataclasses.replace(place(), line=9))]
     assert relation_rows(DOC, tied) == relation_rows(DOC, tied[::-1])
 
@@ -126,7 +126,7 @@ def test_a_mention_names_the_first_chunk_that_holds_its_span() -> None:
             DOC,
             "title",
             DB,
-            Place(start, end, start, end, 1),
+            SourceSpan(start, end, start, end, 1),
             chunks,
             blob_sha256="b",
             confidence=0.9,
@@ -135,7 +135,7 @@ def test_a_mention_names_the_first_chunk_that_holds_its_span() -> None:
             end_basis="bytes",
             run_id="r",
         )
-        assert (made.start, made.discriminator) == (End("Document", DOC, "title"), f"[{start}]")
+        assert (made.start, made.discriminator) == (Endpoint("Document", DOC, "title"), f"[{start}]")
         properties: dict[str, Any] = json.loads(made.properties)
         return properties
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.knowledge.resolve import RESOLVED, resolve_edges
+from taboot_pipelines.knowledge.graph import RESOLVED, resolve_edges
 from taboot_pipelines.model import ids, tables
 
 DOC = ids.doc_id("ns", ids.locator("s", "a"))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from taboot_pipelines.knowledge.mentions import documents_holding, title_tokens, titles_within, tokens
 from taboot_pipelines.knowledge.titles import (
     MAX_TITLE,
     Folded,
@@ -14,7 +15,6 @@ from taboot_pipelines.knowledge.titles import (
     normalize,
     title_keys,
 )
-from taboot_pipelines.knowledge.token_index import documents_holding, title_tokens, titles_within, tokens
 
 #: No NUL, which no text has, and no end of a paragraph, over which no title reaches.
 WORDS = st.text(st.characters(exclude_characters="\0\n", exclude_categories=["Cs"]), max_size=12)

@@ -13,7 +13,7 @@ from taboot_pipelines.model.graph import check_edge
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.stages.chain import CHAIN
-from taboot_pipelines.stages.purging import purge_vanished
+from taboot_pipelines.stages.deletion import purge_vanished
 from taboot_pipelines.stages.storage_audit import run as audit
 from taboot_pipelines.stores.catalog.assertions import NewAssertion
 from taboot_pipelines_tests.world import World, differences, graph, holding, logical

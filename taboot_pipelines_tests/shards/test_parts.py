@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from taboot_pipelines.knowledge.evidence import covers_file
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.shards import postings
 from taboot_pipelines.shards.analyzer import (
@@ -18,10 +19,9 @@ from taboot_pipelines.shards.analyzer import (
     form_stem,
     is_form,
 )
-from taboot_pipelines.shards.lines import covers_file
+from taboot_pipelines.shards.build import quantize
 from taboot_pipelines.shards.plan import cut
-from taboot_pipelines.shards.postings import Postings, Wanted, inverted_lists, portable
-from taboot_pipelines.shards.quantize import quantize
+from taboot_pipelines.shards.postings import Postings, TermLookup, inverted_lists, portable
 
 
 @settings(deadline=None)
@@ -121,7 +121,7 @@ def test_every_term_is_found_where_it_stands(texts, query):
 
     every = [t for t in {t for c in counts for t in c.terms} if not is_form(t) or not form_stem(t)]
     wanted = analyze_query(query) + [QueryTerm(t) for t in every] + [QueryTerm("absent", ("=absents",))]
-    found = dict(Postings(table).find(Wanted.of(wanted)))
+    found = dict(Postings(table).find(TermLookup.of(wanted)))
     for number, (term, forms, _) in enumerate(wanted):
         own = found.get(number)
         assert (as_counts(own.places) if own else {}) == places(term)
@@ -141,7 +141,7 @@ def test_terms_of_one_hash_are_told_apart(monkeypatch):
     monkeypatch.setattr(postings, "term_hash", lambda term: 7)
     table, _ = inverted_lists(["alpha beta", "beta-1 gamma"])
     found = dict(
-        Postings(table).find(Wanted.of([QueryTerm(t) for t in ("beta", "gamma", "delta", "beta-1")]))
+        Postings(table).find(TermLookup.of([QueryTerm(t) for t in ("beta", "gamma", "delta", "beta-1")]))
     )
     assert {n: as_counts(f.places) for n, f in found.items()} == {0: {0: 1, 1: 1}, 1: {1: 1}, 3: {1: 1}}
 

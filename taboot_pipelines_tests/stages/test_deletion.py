@@ -15,9 +15,9 @@ from taboot_pipelines.crawl import captures
 from taboot_pipelines.crawl.captures import Capture, Captured
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Event, Fetched, Skipped
-from taboot_pipelines.stages import opening
+from taboot_pipelines.stages import source_state
 from taboot_pipelines.stages.deletion import delete, finish_pending, restore
-from taboot_pipelines.stages.held import held
+from taboot_pipelines.stages.held_deletions import held
 from taboot_pipelines_tests.world import World, graph, holding
 
 WORD = "zyxwvutquux"
@@ -153,7 +153,7 @@ def test_what_was_captured_of_a_page_goes_with_it(
                 )
             yield Enumerated(True)
 
-    monkeypatch.setattr(opening, "open_connector", lambda *_: Site())
+    monkeypatch.setattr(source_state, "open_connector", lambda *_: Site())
     world.source("site", "web", path=None, urls=list(pages))
     world.ingest()
     locators = world.workspace.catalog.locators

@@ -11,8 +11,8 @@ import pytest
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages import storage_audit
 from taboot_pipelines.stages.deletion import delete, finish_pending, restore
+from taboot_pipelines.stages.housekeeping import vacuum
 from taboot_pipelines.stages.running import run_stage
-from taboot_pipelines.stages.vacuum import vacuum
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.held_port import held_port

@@ -12,7 +12,7 @@ import pytest
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.model.records import Enumerated, Event, Fetched
-from taboot_pipelines.stages import documents, opening
+from taboot_pipelines.stages import documents, source_state
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines_tests.acceptance.checks import blob_path, flip_byte
 from taboot_pipelines_tests.world import World
@@ -126,7 +126,7 @@ def test_pages_are_parsed_again_when_another_form_of_them_is_wanted(
             yield Fetched("https://example.com/", page, mime="text/html", url="https://example.com/")
             yield Enumerated(True)
 
-    monkeypatch.setattr(opening, "open_connector", lambda *_: Site())
+    monkeypatch.setattr(source_state, "open_connector", lambda *_: Site())
     texts = []
     for extraction in (None, "structured", "raw", "markdown", "markdown"):
         world.source(SOURCE, "web", path=None, urls=["https://example.com/"], extraction=extraction)

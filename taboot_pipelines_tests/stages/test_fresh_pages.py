@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.stages.batch import Batch
 from taboot_pipelines.stages.crawl_graph import CrawlGraph
+from taboot_pipelines.stages.raw_blobs import Batch
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stores.catalog import schema
 from taboot_pipelines_tests.acceptance.checks import blob_path, flip_byte

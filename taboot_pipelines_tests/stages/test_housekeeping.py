@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taboot_pipelines.model.jobs import JobState
-from taboot_pipelines.shards.protocol import LEAST_GRACE_SECONDS, Left, doomed
+from taboot_pipelines.shards.protocol import LEAST_GRACE_SECONDS, RemovedShard, doomed
 from taboot_pipelines.stages import embeddings, housekeeping
 from taboot_pipelines.stores.state.keys import JOB
 from taboot_pipelines.stores.tables import NAMESPACE
@@ -89,13 +89,15 @@ def test_a_reader_goes_on_while_shards_are_swept(
 @given(
     left=st.dictionaries(
         st.text("abcdef", min_size=1, max_size=4),
-        st.builds(Left, since=st.floats(0, 1000), bytes=st.integers(0, 100)),
+        st.builds(RemovedShard, since=st.floats(0, 1000), bytes=st.integers(0, 100)),
         max_size=12,
     ),
     age=st.floats(0, 1000),
     limit=st.none() | st.integers(0, 400),
 )
-def test_what_is_left_is_swept_by_age_and_bytes(left: dict[str, Left], age: float, limit: int | None) -> None:
+def test_what_is_left_is_swept_by_age_and_bytes(
+    left: dict[str, RemovedShard], age: float, limit: int | None
+) -> None:
     gone = doomed(left, 1000.0, age, limit)
     rest = {name: shard for name, shard in left.items() if name not in gone}
     assert gone == sorted(set(gone)) and all(1000.0 - x.since < age for x in rest.values())

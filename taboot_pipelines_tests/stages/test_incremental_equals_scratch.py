@@ -32,9 +32,8 @@ from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.stages import dead_letters
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete, restore
-from taboot_pipelines.stages.promotion import promote, rollback
-from taboot_pipelines.stages.reinterpreting import reinterpret
-from taboot_pipelines.stages.vacuum import vacuum
+from taboot_pipelines.stages.housekeeping import vacuum
+from taboot_pipelines.stages.reinterpretation import promote, reinterpret, rollback
 from taboot_pipelines.stores.catalog.answers import Answers
 from taboot_pipelines.stores.catalog.assertions import Assertions
 from taboot_pipelines.stores.catalog.locators import Locators

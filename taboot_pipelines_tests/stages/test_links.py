@@ -20,9 +20,9 @@ from markdown_it.token import Token
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.titles import normalize
 from taboot_pipelines.retrieval import KnowledgeBase
-from taboot_pipelines.shards.common_titles import is_common
-from taboot_pipelines.stages.broken_links import broken_links, lines_of
+from taboot_pipelines.shards.links import is_common
 from taboot_pipelines.stages.deletion import delete
+from taboot_pipelines.stages.links import broken_links, lines_of
 from taboot_pipelines.stores.tables import NAMESPACE
 from taboot_pipelines_tests.connectors.servers import send, serve
 from taboot_pipelines_tests.fakes.tei import FakeTei

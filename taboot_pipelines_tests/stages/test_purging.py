@@ -8,7 +8,7 @@ import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages import deletion, storage_audit
-from taboot_pipelines.stages.purging import purge_vanished
+from taboot_pipelines.stages.deletion import purge_vanished
 from taboot_pipelines_tests.world import World, graph, holding
 
 GUIDE = "# Guide\n\nThe web server keeps its sessions in cache and listens on port 8080.\n"

@@ -17,7 +17,7 @@ import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
-from taboot_pipelines.stages import point_retries, point_rows, qdrant_points, storage_audit
+from taboot_pipelines.stages import qdrant_points, storage_audit
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete, finish_pending, restore
 from taboot_pipelines.stages.running import run_stage
@@ -205,7 +205,7 @@ def test_a_change_that_touches_no_chunk_writes_no_point(world, qdrant):
 
 
 def test_a_text_in_many_places_has_several_points(world, qdrant, monkeypatch):
-    for module in (points, point_rows):
+    for module in (points, qdrant_points):
         monkeypatch.setattr(module, "BUCKET", 3)
     path = world.source("notes")
     for i in range(8):
@@ -291,7 +291,7 @@ def test_an_outage_puts_the_namespace_into_the_queue_and_the_next_run_makes_it_g
         with pytest.raises(TabootError) as caught:
             world.ingest()
         assert caught.value.code == "E_QDRANT"
-        due, later = state.queued("default", point_retries.QUEUE)["default"], time.time()
+        due, later = state.queued("default", qdrant_points.QUEUE)["default"], time.time()
         assert now + 15 * 2 ** (attempt - 1) - 1 <= due <= later + 30 * 2 ** (attempt - 1) + 1
     assert len(world.kb().search("Second").hits) == 2, "the shards were published all the same"
     with pytest.raises(TabootError) as caught:
@@ -300,7 +300,7 @@ def test_an_outage_puts_the_namespace_into_the_queue_and_the_next_run_makes_it_g
     qdrant.start()
     state.circuit_succeeded("default", qdrant_points.CIRCUIT)
     assert stage(world).counts["new"] == 1
-    assert state.queued("default", point_retries.QUEUE) == {}
+    assert state.queued("default", qdrant_points.QUEUE) == {}
     assert_equal(world, qdrant)
 
 
@@ -678,7 +678,7 @@ def _killed_and_started_again(world, process, start, port):
             world.workspace.points.scan(
                 "default",
                 world.workspace.embedder.space.id,
-                point_rows.made_by(world.workspace.embedder.space.id),
+                qdrant_points.made_by(world.workspace.embedder.space.id),
             )
         )
         assert (

@@ -15,7 +15,7 @@ from taboot_pipelines.connectors.access import SourceState
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Checkpoint, Enumerated, Event, Fetched, Known, Unchanged
 from taboot_pipelines.retrieval import KnowledgeBase
-from taboot_pipelines.stages import batch
+from taboot_pipelines.stages import raw_blobs
 from taboot_pipelines.stages.deletion import delete, restore
 from taboot_pipelines.stages.source_state import BatchState
 from taboot_pipelines_tests.world import World
@@ -73,7 +73,7 @@ def service(world: World, monkeypatch: pytest.MonkeyPatch) -> Service:
     def connect(workspace: Any, entry: Any, present: Any, frontier: Any, state: SourceState) -> Incremental:
         return Incremental(made, state)
 
-    monkeypatch.setattr(batch, "open_source", connect)
+    monkeypatch.setattr(raw_blobs, "open_source", connect)
     world.source("api")
     for number in range(6):
         made.put(f"item-{number}.md", f"# Item {number}\n\nThe host atlas{number} keeps ledgers.\n")

@@ -19,11 +19,10 @@ import pytest
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages import dead_letters
 from taboot_pipelines.stages.deletion import delete
-from taboot_pipelines.stages.promotion import promote, rollback
-from taboot_pipelines.stages.reinterpreting import reinterpret
+from taboot_pipelines.stages.letter_retries import STAGE as WINDOWS
+from taboot_pipelines.stages.letter_retries import WindowLetters
+from taboot_pipelines.stages.reinterpretation import promote, reinterpret, rollback
 from taboot_pipelines.stages.report import StageReport
-from taboot_pipelines.stages.window_letters import STAGE as WINDOWS
-from taboot_pipelines.stages.window_letters import WindowLetters
 from taboot_pipelines_tests.fakes.openai import FakeOpenAi
 from taboot_pipelines_tests.fakes.reading_model import OTHER_MODEL, fact, facts, reads, window_of
 from taboot_pipelines_tests.fakes.tei import FakeTei

@@ -11,7 +11,7 @@ from typing import Any
 import obstore
 import pytest
 
-from taboot_pipelines.stages import uploads
+from taboot_pipelines.stages import raw_blobs
 from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, holding
@@ -55,12 +55,12 @@ def test_an_ingest_goes_on_and_uploads_later(remote: World, monkeypatch: pytest.
         raw = remote.ingest()[0]
         assert raw.counts["uploads_waiting"] == 1 and raw.counts["failed"] == 0
         assert statuses(remote) == ["pending"]
-        for hour in range(1, len(uploads.RETRY_SECONDS) + 1):
-            context.setattr(uploads, "now_micros", lambda hour=hour: 2**61 + hour * 3600 * 1_000_000)
-            assert uploads.drain(remote.workspace, "default") == (0, 1)
+        for hour in range(1, len(raw_blobs.RETRY_SECONDS) + 1):
+            context.setattr(raw_blobs, "now_micros", lambda hour=hour: 2**61 + hour * 3600 * 1_000_000)
+            assert raw_blobs.drain_uploads(remote.workspace, "default") == (0, 1)
         assert statuses(remote) == ["failed"]
     assert remote.kb().search("zyxwvutquux", mode="keyword").hits
-    monkeypatch.setattr(uploads, "now_micros", lambda: 2**62)
+    monkeypatch.setattr(raw_blobs, "now_micros", lambda: 2**62)
     assert remote.ingest()[0].counts["uploads_done"] == 1
     assert statuses(remote) == ["uploaded"] and not holding(remote.home / "uploads", "zyxwvutquux")
     assert holding(remote.root / "store", "zyxwvutquux")

@@ -28,7 +28,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import Settings, StorageSettings, load_settings
 from taboot_pipelines.shards import load_manifest, open_shards
-from taboot_pipelines.stages import storage_audit, uploads
+from taboot_pipelines.stages import raw_blobs, storage_audit
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines.stages.running import run_stage
@@ -320,7 +320,7 @@ def test_a_longer_outage_fails_in_words_and_the_next_run_completes(
     assert_as_from_scratch(world, bucket, tmp_path / "scratch")
     # The new bytes waited in the home meanwhile, and are uploaded when their time has come.
     late = world.workspace.catalog.locators.of_source("default", "notes")["7.md"].sha256
-    monkeypatch.setattr(uploads, "now_micros", lambda: 2**61)
+    monkeypatch.setattr(raw_blobs, "now_micros", lambda: 2**61)
     world.ingest("notes")
     assert f"blobs/sources/default/{late}" in bucket.contents()
     world.workspace.close()

@@ -1,11 +1,10 @@
 """Drift: what two statements of a snapshot say that cannot both be so.
 
 - ``facts``: the edges that are compared, and where each stands;
-- ``declared``: what configuration declares of services: ports, networks, images, names;
-- ``declarations``: what the text of a declaration says of a port beside its edges;
-- ``port_rules``, ``route_rules``: configuration against configuration; ``prose_rules``: running text against
-  it;
-- ``finding``: all rules over one snapshot.
+- ``declared``: what configuration declares of services: ports, networks, images, names, and what the text of
+  a declaration says of a port beside its edges;
+- ``route_rules``: configuration against configuration; ``prose_rules``: running text against it;
+- ``rules``: the rule of published ports, and all rules over one snapshot.
 
 Drift is derived from the snapshot alone and stored nowhere: the same snapshot gives the same list, whatever
 the order in which its documents came (rules ``deterministic-reducer`` and ``incremental-equals-scratch``).
@@ -13,7 +12,7 @@ A rule reports only what is certain, since one false report makes a person pass 
 condition cannot be known, nothing is reported.
 """
 
-from taboot_pipelines.knowledge.drift.facts import DocumentView, Drift, DriftKind, Side, Standing
-from taboot_pipelines.knowledge.drift.finding import find_drift
+from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView, Drift, DriftKind, Side
+from taboot_pipelines.knowledge.drift.rules import find_drift
 
-__all__ = ["DocumentView", "Drift", "DriftKind", "Side", "Standing", "find_drift"]
+__all__ = ["Authority", "DocumentView", "Drift", "DriftKind", "Side", "find_drift"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +13,65 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taboot_pipelines.knowledge.drift.facts import DocumentView, Fact, Standing
+from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView, Fact, Texts
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import rows_of
+
+# --- What is known of port numbers themselves, and what a text says of one
+
+#: Ports beside the one that a program is known by: shells, names, peers of file sharing, discovery. A service
+#: that declares only these may well listen on another for its users. From IANA's registry of service names
+#: and the documentation of the programs.
+SIDE = frozenset(
+    {
+        *(22, 53, 123, 161, 546, 547, 853, 1900, 2222, 3478, 5349, 5353, 6881, 7359, 21027, 22000, 27036),
+        *(51413, 51820),
+    }
+)
+#: Ports of protocols other than HTTP (same registry): nothing that a browser's proxy would be led to.
+NOT_HTTP = SIDE | frozenset(
+    {
+        *(20, 21, 23, 25, 69, 110, 111, 119, 137, 138, 139, 143, 179, 389, 445, 465, 514, 554, 563, 587, 636),
+        *(873, 989, 990, 993, 995, 1080, 1194, 1433, 1521, 1883, 1935, 2049, 2181, 3306, 3389, 4222),
+        *(5060, 5061),
+        *(5222, 5269, 5432, 5671, 5672, 5900, 6379, 6667, 6697, 8333, 8554, 8883, 9042, 9092, 11211, 25565),
+        *(19132, 27015, 27017, 30033, 33060, 64738),
+    }
+)
+#: Ports of proxies: behind them a name is served that another service answers.
+OF_PROXIES = frozenset({80, 443})
+#: A sentence that names one of these speaks of a port for a purpose of its own, or of another time.
+_ASIDE = re.compile(
+    r"(?i)\b(?:metrics?|prometheus|exporters?|admin\w*|debug\w*|profil\w*|health\w*|ssh|sftp|ftp|grpc|gossip"
+    r"|clusters?|peers?|replica\w*|discovery|dlna|console|internal\w*|telemetry|websockets?|webhooks?|smtp|imap"
+    r"|ldaps?|mqtt|also|additional\w*|second\w*|another|alternative\w*|was|were|formerly|previous\w*|earlier"
+    r"|old|used to|until|before|moved?|change[sd]?|changing|instead|default\w*|optional\w*|example|tests?"
+    r"|testing|staging|development|will|planned|should|free|unused|blocked|closed)\b"
+)
+
+
+def is_aside(sentence: str) -> bool:
+    """Whether a sentence may speak of another port, or another time, than the one in force."""
+    return _ASIDE.search(sentence) is not None
+
+
+def names_number(text: str, number: int) -> bool:
+    """Whether a number stands by itself in a text."""
+    return re.search(rf"(?<![\d.]){number}(?!\d|\.\d)", text) is not None
+
+
+def blank(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """A text with these spans (code points) left blank."""
+    for start, end in spans:
+        text = text[:start] + " " * (min(end, len(text)) - start) + text[end:]
+    return text
+
+
+def listed(ports: Iterable[int]) -> str:
+    """Ports as people list them."""
+    *most, last = [str(p) for p in sorted(set(ports))]
+    return f"{', '.join(most)} and {last}" if most else last
+
 
 #: Methods of formats that declare all published ports of a container in one place.
 _CONTAINERS = ("compose_", "quadlet_")
@@ -269,7 +326,7 @@ class Declared:
     def lying_in(self, folder: str) -> list[str]:
         """The documents of a folder that configure."""
         return sorted(
-            i for i, d in self.documents.items() if d.folder == folder and d.standing is Standing.CONFIG
+            i for i, d in self.documents.items() if d.folder == folder and d.standing is Authority.CONFIG
         )
 
     def folders(self, service: Service) -> set[str]:
@@ -330,3 +387,54 @@ def _place(fact: Fact) -> tuple[str, int, str]:
 def smallest(facts: Iterable[Fact]) -> tuple[Fact, ...]:
     """Facts once each, by place."""
     return tuple(sorted({f.edge_id: f for f in facts}.values(), key=_place))
+
+
+# --- What the text of a service's declaration says of a port, beside what its edges say
+
+_SERVICES = re.compile(r"(?m)^services:[ \t]*(?:#.*)?$")
+_LINE = re.compile(r"(?m)^(?P<indent>[ \t]*)(?P<rest>[^\s#].*)$")
+#: What takes in values that stand elsewhere: aliases, merge keys, other services, other files.
+_ELSEWHERE = re.compile(r"(?m)(?:^|[:\[,-])\s*\*\w|<<\s*:|^\s*(?:extends|env_file|configs|secrets)\s*:")
+
+
+def names_port(service: Service, port: int, own: Iterable[Fact], text: Texts) -> bool:
+    """Whether the files that declare a service give it a port in another way than by ``own`` and by what it
+    publishes: in its environment, its command, a health check, a comment.
+
+    Other services of a file have ports of their own, so of a Compose file only the service's part counts,
+    where the whole of its declaration stands there for certain.
+    """
+    spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for fact in (*own, *service.binds()):
+        spans[fact.doc_id] += fact.spans
+    for doc_id in sorted(service.documents):
+        whole = text(doc_id)
+        begin, end = _part(whole, service.name)
+        if names_number(blank(whole, spans[doc_id])[begin:end], port):
+            return True
+    return False
+
+
+def _part(text: str, name: str) -> tuple[int, int]:
+    """Where a Compose file in block style declares a service; the whole text where that is not sure."""
+    whole = 0, len(text)
+    services = _SERVICES.search(text)
+    if services is None:
+        return whole
+    deep: str | None = None
+    begin = None
+    for line in _LINE.finditer(text, services.end()):
+        if deep is None:
+            deep = line["indent"]
+        if len(line["indent"]) > len(deep) and begin is not None:
+            continue
+        if begin is not None:
+            part = text[begin : line.start()]
+            return whole if _ELSEWHERE.search(part) else (begin, line.start())
+        if len(line["indent"]) < len(deep) or not deep:
+            return whole
+        if line["indent"] == deep and re.fullmatch(
+            rf"[\"']?{re.escape(name)}[\"']?\s*:\s*(?:#.*)?", line["rest"]
+        ):
+            begin = line.start()
+    return whole if begin is None or _ELSEWHERE.search(text[begin:]) else (begin, len(text))

@@ -58,7 +58,7 @@ class DriftKind(StrEnum):
     PROSE_ADDRESS = "prose_address"
 
 
-class Standing(StrEnum):
+class Authority(StrEnum):
     """Whose word a document is. ``config``: it configures; ``house``: text that describes the house and is to
     be kept up; ``record``: text of a day, such as a mail, which nobody corrects; ``other``: text of a vendor,
     or of an example, which says nothing of the house."""
@@ -74,7 +74,7 @@ class DocumentView:
     """A document as the rules see it; ``folder``: where its file lies, the same for files that lie together,
     whatever sources they are of; empty where it is no file. ``name``: what a person calls it."""
 
-    standing: Standing
+    standing: Authority
     folder: str
     name: str
 
@@ -119,7 +119,7 @@ class Side:
 @dataclass(frozen=True, slots=True)
 class Drift:
     """A disagreement about a node. ``sides``: what was said against what is configured comes first; where
-    something is missing there is one side. ``record``: the first side is a text of a day (``Standing``)."""
+    something is missing there is one side. ``record``: the first side is a text of a day (``Authority``)."""
 
     kind: DriftKind
     label: str
@@ -142,18 +142,18 @@ Texts = Callable[[str], str]
 
 def read_facts(
     edges: pa.Table, documents: Mapping[str, DocumentView]
-) -> tuple[list[Fact], dict[Standing, list[Fact]]]:
+) -> tuple[list[Fact], dict[Authority, list[Fact]]]:
     """What configuration states, and what running text asserts by its standing; both by document and line.
 
     ``edges``: ``knowledge.graph.OBSERVED_EDGES``. What text shows as an example of configuration is neither.
     """
     chosen = edges.filter(pc.is_in(edges.column("type"), value_set=pa.array(_TYPES)))
     declared: list[Fact] = []
-    asserted: dict[Standing, list[Fact]] = {Standing.HOUSE: [], Standing.RECORD: []}
+    asserted: dict[Authority, list[Fact]] = {Authority.HOUSE: [], Authority.RECORD: []}
     for source, fact in _facts(chosen):
         document = documents.get(fact.doc_id)
-        standing = Standing.OTHER if document is None else document.standing
-        if source in _BY_HAND or (standing is Standing.CONFIG and source in _DECLARING):
+        standing = Authority.OTHER if document is None else document.standing
+        if source in _BY_HAND or (standing is Authority.CONFIG and source in _DECLARING):
             declared.append(fact)
         elif standing in asserted and source in _ASSERTING:
             asserted[standing].append(fact)

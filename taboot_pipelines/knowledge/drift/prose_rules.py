@@ -7,10 +7,21 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from taboot_pipelines.knowledge.drift.declarations import names_port
-from taboot_pipelines.knowledge.drift.declared import Declared, Service, endpoint_of, reference_of, smallest
+from taboot_pipelines.knowledge.drift.declared import (
+    NOT_HTTP,
+    OF_PROXIES,
+    SIDE,
+    Declared,
+    Service,
+    endpoint_of,
+    is_aside,
+    listed,
+    names_number,
+    names_port,
+    reference_of,
+    smallest,
+)
 from taboot_pipelines.knowledge.drift.facts import Drift, DriftKind, Fact, Side, Texts
-from taboot_pipelines.knowledge.drift.ports import NOT_HTTP, OF_PROXIES, SIDE, is_aside, listed, names_number
 from taboot_pipelines.knowledge.drift.route_rules import mapped
 from taboot_pipelines.model.graph import TAILNET
 

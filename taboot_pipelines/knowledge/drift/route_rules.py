@@ -7,10 +7,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import groupby
 
-from taboot_pipelines.knowledge.drift.declarations import names_port
-from taboot_pipelines.knowledge.drift.declared import Declared, Service, endpoint_of, smallest
+from taboot_pipelines.knowledge.drift.declared import (
+    NOT_HTTP,
+    OF_PROXIES,
+    Declared,
+    Service,
+    endpoint_of,
+    listed,
+    names_port,
+    smallest,
+)
 from taboot_pipelines.knowledge.drift.facts import Drift, DriftKind, Fact, Side, Texts
-from taboot_pipelines.knowledge.drift.ports import NOT_HTTP, OF_PROXIES, listed
 
 #: Names that mean the machine itself, or are given by the engine.
 _GIVEN = frozenset({"localhost", "host", "gateway", "dockerhost", "backend", "upstream", "default"})

@@ -15,7 +15,7 @@ from taboot_pipelines.extraction import tier_b
 from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.config_files import ConfigFiles
 from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
-from taboot_pipelines.knowledge.drift import DocumentView, Drift, Standing, find_drift
+from taboot_pipelines.knowledge.drift import Authority, DocumentView, Drift, find_drift
 from taboot_pipelines.knowledge.graph import OBSERVED_EDGES
 from taboot_pipelines.model.graph import EdgeSource
 from taboot_pipelines.model.ids import canonical_json, digest, node_key
@@ -120,11 +120,11 @@ def _asserted(path: str, text: str) -> Interpretation:
     return read
 
 
-def _standing(path: str) -> Standing:
+def _standing(path: str) -> Authority:
     if not path.endswith(".md"):
-        return Standing.CONFIG
+        return Authority.CONFIG
     first = path.partition("/")[0]
-    return {"records": Standing.RECORD, "vendor": Standing.OTHER}.get(first, Standing.HOUSE)
+    return {"records": Authority.RECORD, "vendor": Authority.OTHER}.get(first, Authority.HOUSE)
 
 
 def _row(

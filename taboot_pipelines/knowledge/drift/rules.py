@@ -1,0 +1,147 @@
+"""Ports that two services of one machine publish, and all rules over one snapshot."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import combinations, islice
+
+import pyarrow as pa
+
+from taboot_pipelines.knowledge.drift import prose_rules, route_rules
+from taboot_pipelines.knowledge.drift.declared import Declared, Service
+from taboot_pipelines.knowledge.drift.facts import (
+    Authority,
+    DocumentView,
+    Drift,
+    DriftKind,
+    Fact,
+    Side,
+    Texts,
+    read_facts,
+)
+
+#: Pairs of services at one port that are compared.
+_MAX_PAIRS = 10_000
+
+
+def ports_bound_twice(declared: Declared) -> Iterator[Drift]:
+    """Two services of one machine (or, where the machine is not known, of one project) that publish the same
+    port and protocol on addresses that overlap.
+
+    Containers, sockets of systemd, and ports that Kubernetes takes of a machine or of an address. Not where
+    profiles exclude each other, nor for files of one folder that are projects of their own: these are
+    variants of which one runs.
+    """
+    bound: dict[tuple[str, int, str], list[tuple[Service, Fact]]] = defaultdict(list)
+    for service in declared.services.values():
+        for fact in (*service.binds(), *service.taken):
+            of_project = fact.end_label == "IP" and fact not in service.taken
+            port, protocol = fact.port(), str(fact.properties.get("protocol"))
+            if port is not None:
+                bound[service.scope if of_project else fact.end_key, port, protocol].append((service, fact))
+    for (_, port, protocol), found in sorted(bound.items()):
+        found.sort(key=lambda pair: (pair[0].key, pair[1].place))
+        clashing: dict[str, tuple[Service, Fact]] = {}
+        for (one, mine), (other, theirs) in islice(combinations(found, 2), _MAX_PAIRS):
+            if (
+                one is not other
+                and _overlap(mine, theirs)
+                and not _are_alternatives(declared, one, other, mine)
+            ):
+                clashing.setdefault(one.key, (one, mine))
+                clashing.setdefault(other.key, (other, theirs))
+        if clashing:
+            yield _bound_twice(f"{port}/{protocol}", [clashing[key] for key in sorted(clashing)])
+
+
+def _bound_twice(port: str, bound: list[tuple[Service, Fact]]) -> Drift:
+    service, fact = bound[0]
+    *most, last = [_called(s) for s, _ in bound]
+    of_project = fact.end_label == "IP" and fact not in service.taken
+    where = f"project {service.scope.rpartition('/')[2]}" if of_project else fact.end_name
+    at = (
+        ("Service", service.key, service.name)
+        if of_project
+        else (fact.end_label, fact.end_key, fact.end_name)
+    )
+    return Drift(
+        DriftKind.PORT_TWICE,
+        *at,
+        f"{', '.join(most)} and {last} publish {port} on {where}, which one service can have.",
+        tuple(Side(_published(s, f), (f,)) for s, f in bound),
+    )
+
+
+def _called(service: Service) -> str:
+    return f"{service.scope.rpartition('/')[2]}/{service.name}"
+
+
+def _published(service: Service, fact: Fact) -> str:
+    address = fact.properties.get("hostIp")
+    return f"{_called(service)} publishes {f'{address}:' if address else ''}{fact.port()}"
+
+
+def _overlap(one: Fact, other: Fact) -> bool:
+    """Whether both may be asked for the same packet. No address is every address; ``0.0.0.0`` is every one of
+    IPv4, ``::`` every one of IPv6."""
+    a, b = (
+        str(f.properties.get("hostIp") or (f.end_key if f.end_label == "IP" else "") or "")
+        for f in (one, other)
+    )
+    if not a or not b or a == b:
+        return True
+    if (":" in a) != (":" in b):
+        return False
+    return a in ("0.0.0.0", "::") or b in ("0.0.0.0", "::")
+
+
+def _are_alternatives(declared: Declared, one: Service, other: Service, mine: Fact) -> bool:
+    """Whether only one of two services is meant to run: their profiles exclude each other, they are of
+    different files of one folder or project, or their units are of folders that may be of different
+    machines."""
+    a, b = (set(s.properties.get("profiles") or ()) for s in (one, other))
+    if a and b and a.isdisjoint(b):
+        return True
+    if not (one.container and other.container):
+        return False
+    meet = not declared.folders(one).isdisjoint(declared.folders(other))
+    if one.scope != other.scope:
+        return meet
+    if any(m.startswith("quadlet_") for m in mine.methods):
+        return not meet and mine.end_label == "IP"
+    # Files of one project name, none of which holds both.
+    return one.documents.isdisjoint(other.documents)
+
+
+# --- All rules over one snapshot
+
+
+def find_drift(
+    namespace: str,
+    edges: pa.Table,
+    nodes: pa.Table,
+    documents: Mapping[str, DocumentView],
+    text: Texts,
+) -> tuple[Drift, ...]:
+    """What drifted in a namespace: first what is to be mended, the surest kinds before; then what texts of a
+    day say.
+
+    ``edges``: ``knowledge.graph.OBSERVED_EDGES``; ``nodes``: ``tables.NODES_SCHEMA``; ``documents``: by
+    doc_id; ``text``: read only for what may be a drift. In one pass, in memory that grows with the edges that
+    are not mentions.
+    """
+    facts, asserted = read_facts(edges, documents)
+    declared = Declared(namespace, facts, nodes, documents)
+    found = [
+        *ports_bound_twice(declared),
+        *route_rules.routes_to_wrong_ports(declared, text),
+        *route_rules.routes_past_services(declared, text),
+        *route_rules.missing_upstreams(declared, text),
+        *route_rules.missing_cluster_services(declared, text),
+    ]
+    for standing, said in asserted.items():
+        record = standing is Authority.RECORD
+        for rule in (prose_rules.ports_of_text, prose_rules.images_of_text, prose_rules.addresses_of_text):
+            found += rule(declared, said, text, record=record)
+    return tuple(sorted(found, key=lambda d: d.order))

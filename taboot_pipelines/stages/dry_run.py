@@ -1,0 +1,328 @@
+"""What a run would do, before it does: which paths it would add, change and delete, and what it would ask.
+
+A local source is read as a run would read it; of a remote one the connector says what it would ask for; of a
+tier that asks a chat model, how many windows of text and tokens that would be. Nothing is stored, and the
+entries of the catalog stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from taboot_pipelines.connectors.plans import Planned, Planner
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.document_units import SourceDocuments
+from taboot_pipelines.knowledge.window_units import WindowCutter, WindowRow
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.records import (
+    Checkpoint,
+    Enumerated,
+    Failed,
+    Fetched,
+    Gone,
+    NotModified,
+    Role,
+    Skipped,
+    Stored,
+    Unchanged,
+)
+from taboot_pipelines.sources.sources_file import SourcesFile
+from taboot_pipelines.stages import documents
+from taboot_pipelines.stages.document_lookup import did_you_mean
+from taboot_pipelines.stages.held_deletions import fresh_paths, judge
+from taboot_pipelines.stages.letter_retries import WindowLetters
+from taboot_pipelines.stages.source_state import (
+    BatchState,
+    KnownLocators,
+    PresentLocators,
+    open_source,
+    tombstoned_paths,
+)
+from taboot_pipelines.stages.tier_c_triples import asking_of
+from taboot_pipelines.stages.workspace import Entry, Workspace, stored_entry
+
+#: Documents whose texts are held at once.
+_SLICE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """So many windows, and the tokens of the questions about them."""
+
+    windows: int = 0
+    tokens: int = 0
+
+    def plus(self, one: WindowRow) -> Count:
+        return Count(self.windows + 1, self.tokens + one.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """The windows of a source's documents: those that a run would ask about (each text once), those that were
+    answered before, and those that rest after a failure or are too long. A budget or a quota may end the run
+    earlier.
+    """
+
+    documents: int
+    asked: Count
+    cached: Count
+    resting: Count
+
+
+def plan(workspace: Workspace, entry: Entry) -> Iterator[Planned]:
+    """Yield the parts of the plan; none where there is no chat model. Without its name, which a server may
+    have to be asked for, nobody knows which windows were answered before: the note then says so."""
+    if workspace.chat is None:
+        return
+    try:
+        found = window_plan(workspace, entry)
+    except TabootError as error:
+        if error.code not in ("E_LLM", "E_LLM_TIMEOUT", "E_CIRCUIT_OPEN"):
+            raise
+        yield Planned("windows to ask about", note=f"{error.code}: {error.message}")
+        return
+    limits = [
+        f"at most {limit:,} {of}"
+        for limit, of in (
+            (workspace.settings.extraction.budget_tokens, "tokens a run, answers included"),
+            (workspace.catalog.quotas.of(entry.namespace, _questions(workspace)).left, "more this month"),
+        )
+        if limit is not None
+    ]
+    of_documents = f"of the {found.documents:,} documents that are parsed"
+    yield Planned(
+        "windows to ask about",
+        requests=found.asked.windows,
+        items=found.asked.windows,
+        tokens=found.asked.tokens,
+        note="; ".join([of_documents, *limits]),
+    )
+    yield Planned(
+        "windows answered before", requests=0, items=found.cached.windows, tokens=found.cached.tokens
+    )
+    if found.resting.windows:
+        yield Planned(
+            "windows that failed",
+            requests=0,
+            items=found.resting.windows,
+            tokens=found.resting.tokens,
+            note="`taboot letters list` shows them",
+        )
+
+
+def window_plan(workspace: Workspace, entry: Entry) -> WindowPlan:
+    """Count the windows of the documents as the stage ``documents`` last published them."""
+    assert workspace.chat is not None
+    settings, catalog = workspace.settings, workspace.catalog
+    asking = asking_of(settings, workspace.chat.model)
+    pointer = catalog.pointers.get(entry.namespace, entry.source_id, documents.STAGE)
+    version = None if pointer is None else pointer.tables[documents.STAGE]
+    listing = SourceDocuments(workspace.tables, entry.namespace, entry.source_id, version)
+    cutter = WindowCutter(listing, asking, settings.extraction.window_tokens)
+    letters = WindowLetters(catalog, entry.namespace, entry.source_id)
+    asked, cached, resting = Count(), Count(), Count()
+    seen: set[str] = set()
+    doc_ids = sorted(listing.listed)
+    for begin in range(0, len(doc_ids), _SLICE):
+        texts = listing.texts(doc_ids[begin : begin + _SLICE])
+        cut = [
+            one
+            for doc_id, (text, _) in sorted(texts.items())
+            for one in cutter.cut(doc_id, text, listing.listed[doc_id].mime)
+        ]
+        known = catalog.answers.known(entry.namespace, [one.key for one in cut])
+        for one in cut:
+            if one.key in known:
+                cached = cached.plus(one)
+            elif one.window.over or letters.attempt(one.key) is None:
+                resting = resting.plus(one)
+            elif one.key not in seen:
+                seen.add(one.key)
+                asked = asked.plus(one)
+    return WindowPlan(len(doc_ids), asked, cached, resting)
+
+
+def _questions(workspace: Workspace) -> int | None:
+    return workspace.settings.extraction.questions_per_month
+
+
+def plan_of(workspace: Workspace, source_id: str) -> Iterator[Planned]:
+    """The parts of the next run of a source; nothing is stored.
+
+    Raises ``E_SOURCE_UNKNOWN``, and what the run would raise before its first item. A crawl cannot be planned
+    (``E_QUERY``): what its lists name is shown by ``taboot discover``. Where a chat model is configured, what
+    it would be asked about the documents that are there can be told all the same.
+    """
+    entries = [e for e in workspace.entries(source_id) if not e.retiring]
+    if not entries:
+        raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source_id!r}.", sources=[source_id])
+    yield from plan_entry(workspace, entries[0])
+
+
+def plan_entry(workspace: Workspace, entry: Entry) -> Iterator[Planned]:
+    """The same of an entry that the catalog need not have. Raises as :func:`plan_of`."""
+    present = PresentLocators(workspace.catalog.locators, entry.namespace, entry.source_id)
+    state = BatchState(workspace.catalog, entry, damaged=False)
+    connector = open_source(workspace, entry, present, None, state)
+    asked = list(plan(workspace, entry))
+    if isinstance(connector, Planner):
+        yield from connector.plan()
+    elif not asked:
+        raise TabootError(
+            "E_QUERY",
+            f"A source of the type {entry.config.type} cannot tell what a run would ask for.",
+            remedy="`taboot discover URL` shows what the lists of a site name.",
+            source=entry.source_id,
+        )
+    yield from asked
+
+
+@dataclass
+class Foreseen:
+    """What a run of a source would do; paths are sorted.
+
+    ``entry``: ``new``, ``changed``, ``unchanged``, or ``gone`` for one that has left the sources file.
+    ``held``: the deletions would wait for a confirmation. ``incomplete`` says why nothing would be deleted.
+    ``passed`` is {path: code} of what is seen and not taken. ``plan`` is None for a local source; ``note``
+    says why it is empty where it cannot be told. ``error`` is what the run would fail with before its first
+    item.
+    """
+
+    namespace: str
+    source: str
+    type: str
+    entry: str
+    added: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    held: bool = False
+    unchanged: int = 0
+    passed: dict[str, str] = field(default_factory=dict)
+    incomplete: str = ""
+    plan: list[Planned] | None = None
+    note: str = ""
+    error: TabootError | None = None
+
+
+def foresee(workspace: Workspace, sources: SourcesFile, wanted: Collection[str] = ()) -> Iterator[Foreseen]:
+    """Yield what a run would do, source by source: those ``wanted``, or all.
+
+    Raises ``E_SOURCE_UNKNOWN`` for one that neither the file nor the catalog has.
+    """
+    rows = {(r["namespace"], r["source_id"]): r for r in workspace.catalog.sources.find()}
+    entries = {
+        (e.namespace, e.id): Entry(e.namespace, e.id, "active", e, sources.root)
+        for e in sources.entries.values()
+    }
+    gone = [key for key in rows if key not in entries]
+    known = {source_id for _, source_id in (*entries, *rows)}
+    unknown = [s for s in wanted if s not in known]
+    if unknown:
+        raise unknown_sources(unknown, known)
+    for key in [*gone, *entries]:
+        if wanted and key[1] not in wanted:
+            continue
+        if key in entries:
+            yield _of_entry(workspace, entries[key], rows.get(key))
+        else:
+            yield _of_leaving(workspace, stored_entry(rows[key]))
+
+
+def unknown_sources(unknown: Sequence[str], known: Collection[str]) -> TabootError:
+    """What is said of names that no source has, with those ``known`` that are nearest to the first."""
+    return TabootError(
+        "E_SOURCE_UNKNOWN",
+        f"There is no source {', '.join(map(repr, unknown))}.{did_you_mean(unknown[0], known)}",
+        sources=list(unknown),
+    )
+
+
+def _of_leaving(workspace: Workspace, entry: Entry) -> Foreseen:
+    """All that it has would go, once that is confirmed."""
+    known = PresentLocators(workspace.catalog.locators, entry.namespace, entry.source_id)
+    held = any(role == "document" for role in known.roles.values())
+    return Foreseen(
+        entry.namespace, entry.source_id, entry.config.type, "gone", deleted=sorted(known), held=held
+    )
+
+
+def _of_entry(workspace: Workspace, entry: Entry, row: Mapping[str, str] | None) -> Foreseen:
+    said = "new" if row is None else "changed" if row["config"] != entry.config.config_json() else "unchanged"
+    found = Foreseen(entry.namespace, entry.source_id, entry.config.type, said)
+    try:
+        if getattr(entry.config, "path", None) is None:
+            found.plan = []
+            found.plan += plan_entry(workspace, entry)
+        else:
+            _read(workspace, entry, found)
+    except TabootError as error:
+        if error.code == "E_QUERY":
+            found.note = f"{error.message} {error.remedy}"
+        else:
+            found.error = error
+    return found
+
+
+def _read(workspace: Workspace, entry: Entry, found: Foreseen) -> None:
+    """Enumerate a local source as a run would, and compare with what is there."""
+    present = PresentLocators(workspace.catalog.locators, entry.namespace, entry.source_id)
+    fresh = fresh_paths(workspace.catalog, entry.namespace, entry.source_id, present)
+    state = BatchState(workspace.catalog, entry, damaged=False)
+    connector = open_source(workspace, entry, present, None, state)
+    events = connector.events(KnownLocators(present, False), tombstoned_paths(workspace, entry))
+    seen: set[str] = set()
+    gone: set[str] = set()
+    appeared: Counter[str] = Counter()
+
+    def same(roles: Mapping[str, Role]) -> None:
+        found.unchanged += len(roles)
+        seen.update(roles)
+        appeared.update(present[path].sha256 for path in fresh & roles.keys())
+
+    enumerated = Enumerated(False, "the connector ended early")
+    for event in events:
+        match event:
+            case Fetched() | Stored():
+                seen.add(event.path)
+                sha256 = event.sha256 if isinstance(event, Stored) else ids.sha256_hex(event.data)
+                old = present.get(event.path)
+                if old is None or event.path in fresh:
+                    appeared[sha256] += 1
+                if old is None:
+                    found.added.append(event.path)
+                elif old.sha256 != sha256:
+                    found.changed.append(event.path)
+                else:
+                    found.unchanged += 1
+            case NotModified():
+                same({event.path: event.role})
+            case Unchanged():
+                same(event.roles)
+            case Skipped():
+                found.passed[event.path] = event.code
+                if not event.outside:
+                    seen.add(event.path)
+            case Failed():
+                found.passed[event.path] = event.error.code
+                seen.add(event.path)
+            case Gone():
+                gone.add(event.path)
+            case Checkpoint():
+                pass
+            case Enumerated():
+                # Whoever asks for the next event says that this one was applied.
+                enumerated = event
+                break
+    paths = present.etags.keys() & gone
+    if enumerated.complete:
+        paths |= present.etags.keys() - seen
+    else:
+        found.incomplete = enumerated.reason
+    located = workspace.catalog.locators.at(entry.namespace, entry.source_id, paths) if paths else {}
+    absent = [located[path] for path in sorted(located)]
+    found.held = judge(present, absent, fresh, appeared).held
+    found.deleted = [x.path for x in absent]
+    found.added.sort()
+    found.changed.sort()
