@@ -15,14 +15,13 @@ from collections.abc import Mapping
 from taboot_pipelines.documents.forms import docx, notebook, pdf
 from taboot_pipelines.documents.forms.captions import captions
 from taboot_pipelines.documents.forms.chat import chat
-from taboot_pipelines.documents.forms.form import Form, Formed, Given
 from taboot_pipelines.documents.forms.github import GITHUB_FORMS
 from taboot_pipelines.documents.forms.logs import logs
-from taboot_pipelines.documents.forms.mail import MAIL, mail
-from taboot_pipelines.documents.forms.mail_gmail import GMAIL, gmail
+from taboot_pipelines.documents.forms.mail import GMAIL, MAIL, gmail, mail
 from taboot_pipelines.documents.forms.mail_quotes import QUOTED
 from taboot_pipelines.documents.forms.reddit import reddit
 from taboot_pipelines.documents.forms.video import video
+from taboot_pipelines.documents.forms.writing import Form, Formed, Given
 from taboot_pipelines.documents.mime import DOCX, NOTEBOOK, PDF
 from taboot_pipelines.model import videos
 from taboot_pipelines.model.chats import CHAT, CHAT_WITH_THINKING
