@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from answer_labels import DATA, QUESTIONS, Cited, Corpus, Question, Reply, house, judge, read_questions
 
 from taboot_pipelines.retrieval import KnowledgeBase
-from taboot_pipelines.retrieval.answering.choosing import choose, read_out
-from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, Features, confidence
+from taboot_pipelines.retrieval.answering.answer_selection import choose, read_out
+from taboot_pipelines.retrieval.answering.passages import THRESHOLD, Features, confidence
 from taboot_pipelines.retrieval.request import PASSAGES, read_request
 from taboot_pipelines.settings import load_settings
 

@@ -57,13 +57,14 @@ def write(path: Path, data: Path, count: int) -> None:
 
 
 def ours(box: Path) -> int:
-    from taboot_pipelines.connectors import Access, open_connector
-    from taboot_pipelines.connectors.sources_file import parse_entry
+    from taboot_pipelines.connectors import Access
     from taboot_pipelines.documents.forms.mail import attached_texts
     from taboot_pipelines.documents.parse import parse_document
     from taboot_pipelines.errors import TabootError
     from taboot_pipelines.model.records import Fetched
     from taboot_pipelines.settings import Settings
+    from taboot_pipelines.sources import document_forms, open_connector
+    from taboot_pipelines.sources.sources_file import parse_entry
 
     entry = parse_entry({"id": "mail", "type": "gmail", "path": str(box.parent)})
     access = replace(Access.of(Settings(), box.parent), attachments=attached_texts)
@@ -78,6 +79,7 @@ def ours(box: Path) -> int:
                     charset=event.charset,
                     languages=[],
                     max_chars=2_000_000,
+                    forms=document_forms(),
                 )
             except TabootError:
                 continue

@@ -11,7 +11,7 @@ What belongs here: pages and what they need to be drawn. What does not: any find
   what is counted once for a publication.
 - ``rendering`` has the one environment of templates, which escapes all that it is given: nothing here makes
   HTML by itself, and no text is ever marked as safe. ``texts`` cuts texts into pieces that are marked or not;
-  what edges say is said by ``retrieval.phrases``.
+  what edges say is said by ``retrieval.verbalization``.
 
 Pages work without scripts; ``static/keys.js`` adds the keyboard. Nothing is loaded from elsewhere.
 """

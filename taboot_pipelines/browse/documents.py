@@ -16,12 +16,12 @@ from taboot_pipelines.browse.rendering import render, short_url, to
 from taboot_pipelines.browse.requests import kb_of, spans, whole
 from taboot_pipelines.browse.texts import window
 from taboot_pipelines.model.tables import rows_of
-from taboot_pipelines.retrieval import phrases
+from taboot_pipelines.retrieval import verbalization
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from taboot_pipelines.retrieval.results.originals import Original
+    from taboot_pipelines.retrieval.results.explanations import Original
 
 #: Of what was read from a document, of the things it names and of its links: what a page shows.
 _MAX_FACTS, _MAX_NAMES, _MAX_LINKS = 60, 40, 30
@@ -125,7 +125,7 @@ def _facts(edges: pa.Table) -> list[Fact]:
             start=row["start_name"],
             type=row["type"],
             end=row["end_name"],
-            says=phrases.said(row["type"], json.loads(row["properties"])),
+            says=verbalization.said(row["type"], json.loads(row["properties"])),
             line=row["line"],
             url=to(f"/edge/{row['edge_id']}"),
         )

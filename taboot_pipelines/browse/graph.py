@@ -23,7 +23,7 @@ from taboot_pipelines.browse.texts import Line, window
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.graph import EDGES, NODES
 from taboot_pipelines.model.records import NodeRef
-from taboot_pipelines.retrieval import phrases
+from taboot_pipelines.retrieval import verbalization
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.results.graph import Edge, Subgraph
 
 
-from taboot_pipelines.retrieval.pictures.texts import cut
+from taboot_pipelines.retrieval.pictures.layout import cut
 
 #: In the units of the SVG. The page shows one as one pixel where there is room for it.
 WIDTH = 1100
@@ -270,7 +270,7 @@ def _listed(
             if outgoing
             else (edge.start_label, edge.start_key, edge.start_name)
         )
-        said = phrases.said(edge.type, edge.properties)
+        said = verbalization.said(edge.type, edge.properties)
         groups.setdefault((edge.type, outgoing, other[0], other[2], other[1], said), []).append(edge)
     # A text that only says that there is such a relation supports one that says more.
     for group in [g for g in groups if not g[-1]]:
@@ -370,7 +370,7 @@ def edge(request: Request) -> Response:
             q="",
             why=why,
             edge=row,
-            says=phrases.said(row["type"], properties),
+            says=verbalization.said(row["type"], properties),
             properties={
                 k: v
                 for k, v in sorted(properties.items())
@@ -381,7 +381,7 @@ def edge(request: Request) -> Response:
                 (
                     to(f"/edge/{r['edge_id']}"),
                     with_line(short_url(r["url"], sources), r["line"]),
-                    phrases.said(r["type"], json.loads(r["properties"])),
+                    verbalization.said(r["type"], json.loads(r["properties"])),
                 )
                 for r in others[:50]
             ],

@@ -14,7 +14,7 @@ from taboot_pipelines.errors import CODES, TabootError
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from taboot_pipelines.retrieval.results.states import DeadLetter
+    from taboot_pipelines.retrieval.states import DeadLetter
 
 _PAGE = 100
 _MAX_DRIFTS = 200

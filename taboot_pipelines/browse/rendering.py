@@ -15,8 +15,8 @@ from urllib.parse import quote, urlencode
 
 import jinja2
 
-from taboot_pipelines.retrieval.addresses import outside
-from taboot_pipelines.retrieval.phrases import plain
+from taboot_pipelines.retrieval.rendering import outside
+from taboot_pipelines.retrieval.verbalization import plain
 
 if TYPE_CHECKING:
     from taboot_pipelines.shards.manifest import SourceEntry

@@ -110,7 +110,7 @@ def neighbors(
 
 
 def _show_neighbors(graph: Subgraph, places: Places, every_mention: bool) -> None:
-    from taboot_pipelines.retrieval.phrases import statement
+    from taboot_pipelines.retrieval.verbalization import statement
 
     called = graph.names()
     lines: dict[str, list[Edge]] = {}
@@ -187,11 +187,11 @@ def path(start: str, end: str, max_hops: int, namespace: str | None, as_json: bo
     if as_json:
         emit_json(found.model_dump(mode="json"))
     else:
-        from taboot_pipelines.retrieval.phrases import Named, names_of, relation
+        from taboot_pipelines.retrieval.verbalization import NodeName, names_of, relation
 
         places, width = kb_places(kb), columns()
-        ends = [Named(x.start_label, x.start_key, x.start_name) for x in found.steps[:1]]
-        called = names_of([*ends, *(Named(x.end_label, x.end_key, x.end_name) for x in found.steps)])
+        ends = [NodeName(x.start_label, x.start_key, x.start_name) for x in found.steps[:1]]
+        called = names_of([*ends, *(NodeName(x.end_label, x.end_key, x.end_name) for x in found.steps)])
         for at, step in enumerate(found.steps):
             if at == 0:
                 print_wrapped(f"({called[step.start_label, step.start_key]})", "", width)

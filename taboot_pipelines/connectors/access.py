@@ -139,7 +139,9 @@ class Access:
     UTC; time-outs and waits run on the monotonic clock. ``frontier``: see :data:`OpenFrontier`; None: a crawl
     is kept in memory, and begins anew with each process. ``stored_page``: see :data:`ReadStoredPage`.
     ``attachments``: see :data:`Attachments`; None are known by default. ``secrets`` and ``state``: see
-    :data:`Secrets` and :class:`SourceState`.
+    :data:`Secrets` and :class:`SourceState`. ``config_globs``: of configuration files that an entry with
+    ``interpret: true`` takes besides its type's own globs, where it names none; compared with paths in lower
+    case.
     """
 
     root: Path
@@ -154,6 +156,7 @@ class Access:
     stored_page: ReadStoredPage = lambda _: None
     secrets: Secrets = environment_secret
     state: SourceState = field(default_factory=MemoryState)
+    config_globs: Sequence[str] = ()
 
     @classmethod
     def of(

@@ -31,7 +31,7 @@ from taboot_pipelines.connectors.elasticsearch_pages import (
 from taboot_pipelines.connectors.elasticsearch_reading import Reading
 from taboot_pipelines.connectors.elasticsearch_server import connected, info_of, product_of
 from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.protocol import Connector, SourceKind
+from taboot_pipelines.connectors.protocol import Connector
 from taboot_pipelines.connectors.recorded import RecordedFiles
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (
@@ -321,6 +321,3 @@ def connect(entry: ElasticsearchSource, access: Access) -> Connector:
         return ElasticsearchConnector(entry, access)
     reader = ElasticsearchReader(entry.layout)
     return RecordedFiles(entry, access, reader, default_include=ElasticsearchReader.INCLUDE)
-
-
-SOURCE = SourceKind(ElasticsearchSource, connect)

@@ -34,7 +34,7 @@ from taboot_pipelines.connectors.github_service import client_of, count, graphql
 from taboot_pipelines.connectors.github_threads import Threads
 from taboot_pipelines.connectors.github_wiki import Wiki
 from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.protocol import Connector, SourceKind
+from taboot_pipelines.connectors.protocol import Connector
 from taboot_pipelines.connectors.recorded import RecordedFiles
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (
@@ -341,10 +341,7 @@ def _api_path(held: Held) -> str:
     return f"repos/{quote(held.facts['full_name'], safe='/')}"
 
 
-def _connect(entry: GithubSource, access: Access) -> Connector:
+def connect(entry: GithubSource, access: Access) -> Connector:
     if entry.path is not None:
         return RecordedFiles(entry, access, GithubReader(), default_include=("*.json",))
     return GithubConnector(entry, access)
-
-
-SOURCE = SourceKind(GithubSource, _connect)

@@ -15,7 +15,6 @@ from urllib.parse import quote
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.api import ApiClient
 from taboot_pipelines.connectors.compose import add_named, decode, has_services, is_yaml
-from taboot_pipelines.connectors.entries import CONFIG_INCLUDE
 from taboot_pipelines.connectors.files import is_env
 from taboot_pipelines.connectors.github_blobs import Blobs
 from taboot_pipelines.connectors.github_rounds import FINAL, Round
@@ -53,7 +52,7 @@ DEFAULT_INCLUDE = (
     "*.conf",
 )
 #: What is taken besides where configuration files of all known formats are interpreted.
-_INTERPRETED = (*CONFIG_INCLUDE, "*.yaml", "*.yml", "*.toml", "*.json", "*.cfg")
+_INTERPRETED = ("*.yaml", "*.yml", "*.toml", "*.json", "*.cfg")
 _LFS = re.compile(rb"version https://git-lfs\.github\.com/spec/v1\r?\n")
 _LFS_SIZE = re.compile(rb"^size ([0-9]{1,19})\r?$", re.MULTILINE)
 _MAX_POINTER_BYTES = 1024
@@ -82,7 +81,8 @@ class Files:
         self._round = round_
         #: Endings of the default are taken in any case; a person's globs mean what they say.
         self._fold = not include
-        self._include = Globs(include or (*DEFAULT_INCLUDE, *(_INTERPRETED if interpret else ())))
+        more = (*access.config_globs, *_INTERPRETED) if interpret else ()
+        self._include = Globs(include or (*DEFAULT_INCLUDE, *more))
         self._exclude = Globs(exclude)
         self._tree = Tree(client, round_, self._exclude, prefix=prefix, api=api, branch=branch)
         self._blobs = Blobs(client, access, round_, self._is_skipped, prefix=prefix, api=api)

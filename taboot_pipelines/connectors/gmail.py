@@ -11,7 +11,7 @@ from taboot_pipelines.connectors.gmail_api import GmailApi
 from taboot_pipelines.connectors.gmail_entry import GmailSource
 from taboot_pipelines.connectors.gmail_files import DEFAULT_INCLUDE, MailFolder, MailReader
 from taboot_pipelines.connectors.gmail_imap import ImapMailbox
-from taboot_pipelines.connectors.protocol import Connector, SourceKind
+from taboot_pipelines.connectors.protocol import Connector
 
 
 def connect(entry: GmailSource, access: Access) -> Connector:
@@ -21,6 +21,3 @@ def connect(entry: GmailSource, access: Access) -> Connector:
     if entry.imap is not None:
         return ImapMailbox(entry, entry.imap, access)
     return GmailApi(entry, access)
-
-
-SOURCE = SourceKind(GmailSource, connect)

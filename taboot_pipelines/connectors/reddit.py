@@ -18,7 +18,7 @@ from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.api import Limits, item
 from taboot_pipelines.connectors.credentials import header_value, secret_of
 from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.protocol import Connector, SourceKind
+from taboot_pipelines.connectors.protocol import Connector
 from taboot_pipelines.connectors.recorded import RecordedFiles
 from taboot_pipelines.connectors.reddit_api import RedditApi
 from taboot_pipelines.connectors.reddit_entry import RedditSource
@@ -270,6 +270,3 @@ def connect(entry: RedditSource, access: Access) -> Connector:
     if entry.path is None:
         return RedditConnector(entry, access)
     return RecordedFiles(entry, access, RedditReader(), default_include=INCLUDE)
-
-
-SOURCE = SourceKind(RedditSource, connect)

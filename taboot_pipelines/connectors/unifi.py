@@ -24,7 +24,7 @@ from taboot_pipelines.connectors.entries import BoundedSource, PathText, Recorde
 from taboot_pipelines.connectors.files import source_directory
 from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.protocol import Connector, SourceKind
+from taboot_pipelines.connectors.protocol import Connector
 from taboot_pipelines.connectors.recorded import Part, RecordedFile, RecordedFiles
 from taboot_pipelines.connectors.unifi_api import Controller, Flavor, tls_context
 from taboot_pipelines.connectors.unifi_versions import version
@@ -419,6 +419,3 @@ def unifi_connector(entry: UnifiSource, access: Access) -> Connector:
     if entry.path is not None:
         return RecordedFiles(entry, access, ExportedJson(), default_include=_DEFAULT_INCLUDE)
     return UnifiConnector(entry, access)
-
-
-SOURCE = SourceKind(UnifiSource, unifi_connector)

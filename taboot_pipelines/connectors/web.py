@@ -18,7 +18,6 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from taboot_pipelines.connectors.access import Access, FetchRules
 from taboot_pipelines.connectors.entries import Name, SourceEntry, unique
 from taboot_pipelines.connectors.globs import UrlGlobs
-from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.connectors.web_captures import PageCaptures
 from taboot_pipelines.connectors.web_lists import Lists, readable_urls
 from taboot_pipelines.crawl.addresses import Network
@@ -342,6 +341,3 @@ def _admit(headers: dict[str, str], url: str) -> None:
     if mime in UNSPECIFIC and (not mime or _TEXT_NAME.fullmatch(url.partition("?")[0])):
         return
     raise TabootError("E_MIME", f"{url} has a content type that is not read.", url=url)
-
-
-SOURCE = SourceKind(WebSource, WebConnector)

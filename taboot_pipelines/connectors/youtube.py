@@ -20,7 +20,7 @@ from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.api import ApiClient, Limits, item, version_of
 from taboot_pipelines.connectors.credentials import header_value, secret_of
 from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.protocol import Connector, SourceKind
+from taboot_pipelines.connectors.protocol import Connector
 from taboot_pipelines.connectors.recorded import RecordedFiles
 from taboot_pipelines.connectors.youtube_api import PAGE, DataApi, refused
 from taboot_pipelines.connectors.youtube_entry import YoutubeSource, channel_of, playlist_of
@@ -386,6 +386,3 @@ def connect(entry: YoutubeSource, access: Access) -> Connector:
     if entry.path is not None:
         return RecordedFiles(entry, access, VideoReader(), default_include=DEFAULT_INCLUDE)
     return YoutubeConnector(entry, access)
-
-
-SOURCE = SourceKind(YoutubeSource, connect)

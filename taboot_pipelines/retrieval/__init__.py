@@ -10,10 +10,10 @@ changing anything (``stages``; ``writing`` only calls them). No question opens t
 
 - ``search``: passages; ``answers``: what answers a question, out of facts (edges of the graph and values of
   configuration files) or text, each sentence with its citation, or nothing (``answering``);
-- ``neighborhoods``: what surrounds a node; ``document_links``: what a document links to, and what to it;
-- ``explanations``: the bytes behind an edge or a hit; ``originals``: a whole document beside its bytes;
+- ``neighborhoods``: what surrounds a node; ``links``: what a document links to, and what to it;
+- ``explanations``: the bytes behind an edge or a hit; ``evidence``: a whole document beside its bytes;
 - ``tables``: all documents, nodes and edges; ``crawls``: what was crawled; ``states``: how the
-  sources are; ``writing``: delete and restore.
+  sources are; ``writing``: delete and restore; ``decisions``: what people decide.
 
 A search passes through these modules, one after the other:
 
@@ -21,9 +21,9 @@ A search passes through these modules, one after the other:
 2. ``session`` looks for a new manifest and pins it as a ``View``: the query sees this one to its end, and is
    made once more if a file has gone meanwhile. The view has the manifest's readers: ``index`` (its chunks as
    numbered rows), ``bm25.Keywords``, ``graph`` (nodes and edges) and ``links`` (documents that link). A later
-   page names the view of the first (``cursors``).
+   page names the view of the first (``pages.Cursor``).
 3. ``search`` asks ``caches`` for the result. What is not there ``pages`` makes:
-4. ``query_vectors`` embeds the query, through ``query_cache``.
+4. ``query_vectors`` embeds the query, or has it from its cache.
 5. ``index`` says which rows pass the filter, and of equal texts which row stands for all.
 6. ``ranking`` asks every arm for its best rows: ``vectors`` by meaning, ``bm25`` by words (stems and words
    as they are written, of chunks and of whole documents). Where Qdrant is configured, ``candidates`` first
@@ -31,18 +31,19 @@ A search passes through these modules, one after the other:
 7. ``fusion`` joins the arms, by ranks and scores, with weights that each query decides. How scores are
    rounded and ties broken is said there, once for the arms and the fusion, so that no backend changes a
    result.
-8. ``pages`` cuts the page, without ``near_duplicates`` if they are not wanted; ``hits`` makes what is shown
-   of it (``results``), with ``highlights``; ``reranking`` orders the best anew where one is configured.
+8. ``pages`` cuts the page, without near duplicates if they are not wanted, and makes what is shown of it
+   (``results``), with ``snippets``; ``reranking`` orders the best anew where one is configured. Where links
+   are followed, ``graph_ranking`` ranks by a walk over ``graph_walk``.
 
-``comparing`` searches in every mode; ``why_not`` follows a document through these steps; ``caching`` shows
-and clears the caches; ``timing`` measures the parts.
+``why_not`` searches in every mode, and follows a document through these steps; ``search`` shows and clears
+the caches.
 
-Answers go on with the hits: ``sentences`` reads what their documents state, the modules of ``answering`` find
-the statements about what is asked and say how sure that is, ``evidence`` finds the line of a sentence of HTML
-in the blob. Neighbourhoods are walked in ``graph``, on the edges that ``graph_server`` names where Neo4j is
-configured. Explanations read blobs through ``evidence``. In notebooks results are tables by
-``rendering`` and ``pictures`` of graphs; ``overview`` is the picture of all. What is costly to open is made
-when it is first asked for (``once``).
+Answers go on with the hits: ``sentences`` reads what their documents state, the modules of ``answering``
+find the statements about what is asked and say how sure that is, ``evidence`` finds the line of a sentence
+of HTML in the blob. Neighbourhoods are walked in ``graph``, on the edges that Neo4j names where it is
+configured. Explanations read blobs through ``evidence``. In notebooks results are tables by ``rendering``
+and ``pictures`` of graphs; ``verbalization`` says edges in words. What is costly to open is made when it is
+first asked for (``lazy``).
 """
 
 from __future__ import annotations
@@ -53,7 +54,6 @@ from typing import TYPE_CHECKING, Any
 from taboot_pipelines.retrieval.knowledge_base import KnowledgeBase
 
 if TYPE_CHECKING:
-    from taboot_pipelines.retrieval.caching import CacheStats
     from taboot_pipelines.retrieval.results.answers import Answer, Citation, Replay
     from taboot_pipelines.retrieval.results.explanations import End, Explanation, Quote
     from taboot_pipelines.retrieval.results.graph import (
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     )
     from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
     from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
+    from taboot_pipelines.retrieval.search import CacheStats
 
 __all__ = [
     "Answer",
@@ -93,7 +94,7 @@ __all__ = [
 #: Where the results are that a caller may want to name; each is loaded when it is.
 _RESULTS = {
     "Answer": "results.answers",
-    "CacheStats": "caching",
+    "CacheStats": "search",
     "Citation": "results.answers",
     "Comparison": "results.inspection",
     "DocumentLinks": "results.graph",

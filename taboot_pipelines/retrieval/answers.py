@@ -13,27 +13,31 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.retrieval.answering import parts, replays
-from taboot_pipelines.retrieval.answering.answerer import MIN_CONFIDENCE as SURE_OF_FACTS
-from taboot_pipelines.retrieval.answering.answerer import names_in
-from taboot_pipelines.retrieval.answering.asking import Asked, read_question, says
-from taboot_pipelines.retrieval.answering.choosing import choose, read_out
-from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, confidence
+from taboot_pipelines.retrieval.answering import compound_questions, replays
+from taboot_pipelines.retrieval.answering.answer_selection import choose, read_out
+from taboot_pipelines.retrieval.answering.answer_types import Value
+from taboot_pipelines.retrieval.answering.compound_questions import join_answers
 from taboot_pipelines.retrieval.answering.documents import Documents
-from taboot_pipelines.retrieval.answering.joining import join_answers
-from taboot_pipelines.retrieval.answering.nearest import Near
-from taboot_pipelines.retrieval.answering.nearness import Nearness
+from taboot_pipelines.retrieval.answering.fact_answers import MIN_CONFIDENCE as SURE_OF_FACTS
+from taboot_pipelines.retrieval.answering.fact_answers import names_in
+from taboot_pipelines.retrieval.answering.nearest import Near, Nearness
 from taboot_pipelines.retrieval.answering.ownership import Ownership
-from taboot_pipelines.retrieval.answering.passages import Place, Said, Scored, compared, rank_statements
+from taboot_pipelines.retrieval.answering.passages import (
+    THRESHOLD,
+    Excerpt,
+    PassageSpan,
+    Scored,
+    compared,
+    confidence,
+    rank_statements,
+)
 from taboot_pipelines.retrieval.answering.replays import Recorded, Replays
-from taboot_pipelines.retrieval.answering.steps import find_steps
-from taboot_pipelines.retrieval.answering.tables import compare_column
-from taboot_pipelines.retrieval.answering.values import Value
+from taboot_pipelines.retrieval.answering.tables_and_lists import compare_column, find_steps
+from taboot_pipelines.retrieval.answering.text_query import TextQuery, read_question, says
 from taboot_pipelines.retrieval.drift import Drifts
 from taboot_pipelines.retrieval.evidence import Evidence
-from taboot_pipelines.retrieval.highlights import Highlighter, terms_of
-from taboot_pipelines.retrieval.hits import make_hit
-from taboot_pipelines.retrieval.once import Once
+from taboot_pipelines.retrieval.lazy import Lazy
+from taboot_pipelines.retrieval.pages import make_hit
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
 from taboot_pipelines.retrieval.ranking import RankedRow
 from taboot_pipelines.retrieval.request import MAX_SENTENCES, PASSAGES, SearchRequest
@@ -41,6 +45,7 @@ from taboot_pipelines.retrieval.results.answers import Answer, Citation, Replay
 from taboot_pipelines.retrieval.results.hits import Hit
 from taboot_pipelines.retrieval.search import Search
 from taboot_pipelines.retrieval.session import Session, View
+from taboot_pipelines.retrieval.snippets import Highlighter, terms_of
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
@@ -69,11 +74,11 @@ class _Found:
     ``told``: what a list of steps or the comparison of a table says, which comes before single statements.
     """
 
-    asked: Asked
+    asked: TextQuery
     hits: tuple[Hit, ...]
     ranked: list[Scored]
     facts: Answer | None
-    told: list[Said]
+    told: list[Excerpt]
     version: int
 
     @property
@@ -110,7 +115,7 @@ class Answers:
         self._ownership = Ownership(settings.retrieval)
         self._documents = Documents()
         self._replays = Replays(settings.home_dir, namespace)
-        self._chat = Once(lambda: chat or _open_chat(settings))
+        self._chat = Lazy(lambda: chat or _open_chat(settings))
 
     def answer(self, request: SearchRequest, limit: int, synthesize: bool | None) -> Answer:
         """At most ``limit`` sentences that answer ``request.query``, out of what passes the filters of
@@ -149,7 +154,7 @@ class Answers:
         if not texts:
             yield made.text
 
-    def candidates(self, request: SearchRequest) -> tuple[Asked, list[Scored]]:
+    def candidates(self, request: SearchRequest) -> tuple[TextQuery, list[Scored]]:
         """What is asked, and the statements that text would answer with, best first, whatever their
         confidence.
         """
@@ -198,7 +203,7 @@ class Answers:
         ranked = ranked if near is None else compared(asked, ranked, near)
         return _Found(asked, hits, ranked, facts, told, view.manifest.version)
 
-    def _places(self, view: View, hits: Sequence[Hit]) -> list[Place]:
+    def _places(self, view: View, hits: Sequence[Hit]) -> list[PassageSpan]:
         places = []
         for hit in hits:
             doc_id, _, number = hit.chunk_id.rpartition(":")
@@ -210,7 +215,7 @@ class Answers:
             near = hit.scores.get("vector", _UNKNOWN_SIMILARITY)
             text = self._ownership.is_text(view, hit.source)
             places.append(
-                Place(document, hit.start - document.start, hit.end - document.start, near, own, text)
+                PassageSpan(document, hit.start - document.start, hit.end - document.start, near, own, text)
             )
         return places
 
@@ -238,18 +243,18 @@ class Answers:
         """What is found for each of two properties that a question joins; empty if it joins none."""
         if " and " not in request.query:
             return []
-        joined = parts.properties(request.query, self._named(request.query))
+        joined = compound_questions.properties(request.query, self._named(request.query))
         return [self._find(replace(request, query=part), limit, facts_suffice=True) for part in joined]
 
     def _parts(self, question: str) -> list[str]:
         """The questions that are asked, each so that it can be asked alone."""
-        first, *rest = parts.cut(question)
+        first, *rest = compound_questions.cut(question)
         if not rest:
             return [question]
         names = self._named(first)
-        return [first, *(parts.whole(part, first, names, self._named(part)) for part in rest)]
+        return [first, *(compound_questions.whole(part, first, names, self._named(part)) for part in rest)]
 
-    def _named(self, text: str) -> list[parts.Named]:
+    def _named(self, text: str) -> list[compound_questions.Named]:
         return self._session.ask(lambda view: names_in(view, text))
 
     def _in_its_own_words(self, found: _Found, limit: int) -> Answer:
@@ -259,7 +264,7 @@ class Answers:
         if not told:
             return _nothing(found)
         chosen = found.told or [
-            Said(read_out(found.asked, s), s) for s in choose(found.asked, found.ranked, limit)
+            Excerpt(read_out(found.asked, s), s) for s in choose(found.asked, found.ranked, limit)
         ]
         return Answer(
             question=found.asked.question,
@@ -359,7 +364,7 @@ def _open_chat(settings: Settings) -> ChatModel | None:
     return open_chat(settings)
 
 
-def looked_for(asked: Asked) -> str:
+def looked_for(asked: TextQuery) -> str:
     """What an answer must hold, in words; empty if the question names nothing."""
     about = ", ".join(t.text for t in asked.terms if t.weight >= 1 and t.text != "not")
     value = asked.value.value if asked.value is not None else "a statement"

@@ -14,7 +14,6 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.evidence import covers_file
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.retrieval.evidence import Evidence, Quoted, Source
-from taboot_pipelines.retrieval.phrases import statement
 from taboot_pipelines.retrieval.prefixes import ambiguous
 from taboot_pipelines.retrieval.results.base import where
 from taboot_pipelines.retrieval.results.decisions import DecisionNote
@@ -22,6 +21,7 @@ from taboot_pipelines.retrieval.results.explanations import End, Explanation
 from taboot_pipelines.retrieval.results.graph import Edge
 from taboot_pipelines.retrieval.results.hits import Hit
 from taboot_pipelines.retrieval.session import Session, View
+from taboot_pipelines.retrieval.verbalization import statement
 
 #: A chunk_id, or one with the beginning of its document's id alone.
 _CHUNK_ID = re.compile(r"([0-9a-f-]{6,36}):([0-9]{1,9})")

@@ -28,9 +28,9 @@ from taboot_pipelines.model.ids import node_key
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.filters import or_near
-from taboot_pipelines.retrieval.phrases import Named, node
 from taboot_pipelines.retrieval.prefixes import ambiguous, is_prefix
 from taboot_pipelines.retrieval.results.graph import Edge, Node, Subgraph
+from taboot_pipelines.retrieval.verbalization import NodeName, node
 from taboot_pipelines.shards import Shards
 
 _RELATIONS = pa.schema([tables.RELATIONS.field(c) for c in RELATION_COLUMNS])
@@ -204,7 +204,7 @@ class Graph:
     def called(self, label: str, key: str, name: str) -> str:
         """What a node is called, with its scope where another of its label has the name."""
         same = pc.and_(pc.equal(self.nodes.column("label"), label), pc.equal(self.nodes.column("name"), name))
-        return node(Named(label, key, name), alone=pc.sum(same).as_py() in (None, 0, 1))
+        return node(NodeName(label, key, name), alone=pc.sum(same).as_py() in (None, 0, 1))
 
 
 def check_types(types: Collection[str] | str | None) -> frozenset[str] | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import check_namespace
-from taboot_pipelines.retrieval.once import Once
+from taboot_pipelines.retrieval.lazy import Lazy
 from taboot_pipelines.retrieval.pages import Pages
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
 from taboot_pipelines.retrieval.request import (
@@ -35,15 +35,13 @@ if TYPE_CHECKING:
     from taboot_pipelines.inference.rerank import Reranker
     from taboot_pipelines.model.records import NodeRef
     from taboot_pipelines.retrieval.answers import Answers
-    from taboot_pipelines.retrieval.caching import CacheKind, CacheStats
     from taboot_pipelines.retrieval.crawls import CrawlList, Crawls, CrawlView
-    from taboot_pipelines.retrieval.deciding import Deciding
+    from taboot_pipelines.retrieval.decisions import DecisionRecorder
     from taboot_pipelines.retrieval.drift import Drifts
-    from taboot_pipelines.retrieval.evidence import Blobs, Evidence
+    from taboot_pipelines.retrieval.evidence import Blobs, Evidence, Originals
     from taboot_pipelines.retrieval.explanations import Explanations
     from taboot_pipelines.retrieval.interpretations import Interpretations
     from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
-    from taboot_pipelines.retrieval.originals import Originals
     from taboot_pipelines.retrieval.pictures import Picture
     from taboot_pipelines.retrieval.results.answers import Answer, Replay
     from taboot_pipelines.retrieval.results.decisions import (
@@ -53,13 +51,13 @@ if TYPE_CHECKING:
         Stated,
     )
     from taboot_pipelines.retrieval.results.drift import DriftReport
-    from taboot_pipelines.retrieval.results.explanations import Explanation
+    from taboot_pipelines.retrieval.results.explanations import Explanation, Original
     from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, GraphPath, Node, Subgraph
     from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
     from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
-    from taboot_pipelines.retrieval.results.originals import Original
     from taboot_pipelines.retrieval.results.runs import RunDiff, RunFacts, RunList
-    from taboot_pipelines.retrieval.results.states import SourceStates
+    from taboot_pipelines.retrieval.search import CacheKind, CacheStats
+    from taboot_pipelines.retrieval.states import SourceStates
     from taboot_pipelines.retrieval.writing import Writing
     from taboot_pipelines.shards import Manifest
     from taboot_pipelines.stages.deletion import Receipt, Restored
@@ -95,8 +93,8 @@ class KnowledgeBase:
         own_parts = reranker is not None or query_vectors.given
         self._search = Search(settings, namespace, self._session, self._pages, shared=not own_parts)
         # A search waits for none of the modules that answer another question.
-        evidence = Once(lambda: _open_evidence(settings, namespace, blobs))
-        self._answers = Once(
+        evidence = Lazy(lambda: _open_evidence(settings, namespace, blobs))
+        self._answers = Lazy(
             lambda: _open_answers(
                 settings,
                 namespace,
@@ -108,12 +106,12 @@ class KnowledgeBase:
                 self._drifts(),
             )
         )
-        self._neighborhoods = Once(lambda: _open_neighborhoods(settings, namespace, self._session))
-        self._explanations = Once(lambda: _open_explanations(self._session, evidence()))
-        self._originals = Once(lambda: _open_originals(self._session, evidence()))
-        self._drifts = Once(lambda: _open_drifts(settings, self._session))
-        self._crawls = Once(lambda: _open_crawls(settings, namespace))
-        self._interpretations = Once(lambda: _open_interpretations(settings, namespace, query_vectors))
+        self._neighborhoods = Lazy(lambda: _open_neighborhoods(settings, namespace, self._session))
+        self._explanations = Lazy(lambda: _open_explanations(self._session, evidence()))
+        self._originals = Lazy(lambda: _open_originals(self._session, evidence()))
+        self._drifts = Lazy(lambda: _open_drifts(settings, self._session))
+        self._crawls = Lazy(lambda: _open_crawls(settings, namespace))
+        self._interpretations = Lazy(lambda: _open_interpretations(settings, namespace, query_vectors))
 
     @classmethod
     def open(
@@ -207,9 +205,9 @@ class KnowledgeBase:
         """What each mode finds for ``query``, side by side; the options of :meth:`search` but ``mode`` and
         ``cursor``. A mode that cannot answer says why in ``notes``.
         """
-        from taboot_pipelines.retrieval import comparing
+        from taboot_pipelines.retrieval import why_not
 
-        return comparing.compare(self._search, lambda mode: self._request(query, limit, options, mode))
+        return why_not.compare(self._search, lambda mode: self._request(query, limit, options, mode))
 
     def why_not(self, document: str, query: str, limit: int = 10, **options: Unpack[SearchOptions]) -> WhyNot:
         """Why ``document`` is not among the hits of a search: at which step, arm, rank, score or filter each
@@ -225,18 +223,18 @@ class KnowledgeBase:
 
     def cache_stats(self) -> tuple[CacheStats, ...]:
         """What the caches of results and of query embeddings hold. Raises ``E_REDIS``."""
-        from taboot_pipelines.retrieval import caching
+        from taboot_pipelines.retrieval import search
 
-        return caching.stats(self._search, self._query_vectors)
+        return search.stats(self._search, self._query_vectors)
 
     def clear_cache(self, kind: CacheKind | None = None, domain: str | None = None) -> dict[str, int]:
         """Drop what is cached of one ``kind``, or of both; with a ``domain`` (host) the results that show a
         page of it. Returns how many entries went, by kind. Other processes keep what is in them alone. Raises
         ``E_QUERY`` naming a wrong argument, ``E_REDIS``.
         """
-        from taboot_pipelines.retrieval import caching
+        from taboot_pipelines.retrieval import search
 
-        return caching.clear(self._search, self._query_vectors, kind, domain)
+        return search.clear(self._search, self._query_vectors, kind, domain)
 
     def answer(
         self,
@@ -313,7 +311,7 @@ class KnowledgeBase:
             if types is not None or hops != 1:
                 raise TabootError("E_QUERY", "hops and types are of a node; name one.")
             from taboot_pipelines.retrieval import tables
-            from taboot_pipelines.retrieval.overview import overview
+            from taboot_pipelines.retrieval.tables import overview
 
             return self._session.ask(lambda view: overview(tables.nodes(view), tables.edges(view)))
         return self.neighbors(node, hops, types, _TO_CHOOSE_FROM).show(limit)
@@ -336,7 +334,7 @@ class KnowledgeBase:
         ``document``: a doc_id, a URL or a path. Raises ``E_NOT_FOUND`` if there is none, ``E_QUERY`` naming a
         wrong argument.
         """
-        from taboot_pipelines.retrieval.document_links import document_links
+        from taboot_pipelines.retrieval.links import document_links
 
         return self._session.ask(lambda view: document_links(view, document, limit))
 
@@ -555,10 +553,10 @@ class KnowledgeBase:
         writing = self._writing()
         return self._session.ask(lambda view: writing.supports(view, entity, label, limit))
 
-    def _deciding(self) -> Deciding:
-        from taboot_pipelines.retrieval.deciding import Deciding
+    def _deciding(self) -> DecisionRecorder:
+        from taboot_pipelines.retrieval.decisions import DecisionRecorder
 
-        return Deciding(self._session, self._writing())
+        return DecisionRecorder(self._session, self._writing())
 
     # --- how it was read ------------------------------------------------------------------------------------
 
@@ -678,7 +676,7 @@ def _open_explanations(session: Session, evidence: Evidence) -> Explanations:
 
 
 def _open_originals(session: Session, evidence: Evidence) -> Originals:
-    from taboot_pipelines.retrieval.originals import Originals
+    from taboot_pipelines.retrieval.evidence import Originals
 
     return Originals(session, evidence)
 

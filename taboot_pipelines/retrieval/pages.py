@@ -4,27 +4,28 @@ them.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.retrieval.cursors import Cursor
 from taboot_pipelines.retrieval.filters import or_near
-from taboot_pipelines.retrieval.highlights import Highlighter, terms_of
-from taboot_pipelines.retrieval.hits import make_hit, with_context
+from taboot_pipelines.retrieval.graph_ranking import ModeChoice, choose, rank_request
 from taboot_pipelines.retrieval.index import Mask, Rows
-from taboot_pipelines.retrieval.near_duplicates import Shingles, alike, shingles
-from taboot_pipelines.retrieval.once import Once
+from taboot_pipelines.retrieval.lazy import Lazy
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
-from taboot_pipelines.retrieval.ranking import RankedRow
+from taboot_pipelines.retrieval.ranking import Clock, RankedRow
 from taboot_pipelines.retrieval.request import SearchRequest
-from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
+from taboot_pipelines.retrieval.results.hits import Hit, Passage, SearchResult
 from taboot_pipelines.retrieval.session import Session, View
-from taboot_pipelines.retrieval.timing import Clock
-from taboot_pipelines.retrieval.web_ranking import Choice, choose, rank_request
+from taboot_pipelines.retrieval.snippets import Highlighter, terms_of
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,6 +33,171 @@ if TYPE_CHECKING:
     from taboot_pipelines.inference.rerank import Reranker
     from taboot_pipelines.retrieval.candidates import Candidates
     from taboot_pipelines.retrieval.reranking import Reranking
+
+
+# --- Where a page of hits ended, as the opaque text that asks for the next one
+#
+# A cursor names the knowledge base, the manifest and the list of hits that it was made for, so that it is
+# of no use anywhere else, and carries a checksum, so that one that was cut or changed is told apart.
+
+_CHECKSUM = 8
+#: The form of a cursor; one of another form is refused.
+_FORM = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """``manifest``: its digest; ``request``: ``SearchRequest.fingerprint``; ``position``: hits of the ranked
+    list that earlier pages have passed; ``depth``: of the arms in the fusion; ``reranked``: whether the pages
+    before were ordered by the reranker.
+    """
+
+    namespace: str
+    manifest: str
+    request: str
+    position: int
+    depth: int
+    reranked: bool
+
+    def write(self) -> str:
+        """The cursor as text of letters, digits, ``-`` and ``_``."""
+        data = json.dumps([_FORM, *asdict(self).values()], separators=(",", ":")).encode()
+        return base64.urlsafe_b64encode(_checksum(data) + data).decode().rstrip("=")
+
+
+def read_cursor(text: str, namespace: str, request: str) -> Cursor:
+    """The cursor that was written as ``text``. Raises ``E_CURSOR`` if it is none, or was made for another
+    namespace or another request.
+    """
+    try:
+        raw = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        if _checksum(raw[_CHECKSUM:]) != raw[:_CHECKSUM]:
+            raise ValueError
+        form, *fields = json.loads(raw[_CHECKSUM:])
+        if form != _FORM:
+            raise ValueError
+        cursor = Cursor(*fields)
+        numbers = (cursor.position, cursor.depth)
+        if any(type(n) is not int or n < 0 for n in numbers) or type(cursor.reranked) is not bool:
+            raise ValueError
+    except (ValueError, TypeError, UnicodeEncodeError, binascii.Error):
+        raise TabootError("E_CURSOR", "The cursor is damaged, or is no cursor of a search.") from None
+    if cursor.namespace != namespace:
+        raise TabootError("E_CURSOR", f"The cursor is not of the knowledge base {namespace!r}.")
+    if cursor.request != request:
+        raise TabootError(
+            "E_CURSOR",
+            "The cursor was made by a search with another query or other arguments.",
+            remedy="Give the same query and arguments as for the first page; only limit may differ.",
+        )
+    return cursor
+
+
+def _checksum(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:_CHECKSUM]
+
+
+# --- Texts that say nearly the same: shingles and their resemblance (Broder 1997, "On the resemblance and
+#     containment of documents")
+
+_WORD = re.compile(r"\w+")
+#: Words of a shingle.
+_WIDTH = 3
+#: The least share of shingles in common that makes two texts near duplicates.
+_RESEMBLANCE = 0.8
+
+Shingles = frozenset[tuple[str, ...]]
+
+
+def shingles(text: str) -> Shingles:
+    """The runs of three words of a text; of a shorter one the whole."""
+    words = _WORD.findall(text.casefold())
+    if len(words) <= _WIDTH:
+        return frozenset({tuple(words)})
+    return frozenset(tuple(words[i : i + _WIDTH]) for i in range(len(words) - _WIDTH + 1))
+
+
+def alike(one: Shingles, other: Shingles) -> bool:
+    """Whether two texts have at least four fifths of all their shingles in common."""
+    small, large = sorted((len(one), len(other)))
+    if small < _RESEMBLANCE * large:
+        return False
+    common = len(one & other)
+    return common >= _RESEMBLANCE * (small + large - common)
+
+
+# --- What a hit shows of a row of the index, and what surrounds it in its document
+
+
+def make_hit(
+    view: View, ranked: RankedRow, mask: Mask | None, highlighter: Highlighter, similar: tuple[int, ...] = ()
+) -> Hit:
+    """The hit of a ranked row. ``mask``: the rows that pass the filter, among which equal text is named;
+    ``highlighter``: of the query; ``similar``: rows that were left out for it.
+    """
+    index = view.index
+    chunk = index.chunk(ranked.row)
+    doc, start, text = chunk["doc"], chunk["start"], chunk["text"]
+    marks = highlighter.ranges(text)
+    source = view.manifest.sources.get(doc["source_id"])
+    return Hit(
+        doc_id=doc["doc_id"],
+        chunk_id=chunk["chunk_id"],
+        url=view.passage_url(doc, start, [(start + a, text[a:b].casefold()) for a, b in marks]),
+        title=doc["title"],
+        text=text,
+        score=ranked.score,
+        scores=ranked.scores,
+        ranks=ranked.ranks,
+        start=start,
+        end=chunk["end"],
+        line=chunk["line"],
+        section=chunk["section"],
+        content_type=chunk["content_type"],
+        source=doc["source_id"],
+        source_type=source.type if source else "",
+        tags=source.tags if source else (),
+        language=doc["lang"],
+        also_in=tuple(index.chunk_id(r) for r in index.others(ranked.row, mask)),
+        similar=tuple(index.chunk_id(r) for r in similar),
+        highlights=marks,
+    )
+
+
+def with_context(view: View, hit: Hit, row: int, count: int) -> Hit:
+    """The hit with up to ``count`` neighbours before and after it, from the same document.
+
+    The hit's own text stays whole; each neighbour is cut where the next piece towards the hit begins, so that
+    nothing is shown twice and ``document[start:end]`` is the text of every piece.
+    """
+    index = view.index
+    own = Passage(chunk_id=hit.chunk_id, start=hit.start, end=hit.end, text=hit.text)
+    before: list[Passage] = []
+    after: list[Passage] = []
+    first, last = hit.start, hit.end
+    for step in range(1, count + 1):
+        for at, pieces in ((row - step, before), (row + step, after)):
+            if not 0 <= at < len(index) or index.document[at] != index.document[row]:
+                continue
+            chunk = index.chunk(at)
+            start, end = chunk["start"], chunk["end"]
+            if pieces is before:
+                cut = Passage(
+                    chunk_id=chunk["chunk_id"],
+                    start=start,
+                    end=min(end, first),
+                    text=chunk["text"][: max(0, min(end, first) - start)],
+                )
+                first = min(first, start)
+            else:
+                begin = max(start, last)
+                cut = Passage(
+                    chunk_id=chunk["chunk_id"], start=begin, end=end, text=chunk["text"][begin - start :]
+                )
+                last = max(last, end)
+            if cut.text:
+                pieces.append(cut)
+    return hit.model_copy(update={"context": (*reversed(before), own, *after)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +217,7 @@ class _Ranked:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class SearchTrace:
     """All that a search made on its way, to the end of its list. ``mask`` and ``rows``: what passes the
     filter, and of equal texts which row stands for all (None: all); ``depth``: of the arms; ``ranked``: the
     joined list before ``min_score`` and ``dedupe``; ``similar``: by row, those left out for it; ``hits``: the
@@ -83,11 +249,11 @@ class Pages:
         self._namespace = namespace
         self._session = session
         self._query_vectors = query_vectors
-        self._candidates = Once(lambda: _open_candidates(settings, namespace))
+        self._candidates = Lazy(lambda: _open_candidates(settings, namespace))
         self._reranker_configured = bool(
             reranker is not None or settings.reranker.url or settings.reranker.torch.model
         )
-        self._reranking = Once(lambda: _open_reranking(settings, reranker))
+        self._reranking = Lazy(lambda: _open_reranking(settings, reranker))
 
     def check(self, request: SearchRequest) -> None:
         """Raise ``E_CONFIG`` if ``request`` insists on a reranker and there is none."""
@@ -179,7 +345,7 @@ class Pages:
             complete=not failure and not (candidates is not None and candidates.failing),
         )
 
-    def trace(self, view: View, request: SearchRequest) -> Trace:
+    def trace(self, view: View, request: SearchRequest) -> SearchTrace:
         """What a search of ``view`` makes of ``request`` on its way. Raises as :meth:`page`."""
         self.check(request)
         index, clock = view.index, Clock()
@@ -206,13 +372,13 @@ class Pages:
             ordered, _ = reranking.order(request.query, best, insist=request.rerank is True)
             ids_of[: len(ordered)] = [hit.chunk_id for hit in ordered]
             scores = {h.chunk_id: h.scores["rerank"] for h in ordered if "rerank" in h.scores}
-        return Trace(vector, mask, rows, depth, ranked.rows, kept.similar, ids_of, scores)
+        return SearchTrace(vector, mask, rows, depth, ranked.rows, kept.similar, ids_of, scores)
 
     def _ranked(
         self,
         view: View,
         request: SearchRequest,
-        choice: Choice,
+        choice: ModeChoice,
         vector: Vectors | None,
         rows: Rows | None,
         wanted: int,

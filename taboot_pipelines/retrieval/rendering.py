@@ -12,8 +12,22 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import takewhile
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
-from taboot_pipelines.retrieval.addresses import outside
+# --- Which addresses of documents may become links
+
+
+def outside(url: str) -> str | None:
+    """A URL that a page may link to: http or https, with a host and nothing that hides in it; else None."""
+    if not url.isprintable() or any(c.isspace() for c in url) or "\\" in url:
+        return None
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        return None
+    return url if parts.scheme in ("http", "https") and host and not parts.username else None
+
 
 #: Characters, and lines where breaks matter, of a cell beyond which it is folded.
 _LONG, _LONG_LINES = 280, 8
@@ -25,7 +39,7 @@ _SHOWN_PLACES = 2
 _UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
-class Place(NamedTuple):
+class SourceLocation(NamedTuple):
     """Where something stands: a link where it is a web address; ``section``: where there are no lines."""
 
     url: str
@@ -45,16 +59,16 @@ class Stack(NamedTuple):
     left out.
     """
 
-    parts: tuple[str | Place, ...]
+    parts: tuple[str | SourceLocation, ...]
 
 
-class Places(NamedTuple):
+class SourceLocations(NamedTuple):
     """Several places that say the same, one below the other."""
 
-    parts: tuple[Place, ...]
+    parts: tuple[SourceLocation, ...]
 
 
-Cell = str | Place | Places | Marked | Stack
+Cell = str | SourceLocation | SourceLocations | Marked | Stack
 
 
 def display(*shown: object) -> None:
@@ -128,9 +142,9 @@ def _table(
 
 
 def _cell(value: Cell, preformatted: bool, root: str) -> str:
-    if isinstance(value, Place):
+    if isinstance(value, SourceLocation):
         return _place(value, root)
-    if isinstance(value, Places):
+    if isinstance(value, SourceLocations):
         lines = [_place(p, root) for p in value.parts]
         shown = "<br/>".join(lines[:_SHOWN_PLACES])
         rest = lines[_SHOWN_PLACES:]
@@ -164,7 +178,7 @@ def _preformatted(text: str) -> str:
     return f"<pre style='white-space:pre-wrap;margin:0'>{_text(text)}</pre>"
 
 
-def _place(place: Place, root: str) -> str:
+def _place(place: SourceLocation, root: str) -> str:
     shown = place.url.removeprefix(root) if root else place.url
     if place.line:
         shown = f"{shown}:{place.line}"
@@ -178,9 +192,12 @@ def _place(place: Place, root: str) -> str:
 
 def _files(rows: Iterable[Sequence[Cell]]) -> list[str]:
     cells = (
-        part for row in rows for v in row for part in (v.parts if isinstance(v, Stack | Places) else (v,))
+        part
+        for row in rows
+        for v in row
+        for part in (v.parts if isinstance(v, Stack | SourceLocations) else (v,))
     )
-    return [c.url for c in cells if isinstance(c, Place) and c.url.startswith("/")]
+    return [c.url for c in cells if isinstance(c, SourceLocation) and c.url.startswith("/")]
 
 
 def _common_folder(paths: Sequence[str]) -> str:

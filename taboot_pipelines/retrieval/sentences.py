@@ -65,7 +65,7 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class TextStatement:
     """``[start, end)``: its code points in the document, surrounding blanks left out. ``said``: how it is
     read out, without marks; a row with its header. ``lead``: what introduces it: the sentence before a list
     or a block of code, the comment above a line. ``keys``: the lines that a line of code lies under,
@@ -105,7 +105,7 @@ def plain(text: str) -> str:
     return " ".join(text.translate(_PRIVATE_CHARACTERS).split())
 
 
-def statements(text: str, *, code: bool) -> list[Statement]:
+def statements(text: str, *, code: bool) -> list[TextStatement]:
     """What a document states, in its order. ``code``: it is a configuration or source file, not a text."""
     texts = text.splitlines(keepends=True)
     starts = [0]
@@ -140,13 +140,13 @@ class _Reader:
         self._lines = lines
         self._outline = outline
         self._code = code
-        self._found: list[Statement] = []
+        self._found: list[TextStatement] = []
         self._block = 0
         #: The last sentence of running text, while nothing has come between.
         self._lead = ""
         self._lead_section = -1
 
-    def read(self) -> list[Statement]:
+    def read(self) -> list[TextStatement]:
         kinds, count = self._outline.kinds, len(self._lines.texts)
         if self._code:
             if count:
@@ -215,7 +215,7 @@ class _Reader:
         start, end = start + len(part) - len(part.lstrip()), start + len(part.rstrip())
         if start < end and _WORD.search(said):
             self._found.append(
-                Statement(
+                TextStatement(
                     start,
                     end,
                     form,

@@ -14,14 +14,14 @@ from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.model.places import read_places
 from taboot_pipelines.retrieval.bm25 import Keywords
 from taboot_pipelines.retrieval.index import Index
-from taboot_pipelines.retrieval.once import Once
+from taboot_pipelines.retrieval.lazy import Lazy
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards import ManifestVersion, Shards, open_shards, verify
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.graph import Graph
+    from taboot_pipelines.retrieval.graph_walk import WalkGraph
     from taboot_pipelines.retrieval.links import LinkGraph
-    from taboot_pipelines.retrieval.web import Web
 
 T = TypeVar("T")
 
@@ -42,15 +42,15 @@ class View:
         self.seen = seen
         self.manifest = seen.manifest
         self.shards = shards
-        self._id = Once(lambda: sha256_hex(seen.manifest.model_dump_json()))
+        self._id = Lazy(lambda: sha256_hex(seen.manifest.model_dump_json()))
         # None of these refers to the view: one that no query uses any more goes at once, not with the next
         # garbage collection.
-        index = Once(lambda: Index(shards))
+        index = Lazy(lambda: Index(shards))
         self._index = index
-        self._keywords = Once(lambda: Keywords(index(), bm25_k1, bm25_b))
-        graph = self._graph = Once(lambda: _graph(shards))
-        links = self._links = Once(lambda: _links(shards))
-        self._web = Once(lambda: _web(links(), graph()))
+        self._keywords = Lazy(lambda: Keywords(index(), bm25_k1, bm25_b))
+        graph = self._graph = Lazy(lambda: _graph(shards))
+        links = self._links = Lazy(lambda: _links(shards))
+        self._web = Lazy(lambda: _web(links(), graph()))
 
     @property
     def id(self) -> str:
@@ -78,7 +78,7 @@ class View:
         return self._links()
 
     @property
-    def web(self) -> Web:
+    def web(self) -> WalkGraph:
         """Documents and entities with all that leads from one to another."""
         return self._web()
 
@@ -127,10 +127,10 @@ def _links(shards: Shards) -> LinkGraph:
     return LinkGraph(shards)
 
 
-def _web(links: LinkGraph, graph: Graph) -> Web:
-    from taboot_pipelines.retrieval.web import Web
+def _web(links: LinkGraph, graph: Graph) -> WalkGraph:
+    from taboot_pipelines.retrieval.graph_walk import WalkGraph
 
-    return Web(links, graph)
+    return WalkGraph(links, graph)
 
 
 class Session:

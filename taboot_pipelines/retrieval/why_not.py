@@ -5,9 +5,9 @@ followed through each of its steps.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, get_args
 
 import numpy as np
 
@@ -16,12 +16,14 @@ from taboot_pipelines.model.places import read_places
 from taboot_pipelines.retrieval import vectors
 from taboot_pipelines.retrieval.filters import Filter, or_near
 from taboot_pipelines.retrieval.fusion import DIGITS, Scores
-from taboot_pipelines.retrieval.highlights import terms_of
 from taboot_pipelines.retrieval.index import Index
-from taboot_pipelines.retrieval.pages import Pages, Trace
-from taboot_pipelines.retrieval.request import SearchRequest
-from taboot_pipelines.retrieval.results.inspection import Considered, Step, WhyNot
+from taboot_pipelines.retrieval.pages import Pages, SearchTrace
+from taboot_pipelines.retrieval.request import Mode, SearchRequest
+from taboot_pipelines.retrieval.results.hits import Hit
+from taboot_pipelines.retrieval.results.inspection import Compared, Comparison, Considered, Step, WhyNot
+from taboot_pipelines.retrieval.search import Search
 from taboot_pipelines.retrieval.session import Session, View
+from taboot_pipelines.retrieval.snippets import terms_of
 
 #: Chunks of a document that are told about: those that came furthest.
 _MAX_CHUNKS = 20
@@ -94,7 +96,7 @@ class WhyNotFound:
 class _Follower:
     """Follows rows through one search."""
 
-    def __init__(self, view: View, request: SearchRequest, trace: Trace) -> None:
+    def __init__(self, view: View, request: SearchRequest, trace: SearchTrace) -> None:
         self._view = view
         self._index = view.index
         self._request = request
@@ -286,4 +288,52 @@ def _parts(chunk_id: str) -> tuple[str, int]:
     doc_id, _, number = chunk_id.rpartition(":")
     return (
         (doc_id, int(number)) if number.isascii() and number.isdigit() and len(number) < 10 else (doc_id, -1)
+    )
+
+
+# --- One query in every mode, side by side
+
+
+def compare(search: Search, request_in: Callable[[Mode], SearchRequest]) -> Comparison:
+    """What each mode finds. ``request_in``: the request in a mode; what it raises is raised here, while a
+    mode that cannot answer says so in the notes.
+    """
+    modes: tuple[Mode, ...] = get_args(Mode)
+    hits: dict[str, tuple[Hit, int, dict[str, int], dict[str, float]]] = {}
+    latency: dict[str, float] = {}
+    notes: dict[str, tuple[str, ...]] = {}
+    query = ""
+    for mode in modes:
+        request = request_in(mode)
+        query = request.query
+        try:
+            found = search.search(request)
+        except TabootError as error:
+            notes[mode] = (f"{error.code}: {error.message}",)
+            continue
+        latency[mode] = found.latency_ms.get("total", 0.0)
+        if found.notes:
+            notes[mode] = found.notes
+        for rank, hit in enumerate(found.hits, 1):
+            _, _, ranks, scores = hits.setdefault(hit.chunk_id, (hit, len(hits), {}, {}))
+            ranks[mode], scores[mode] = rank, hit.score
+    ordered = sorted(hits.values(), key=lambda entry: (min(entry[2].values()), entry[1]))
+    return Comparison(
+        query=query,
+        modes=tuple(modes),
+        rows=tuple(
+            Compared(
+                chunk_id=hit.chunk_id,
+                doc_id=hit.doc_id,
+                url=hit.url,
+                title=hit.title,
+                text=hit.text,
+                line=hit.line,
+                ranks=ranks,
+                scores=scores,
+            )
+            for hit, _, ranks, scores in ordered
+        ),
+        latency_ms=latency,
+        notes=notes,
     )

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from taboot_pipelines.connectors import SourceEntry
-from taboot_pipelines.connectors.sources_file import SourcesFile, load_sources, parse_entry
 from taboot_pipelines.embedding import Embedder, Space, check_limit, open_embedder
 from taboot_pipelines.embedding.remembered import Remembered, RememberedEmbedder
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.shards import open_shards
+from taboot_pipelines.sources.sources_file import SourcesFile, load_sources, parse_entry
 from taboot_pipelines.stages.domains import publish_settings
 from taboot_pipelines.stores.blobs import open_blobs
 from taboot_pipelines.stores.catalog import Pointer, open_catalog

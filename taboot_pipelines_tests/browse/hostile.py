@@ -18,11 +18,10 @@ from taboot_pipelines.browse.app import make_app, take_port
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
 from taboot_pipelines.retrieval.results.answers import Answer, Citation
 from taboot_pipelines.retrieval.results.drift import DriftItem, DriftReport, DriftSide
-from taboot_pipelines.retrieval.results.explanations import End, Explanation, Quote
+from taboot_pipelines.retrieval.results.explanations import End, Explanation, Mark, Original, Quote
 from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, Link, Node, Subgraph
 from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
-from taboot_pipelines.retrieval.results.originals import Mark, Original
-from taboot_pipelines.retrieval.results.states import DeadLetter, Job, SourceState, SourceStates
+from taboot_pipelines.retrieval.states import DeadLetter, Job, SourceState, SourceStates
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines.shards.manifest import SourceEntry
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines.connectors import github_lists, github_service, open_connector
+from taboot_pipelines.connectors import github_lists, github_service
 from taboot_pipelines.connectors.access import environment_secret
 from taboot_pipelines.connectors.plans import Planner
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated
+from taboot_pipelines.sources import document_forms, open_connector
 from taboot_pipelines_tests.connectors.conftest import DATA
 from taboot_pipelines_tests.connectors.github_runs import Store, entry_of
 from taboot_pipelines_tests.fakes.github import TOKEN, Answer, FakeGithub, Link, Repository, Submodule
@@ -66,7 +67,13 @@ def fine(store: Store, hub: FakeGithub, **fields: Any) -> None:
 def text_of(store: Store, path: str) -> str:
     x = store.items[path]
     parsed = parse_document(
-        x.data, path=path, mime=x.mime, charset=x.charset, languages=[], max_chars=1_000_000
+        x.data,
+        path=path,
+        mime=x.mime,
+        charset=x.charset,
+        languages=[],
+        max_chars=1_000_000,
+        forms=document_forms(),
     )
     return parsed.text
 

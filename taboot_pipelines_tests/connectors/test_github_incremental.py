@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from taboot_pipelines.connectors import github_lists
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.model.records import Enumerated
+from taboot_pipelines.sources import document_forms
 from taboot_pipelines_tests.connectors.github_runs import Store
 from taboot_pipelines_tests.fakes.github import FakeGithub, File, Link, Repository
 
@@ -98,7 +99,13 @@ def documents(store: Store) -> dict[str, str]:
     for path, x in store.items.items():
         if "#" in path:
             parsed = parse_document(
-                x.data, path=path, mime=x.mime, charset=x.charset, languages=[], max_chars=1_000_000
+                x.data,
+                path=path,
+                mime=x.mime,
+                charset=x.charset,
+                languages=[],
+                max_chars=1_000_000,
+                forms=document_forms(),
             )
             found[path] = parsed.text
         else:

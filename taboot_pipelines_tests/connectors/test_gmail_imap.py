@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors import gmail_imap_session, open_connector
+from taboot_pipelines.connectors import gmail_imap_session
 from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.sources_file import parse_entry
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Failed, Fetched, Skipped
+from taboot_pipelines.sources import open_connector
+from taboot_pipelines.sources.sources_file import parse_entry
 from taboot_pipelines_tests.connectors.runs import Kept, access_to
 from taboot_pipelines_tests.connectors.servers import certificate
 from taboot_pipelines_tests.fakes import gmail

@@ -16,17 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from taboot_pipelines.connectors import Access, Connector, open_connector
+from taboot_pipelines.connectors import Access, Connector
 from taboot_pipelines.connectors.api import Limits
 from taboot_pipelines.connectors.plans import Planner
 from taboot_pipelines.connectors.reddit_api import RedditApi, seconds_asked
 from taboot_pipelines.connectors.reddit_threads import Thread, pairs
-from taboot_pipelines.connectors.sources_file import parse_entry
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Failed, Fetched, Gone, NotModified, Skipped
 from taboot_pipelines.model.resource_types import REDDIT_THREAD
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.sources import document_forms, open_connector
+from taboot_pipelines.sources.sources_file import parse_entry
 from taboot_pipelines_tests.connectors.conftest import DATA
 from taboot_pipelines_tests.connectors.mirror import Crash, Mirror, quick_clients
 from taboot_pipelines_tests.fakes.answering import Response
@@ -67,6 +68,7 @@ def text_of(mirror: Mirror, path: str) -> str:
         charset="utf-8",
         languages=[],
         max_chars=10**6,
+        forms=document_forms(),
     ).text
 
 

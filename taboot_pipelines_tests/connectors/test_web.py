@@ -21,7 +21,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors import Access, open_connector
+from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.web import WebConnector, WebSource
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (
@@ -37,6 +37,7 @@ from taboot_pipelines.model.records import (
     Unchanged,
 )
 from taboot_pipelines.settings import HttpSettings, LimitSettings, Settings
+from taboot_pipelines.sources import open_connector
 from taboot_pipelines_tests.connectors.conftest import DATA
 from taboot_pipelines_tests.connectors.servers import Site, base_of, certificate, resolving, send, serve
 

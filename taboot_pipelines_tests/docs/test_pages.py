@@ -15,9 +15,9 @@ import click
 import pytest
 
 from taboot_pipelines.cli.group import cli
-from taboot_pipelines.connectors.sources_file import load_sources
 from taboot_pipelines.errors import CODES
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.sources.sources_file import load_sources
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines_tests.docs.conftest import ROOT
 

@@ -10,7 +10,7 @@ import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
-from taboot_pipelines.retrieval.web import Web
+from taboot_pipelines.retrieval.graph_walk import WalkGraph
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines_tests.world import DATA, World
 
@@ -62,8 +62,8 @@ def test_adaptive_says_what_it_chose_and_why(wiki: KnowledgeBase) -> None:
 
 def test_a_page_is_ranked_as_was_chosen_once(wiki: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    named = Web.named
-    monkeypatch.setattr(Web, "named", lambda web, query: asked.append(query) or named(web, query))
+    named = WalkGraph.named
+    monkeypatch.setattr(WalkGraph, "named", lambda web, query: asked.append(query) or named(web, query))
     found = wiki.search("Cellar Box", 3, mode="adaptive", dedupe=True, min_score=0.0)
     assert found.chosen == "graph" and asked == ["Cellar Box"]
 

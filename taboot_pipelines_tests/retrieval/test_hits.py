@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taboot_pipelines.retrieval.highlights import Highlighter, terms_of
-from taboot_pipelines.retrieval.near_duplicates import alike, shingles
+from taboot_pipelines.retrieval.pages import alike, shingles
+from taboot_pipelines.retrieval.snippets import Highlighter, terms_of
 from taboot_pipelines.shards.analyzer import analyze
 from taboot_pipelines_tests.retrieval.test_search import build
 from taboot_pipelines_tests.shards.builder import Doc

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase, session
-from taboot_pipelines.retrieval.cursors import Cursor, read_cursor
+from taboot_pipelines.retrieval.pages import Cursor, read_cursor
 from taboot_pipelines.retrieval.results.hits import SearchResult
 from taboot_pipelines.settings import RetrievalSettings, Settings
 from taboot_pipelines.shards import open_shards, prune

@@ -21,7 +21,7 @@ import redis
 from taboot_pipelines.embedding.protocol import Space, Vectors
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import caches
-from taboot_pipelines.retrieval.query_cache import QueryCache, open_query_cache
+from taboot_pipelines.retrieval.query_vectors import QueryCache, open_query_cache
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.servers import own_redis

@@ -7,7 +7,15 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taboot_pipelines.retrieval.rendering import Marked, Place, Places, Stack, folded, shorten, table
+from taboot_pipelines.retrieval.rendering import (
+    Marked,
+    SourceLocation,
+    SourceLocations,
+    Stack,
+    folded,
+    shorten,
+    table,
+)
 
 EVIL = "<script>alert('x')</script>&\""
 
@@ -30,7 +38,13 @@ def test_a_table_shows_every_cell_as_text():
 
 @given(st.text(), st.text(), st.booleans())
 def test_any_text_makes_a_table_that_can_be_read(text: str, other: str, preformatted: bool):
-    cells = [text, Place(text, 3, other), Stack((text, Place(other))), folded(text), Places((Place(text),))]
+    cells = [
+        text,
+        SourceLocation(text, 3, other),
+        Stack((text, SourceLocation(other))),
+        folded(text),
+        SourceLocations((SourceLocation(text),)),
+    ]
     shown = parsed(table(other, (text,), [cells], 0 if preformatted else None))
     assert len(list(shown.iter("td"))) == len(cells)
     letters = [c for c in text if c.isalnum()]
@@ -61,7 +75,7 @@ def test_what_was_looked_for_is_marked():
 
 def test_only_web_addresses_are_links():
     rows = [
-        (Place(url, 7),)
+        (SourceLocation(url, 7),)
         for url in ("https://example.org/a?b='1'", "javascript:alert(1)", "/srv/x.md", "data:text/html,x")
     ]
     shown = parsed(table("", ("where",), rows))
@@ -73,13 +87,16 @@ def test_only_web_addresses_are_links():
 
 
 def test_the_folder_of_all_files_is_said_once():
-    rows = [(Place("/srv/house/a/x.md", 1),), (Stack(("x", Place("/srv/house/b.md", section="Intro"))),)]
+    rows = [
+        (SourceLocation("/srv/house/a/x.md", 1),),
+        (Stack(("x", SourceLocation("/srv/house/b.md", section="Intro"))),),
+    ]
     shown = parsed(table("", ("where",), rows))
     assert [words(c) for c in shown.iter("td")] == ["a/x.md:1", "xb.md (Intro)"]
     assert "/srv/house/" in words(shown.find("p"))
-    one = parsed(table("", ("where",), [(Place("/srv/house/a/x.md"),)] * 2))
+    one = parsed(table("", ("where",), [(SourceLocation("/srv/house/a/x.md"),)] * 2))
     assert one.find("p") is None and "/srv/house/a/x.md" in words(one)
-    apart = parsed(table("", ("where",), [(Place("/a/x.md"),), (Place("/b/x.md"),)]))
+    apart = parsed(table("", ("where",), [(SourceLocation("/a/x.md"),), (SourceLocation("/b/x.md"),)]))
     assert apart.find("p") is None and "/a/x.md" in words(apart)
 
 
@@ -91,7 +108,7 @@ def test_a_crowd_of_rows_is_folded_and_counted():
 
 
 def test_places_beyond_the_first_are_folded():
-    places = Places(tuple(Place("/srv/a.md", n) for n in range(1, 6)))
+    places = SourceLocations(tuple(SourceLocation("/srv/a.md", n) for n in range(1, 6)))
     (cell,) = parsed(table("", ("where",), [(places,)])).iter("td")
     assert cell.findtext("details/summary") == "3 more" and words(cell).count("/srv/a.md:") == 5
 

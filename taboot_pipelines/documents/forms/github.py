@@ -23,6 +23,7 @@ from taboot_pipelines.documents.forms.writing import Edit, Form, Formed, Given, 
 from taboot_pipelines.documents.metadata import Facts, parse_date
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.json_text import Value, parse
+from taboot_pipelines.model.resource_types import GITHUB
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LEVELS = {f"H{n}": n for n in range(1, 7)}
@@ -107,7 +108,6 @@ def _positions(text: str) -> Callable[[int], int]:
     return lambda at: int(points[at])
 
 
-_PREFIX = "application/vnd.taboot.github-"
 #: Who wrote what an account wrote that was deleted since.
 _GHOST = "ghost"
 _TICKS = re.compile(r"`+")
@@ -462,9 +462,9 @@ def _all(values: Iterator[Value | None]) -> list[Value]:
 
 #: By media type.
 GITHUB_FORMS: Mapping[str, Form] = {
-    f"{_PREFIX}issue+json": partial(_thread, pull=False),
-    f"{_PREFIX}pull+json": partial(_thread, pull=True),
-    f"{_PREFIX}release+json": _release,
-    f"{_PREFIX}discussion+json": _discussion,
-    f"{_PREFIX}repository+json": _repository,
+    f"{GITHUB}issue+json": partial(_thread, pull=False),
+    f"{GITHUB}pull+json": partial(_thread, pull=True),
+    f"{GITHUB}release+json": _release,
+    f"{GITHUB}discussion+json": _discussion,
+    f"{GITHUB}repository+json": _repository,
 }

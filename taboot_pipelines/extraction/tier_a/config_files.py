@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.formats import FORMATS
+from taboot_pipelines.extraction.tier_a.formats import all_formats
 from taboot_pipelines.extraction.tier_a.recognition import Format, FormatReader, recognise
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.model.records import FileView, Interpretation, Problem, SourceFacts, UnitSpec
@@ -25,8 +25,8 @@ class ConfigFiles:
 
     name = "config"
 
-    def __init__(self, formats: Sequence[Format] = FORMATS) -> None:
-        self._formats = tuple(formats)
+    def __init__(self, formats: Sequence[Format] | None = None) -> None:
+        self._formats = all_formats() if formats is None else tuple(formats)
         #: Another set or order of formats may recognise any file as something else.
         self.version = f"{_VERSION}.{digest(*(f.name for f in self._formats))[:12]}"
 

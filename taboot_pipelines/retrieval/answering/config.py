@@ -14,36 +14,36 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from taboot_pipelines.retrieval.answering.belongings import Belongings, of_servers
-from taboot_pipelines.retrieval.answering.config_files import Placed
+from taboot_pipelines.retrieval.answering.citations import (
+    MAX_CITED,
+    MAX_SCOPES,
+    CitedStatement,
+    Found,
+    StatementSpan,
+    listed,
+    plural,
+)
+from taboot_pipelines.retrieval.answering.config_files import ConfigEntries, ConfigEntry, of_servers
 from taboot_pipelines.retrieval.answering.config_values import (
+    MAX_SHOWN,
     WORDS,
+    activity,
     akin_any,
     best_value,
     is_secret,
     key_words,
     strength_of,
+    value_statement,
     worth_of,
 )
-from taboot_pipelines.retrieval.answering.describing import describe
-from taboot_pipelines.retrieval.answering.house import Document, Edge, Service, distinct
-from taboot_pipelines.retrieval.answering.linking import Mention
+from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions, describe, subject_of
+from taboot_pipelines.retrieval.answering.entity_linking import Mention
 from taboot_pipelines.retrieval.answering.nearest import Near, nearest_value
-from taboot_pipelines.retrieval.answering.phrases import MAX_SHOWN, value_statement
 from taboot_pipelines.retrieval.answering.question import Question
-from taboot_pipelines.retrieval.answering.scoping import Scoped, subject_of
-from taboot_pipelines.retrieval.answering.statements import (
-    MAX_CITED,
-    MAX_SCOPES,
-    Cite,
-    Found,
-    Statement,
-    listed,
-    plural,
-)
-from taboot_pipelines.retrieval.answering.timing import activity
+from taboot_pipelines.retrieval.answering.service_index import Document, Edge, Service, distinct
 from taboot_pipelines.retrieval.answering.vocabulary import PROPERTIES
 from taboot_pipelines.retrieval.answering.words import stem
+from taboot_pipelines.sources import source_kind
 
 #: Files that one question parses.
 _MAX_PARSED = 40
@@ -66,7 +66,7 @@ _CHECKED_PORT = re.compile(
 )
 
 
-class Config(Belongings):
+class Config(ConfigEntries):
     """Questions about the configuration of one house."""
 
     @cached_property
@@ -75,7 +75,7 @@ class Config(Belongings):
         nothing."""
         return [(d, self.house.text(d.doc_id).lower()) for d in self.house.config_documents[:5000]]
 
-    def find(self, scoped: Scoped) -> Found | None:
+    def find(self, scoped: ResolvedMentions) -> Found | None:
         """The value that a question asks for; None if none fits."""
         question = scoped.question
         if question.literals:
@@ -126,7 +126,7 @@ class Config(Belongings):
         if len(held) < 2:
             return best
         said = [
-            Statement(f"In the project {project}: {s.text[0].lower()}{s.text[1:]}", s.cites)
+            CitedStatement(f"In the project {project}: {s.text[0].lower()}{s.text[1:]}", s.cites)
             for project, found in list(held.items())[:MAX_SCOPES]
             for s in found.statements
         ]
@@ -140,7 +140,7 @@ class Config(Belongings):
         said = describe(self.house, *found.about)
         return {i for i in left if stem(question.linked.words[i].text) in said}
 
-    def with_own_version(self, scoped: Scoped, found: Found | None) -> Found | None:
+    def with_own_version(self, scoped: ResolvedMentions, found: Found | None) -> Found | None:
         """What the images of services say of their versions, after the version that a service's own settings
         ask its image to run."""
         about = subject_of(scoped)
@@ -154,7 +154,7 @@ class Config(Belongings):
         ]
         return replace(found, statements=[*said, *found.statements])
 
-    def listening(self, scoped: Scoped) -> Found | None:
+    def listening(self, scoped: ResolvedMentions) -> Found | None:
         """The port that a service listens on without publishing it, where its own configuration names it:
         what it exposes, a port among its settings, or the one that its health check asks."""
         about = subject_of(scoped)
@@ -178,17 +178,19 @@ class Config(Belongings):
             match = _CHECKED_PORT.search(placed.value.value)
             port = next(g for g in match.groups() if g) if match else ""
             statements.append(
-                Statement(
+                CitedStatement(
                     f"{placed.service} is checked on port {port} ({placed.value.key}), and publishes none.",
                     [placed.cite],
                 )
             )
         return Found(statements[:3], used, 0.95, "the port it listens on") if statements else None
 
-    def nearest(self, scoped: Scoped, near: Near, guessed: Sequence[Cite]) -> tuple[float, Found] | None:
+    def nearest(
+        self, scoped: ResolvedMentions, near: Near, guessed: Sequence[StatementSpan]
+    ) -> tuple[float, Found] | None:
         """The value of what the question names that is nearest to it in meaning, and how near. ``guessed``:
         the places of what its words point at."""
-        values: dict[tuple[str, int, tuple[str, ...]], Placed] = {}
+        values: dict[tuple[str, int, tuple[str, ...]], ConfigEntry] = {}
         for mention in scoped.mentions:
             found = [p for s in scoped.services(mention)[0][:3] for p in self.of_service(s)]
             found += [p for d in self._confs(scoped, mention)[:3] for p in self.of_document(d)]
@@ -196,7 +198,7 @@ class Config(Belongings):
                 values.setdefault((placed.document.doc_id, placed.value.start, placed.value.path), placed)
         return nearest_value(scoped.question, list(values.values()), near, guessed)
 
-    def _candidates(self, scoped: Scoped) -> Iterator[tuple[list[Placed], set[int], float]]:
+    def _candidates(self, scoped: ResolvedMentions) -> Iterator[tuple[list[ConfigEntry], set[int], float]]:
         """The values that may be meant, each set with the words that lead to it and how sure that is."""
         about = subject_of(scoped)
         if about is not None:
@@ -227,11 +229,11 @@ class Config(Belongings):
             for values in self._anywhere(scoped.question):
                 yield values, set(), 1.0
 
-    def _project_words(self, scoped: Scoped) -> set[int]:
+    def _project_words(self, scoped: ResolvedMentions) -> set[int]:
         named = [m for m in scoped.mentions if scoped.projects(m) and not m.of("service")]
         return scoped.words(*named)
 
-    def _of_networks(self, scoped: Scoped, mention: Mention) -> list[Placed]:
+    def _of_networks(self, scoped: ResolvedMentions, mention: Mention) -> list[ConfigEntry]:
         names: set[str] = set()
         documents: set[str] = set()
         for thing in scoped.nodes(mention, "network")[:5]:
@@ -239,7 +241,7 @@ class Config(Belongings):
             names |= {thing.value, thing.value.split("_", 1)[-1]}
         return self.under_name(names, sorted(documents)[:20])
 
-    def _of_projects(self, scoped: Scoped, mention: Mention) -> list[Placed]:
+    def _of_projects(self, scoped: ResolvedMentions, mention: Mention) -> list[ConfigEntry]:
         documents = {
             document
             for project in sorted(scoped.projects(mention))[:5]
@@ -248,16 +250,16 @@ class Config(Belongings):
         }
         return [value for document in sorted(documents) for value in self.of_document(document)]
 
-    def _confs(self, scoped: Scoped, mention: Mention) -> list[str]:
+    def _confs(self, scoped: ResolvedMentions, mention: Mention) -> list[str]:
         """The files that a mention names and that make no project, then those that route to it."""
         files = sorted(
             {t.value for t in mention.of("file")},
             key=lambda d: (self.house.is_example(d), self.house.documents[d].path),
         )
         found = distinct([*files, *(e.doc_id for e in self._routes(scoped, mention))])
-        return [d for d in found if self.house.documents[d].source_type != "compose"]
+        return [d for d in found if not source_kind(self.house.documents[d].source_type).projects]
 
-    def _hosts_of(self, scoped: Scoped, mention: Mention) -> set[str]:
+    def _hosts_of(self, scoped: ResolvedMentions, mention: Mention) -> set[str]:
         """The host names that a mention is, else those that lead to it; none for a file that it names."""
         if mention.of("file"):
             return set()
@@ -274,7 +276,7 @@ class Config(Belongings):
         ][:_MAX_PARSED]
 
     def _siblings(
-        self, scoped: Scoped, services: Sequence[Service], used: set[int]
+        self, scoped: ResolvedMentions, services: Sequence[Service], used: set[int]
     ) -> list[tuple[Service, set[int]]]:
         """Services of the same project that a further word of the question names in part: ``gitea-dump`` for
         when gitea is dumped."""
@@ -293,7 +295,7 @@ class Config(Belongings):
                     found.append((other, used | shared))
         return found[:5]
 
-    def _routes(self, scoped: Scoped, mention: Mention) -> list[Edge]:
+    def _routes(self, scoped: ResolvedMentions, mention: Mention) -> list[Edge]:
         """The routes to what a mention names, those in force first."""
         services, _ = scoped.services(mention)
         found = [e for s in services[:3] for e in self.house.into(s.number, "ROUTES_TO")]
@@ -302,7 +304,7 @@ class Config(Belongings):
             found += [e for e in self.house.of_type("ROUTES_TO") if e.properties.get("host") in hosts]
         return sorted(found, key=lambda e: self.house.is_example(e.doc_id))
 
-    def _anywhere(self, question: Question) -> list[list[Placed]]:
+    def _anywhere(self, question: Question) -> list[list[ConfigEntry]]:
         """The values of the few files that hold the question's words, for a question that names nothing."""
         # A stem that ends in another letter than its word stands in no text.
         words = [stem(question.linked.words[i].text).rstrip("i") for i in question.unexplained(())]
@@ -320,7 +322,7 @@ class Config(Belongings):
                 scored.append((-hits, document.example, document.path, document.doc_id))
         return [self.of_document(d) for _, _, _, d in sorted(scored)[:_MAX_PARSED]]
 
-    def _listing(self, scoped: Scoped) -> Found | None:
+    def _listing(self, scoped: ResolvedMentions) -> Found | None:
         """Which services have a property, or a value in it: every word of the question that means something
         must be in one value of theirs or its key."""
         question = scoped.question
@@ -334,7 +336,7 @@ class Config(Belongings):
         tables = [(words, keys) for words, keys in tables if words]
         if not left:
             return None
-        hits: list[tuple[Service, Placed]] = []
+        hits: list[tuple[Service, ConfigEntry]] = []
         for service in services[:_MAX_LISTED]:
             for placed in self.of_service(service):
                 matched = {i for words, keys in tables if any(placed.ends_in(k) for k in keys) for i in words}
@@ -350,9 +352,9 @@ class Config(Belongings):
         places = [p.cite for _, p in hits]
         count = f"{plural(len(hits), 'service')}: " if question.counts else ""
         text = f"{count}{names} {'have' if len(hits) > 1 else 'has'} it, under {under}."
-        return Found([Statement(text, places[:MAX_CITED])], used | left, looked_for="such services")
+        return Found([CitedStatement(text, places[:MAX_CITED])], used | left, looked_for="such services")
 
-    def _by_key(self, scoped: Scoped) -> Found | None:
+    def _by_key(self, scoped: ResolvedMentions) -> Found | None:
         """The value of a key that the question writes as it stands in the file (``LOG_LEVEL``), of what it
         names, else of all that is."""
         question = scoped.question
@@ -370,10 +372,10 @@ class Config(Belongings):
                     return Found([said], used | words, _EXACT, f"the value of {key}", len(words))
         return None
 
-    def _by_literal(self, scoped: Scoped) -> Found | None:
+    def _by_literal(self, scoped: ResolvedMentions) -> Found | None:
         """The values that hold a path of the question: what is mounted there, and whose it is."""
         question = scoped.question
-        matches: list[Placed] = []
+        matches: list[ConfigEntry] = []
         for path in question.literals:
             for document, text in self._lowered:
                 if path in text:
@@ -409,7 +411,7 @@ class Config(Belongings):
             [value_statement(kept[:MAX_SHOWN])], used, 1.0, f"what has {listed(list(question.literals))}"
         )
 
-    def _own(self, placed: Placed) -> bool:
+    def _own(self, placed: ConfigEntry) -> bool:
         hosts = {s.place for s in self.house.services.values() if s.own and s.name == placed.service}
         return bool(hosts) and not placed.document.example
 
@@ -420,7 +422,7 @@ def _as_good(question: Question, found: Found, best: Found) -> bool:
     return bool(same) and worth_of(question, found) == worth_of(question, best)
 
 
-def _holds(placed: Placed, word: str) -> bool:
+def _holds(placed: ConfigEntry, word: str) -> bool:
     """Whether a word stands in a value or in the keys that lead to it."""
     tokens = set(WORDS.findall(placed.value.value.lower()))
     keys = key_words(placed.value.path[2:])

@@ -7,21 +7,184 @@ value. A word that stands nowhere means that something else is asked.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
-from taboot_pipelines.retrieval.answering.config_files import Placed, Value
-from taboot_pipelines.retrieval.answering.phrases import MAX_SHOWN, value_statement
+from taboot_pipelines.extraction.tier_a.compose.variables import expand
+from taboot_pipelines.retrieval.answering.answer_types import Value as Kind
+from taboot_pipelines.retrieval.answering.citations import CitedStatement, Found, StatementSpan, listed
+from taboot_pipelines.retrieval.answering.config_files import ConfigEntry, Value
 from taboot_pipelines.retrieval.answering.question import Question, spelled
-from taboot_pipelines.retrieval.answering.statements import Found
-from taboot_pipelines.retrieval.answering.values import Value as Kind
+from taboot_pipelines.retrieval.answering.service_index import distinct
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, PROPERTIES
 from taboot_pipelines.retrieval.answering.words import alike, group, key_synonyms, stem
 
+# --- How values of configuration are said: as a person would say them where their key has a phrase, else by
+#     their key path. Variables are replaced where the files or the graph tell their value, and named where
+#     not
+
+#: Values of one statement.
+MAX_SHOWN = 6
+#: Characters of a value that are shown.
+MAX_VALUE_CHARS = 300
+
+_VARIABLE = re.compile(r"(?<!\$)\$\{?([A-Za-z_]\w*)")
+_MASK = re.compile(r"[*•█]{3,}")
+_LETTERS = re.compile(r"[^A-Z]+")
+_ON = re.compile(r"true|yes|on|1", re.IGNORECASE)
+_MODE = re.compile(r":(?:[a-zA-Z]+,)*(?:ro|readonly)(?:,[a-zA-Z]+)*$")
+#: The sections of a Compose file whose entries have names, and what one is called.
+_ENTRIES = {"networks": "network", "volumes": "volume", "secrets": "secret", "configs": "config"}
+#: The phrase of each end of a key path, longest first.
+_PHRASES = sorted(
+    ((key, p.phrase) for p in PROPERTIES if p.phrase for key in p.keys),
+    key=lambda x: (-x[0].count("."), -len(x[0])),
+)
+
+
+class _Frame(NamedTuple):
+    """The words around the values of one property of one thing; ``verb``: of one value, and of several."""
+
+    before: str
+    verb: tuple[str, str]
+    after: str
+
+
+def value_statement(placed: Sequence[ConfigEntry]) -> CitedStatement:
+    """What several values say, those of one thing and property together, in their order."""
+    groups: dict[_Frame, list[str]] = {}
+    for p in placed[:MAX_SHOWN]:
+        frame, value = _said(p)
+        groups.setdefault(frame, []).append(value)
+    parts = [
+        " ".join(filter(None, (f.before, f.verb[len(distinct(values)) > 1], listed(values), f.after)))
+        for f, values in groups.items()
+    ]
+    text = "; ".join(parts)
+    rest = len(placed) - MAX_SHOWN
+    text += f"; and {rest} more" if rest > 0 else ""
+    text = f"{text[0].upper()}{text[1:]}" if text.startswith(("the ", "in ")) else text
+    return CitedStatement(f"{text}.", places(placed[:MAX_SHOWN]))
+
+
+def places(placed: Iterable[ConfigEntry]) -> list[StatementSpan]:
+    """Where values stand and where their variables are set, each line once."""
+    found = {(c.doc_id, c.line): c for p in placed for c in (*p.also, p.cite)}
+    own = [p.cite for p in placed]
+    return list({(c.doc_id, c.line): c for c in (*own, *found.values())}.values())
+
+
+def _said(p: ConfigEntry) -> tuple[_Frame, str]:
+    path, value, thing = p.value.path, shown(p), thing_of(p)
+    own = path[p.lead :]
+    key, phrase = phrase_of(p)
+    if phrase.startswith("~"):
+        return _Frame(thing, ("is", "is") if _ON.fullmatch(value) else ("is not", "is not"), ""), phrase[1:]
+    if phrase:
+        variable = f"({path[-1]})" if path[-1].isupper() and path[-1] != key else ""
+        many = phrase.endswith("s") and not phrase.endswith("ss") and " of " not in phrase
+        return _Frame(f"the {phrase} of {thing}", ("are" if many else "is", "are"), variable), value
+    if p.service and own == ("volumes",) and ":" in value:
+        source, _, target = _MODE.sub("", value).partition(":")
+        mode = " (read-only)" if _MODE.search(value) else ""
+        return _Frame(thing, ("mounts", "mounts"), ""), f"{source} at {target}{mode}"
+    if p.service and len(own) == 2 and own[0] == "environment":
+        return _Frame(f"{thing} sets {own[1]}", ("to", "to"), ""), value
+    if p.service and own[0] in ("command", "entrypoint") and own[-1].startswith("-"):
+        return _Frame(thing, ("is started with", "is started with"), ""), f"{own[-1]}={value}"
+    if p.service and len(own) == 2 and own[0] == "labels":
+        return _Frame(thing, ("has the label", "has the labels"), ""), f"{own[1]}={value}"
+    return _Frame(f"in {p.document.path}, {p.value.key}", ("is", "is"), ""), value
+
+
+def phrase_of(p: ConfigEntry) -> tuple[str, str]:
+    """The end of the key path that has a phrase, and the phrase; empty if there is none."""
+    key, phrase = next(((key, phrase) for key, phrase in _PHRASES if p.ends_in(key)), ("", ""))
+    last = p.value.path[-1].upper()
+    if key.isupper() and last != key:
+        # ONLY_SUBDOMAINS are no subdomains, but GITEA_LOG_LEVEL is gitea's log level.
+        of, service = _LETTERS.sub("", last.removesuffix(key)), _LETTERS.sub("", p.service.upper())
+        if not of or not (service.startswith(of) or of.startswith(service)):
+            return "", ""
+    return key, phrase
+
+
+def thing_of(p: ConfigEntry) -> str:
+    """What a value belongs to, in words: a service, a network, a server of a proxy, else the file."""
+    path = p.value.path
+    if p.service:
+        return p.service
+    if path[0] in _ENTRIES and len(path) > 2:
+        return f"the {_ENTRIES[path[0]]} {path[1]}"
+    if p.document.mime == "text/x-nginx-conf":
+        blocks = [b.split(" ") for b in path[: p.lead]]
+        place = next((b[-1] for b in reversed(blocks) if b[0] == "location"), "/")
+        server = next((b[1] for b in reversed(blocks) if b[0] == "server" and len(b) > 1), "")
+        return f"{server}{place if place != '/' else ''}" or p.document.path
+    return p.document.path
+
+
+def shown(p: ConfigEntry) -> str:
+    """A value as it is said: its variables by what sets them, secrets masked, at most
+    :data:`MAX_VALUE_CHARS`."""
+    value = p.value.value.strip()
+    if _MASK.search(value):
+        return "a secret, which is masked"
+    text = _resolved(p, value)
+    return (text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + "…") or "(empty)"
+
+
+def _resolved(p: ConfigEntry, value: str) -> str:
+    if p.known:
+        return p.known
+    names = distinct(_VARIABLE.findall(value)) if p.service else []
+    if not names:
+        return value
+    expanded = expand(value, {})
+    missing = [n for n in names if n in expanded.missing]
+    if missing:
+        return f"{expanded.text} ({listed(missing)} {'is' if len(missing) == 1 else 'are'} set elsewhere)"
+    return f"{expanded.text} (unless {listed(names)} says otherwise)"
+
+
+# --- When a service does its work: a question for the time at which something acts is answered by the one
+#     schedule that it has, whatever verb the question uses for its work
+
+_SURE = 0.82
+#: A service that acts, and what it does.
+_ACTS = re.compile(
+    r"(?:when|how (?:often|frequently)|(?:at |on )?(?:what|which) (?:times?|hours?|days?)) (?:exactly )?"
+    r"(?:does|do|will) (?:the |our |my )?@\w*"
+)
+#: What no schedule of a service's own says.
+_LIFE = re.compile(
+    r"\bgets? \w+ed\b"
+    r"|\b(?:expires?|ends?|stops?|dies?|crash(?:es)?|fails?|release[sd]?|restarts?|retires?|renews?|starts?|boots?)\b"
+)
+_CRON = re.compile(
+    r"(?:@(?:every [\dhms]+|hourly|daily|weekly|monthly|midnight)|(?:[\d*/,A-Za-z-]+ ){4,5}[\d*/,A-Za-z?-]+)"
+)
+_KEY = re.compile(r"cron|schedule|interval|every", re.IGNORECASE)
+
+
+def activity(question: Question, values: Sequence[ConfigEntry], used: set[int]) -> Found | None:
+    """The one schedule among the values of a service that the question asks when it acts."""
+    if not _ACTS.search(question.masked[0]) or _LIFE.search(question.lower):
+        return None
+    held = [
+        p for p in values if p.service and _KEY.search(p.value.key) and _CRON.fullmatch(p.value.value.strip())
+    ]
+    if len({p.value.value for p in held}) != 1:
+        return None
+    return Found(
+        [value_statement(held[:1])], set(range(len(question.linked.words))), _SURE, "its schedule", 1
+    )
+
+
 #: The group of what a database is called.
 _DATABASE = "~database"
-_MASK = re.compile(r"[*•█]{3,}")
 _SECRET_KEY = re.compile(
     r"pass(?:word|wd|phrase)?s?$|secrets?$|token$|(?:api|private|encryption|storage)_?key$", re.IGNORECASE
 )
@@ -43,12 +206,12 @@ _RUNS_AS = re.compile(r"\b(?:runs?|running|start\w*) (?:as|under)\b")
 class Match:
     """A value that answers: the words that it explains, and how well its key fits."""
 
-    placed: Placed
+    placed: ConfigEntry
     words: set[int]
     fit: float
 
 
-def best_value(question: Question, values: Sequence[Placed], used: set[int]) -> Found | None:
+def best_value(question: Question, values: Sequence[ConfigEntry], used: set[int]) -> Found | None:
     """The values that answer a question about the thing that the words ``used`` name; None if none fits."""
     matches = _by_table(question, values, used)
     words = [] if _RUNS_AS.search(question.lower) else _by_words(question, values, used)
@@ -78,7 +241,7 @@ def best_value(question: Question, values: Sequence[Placed], used: set[int]) -> 
     return Found([value_statement(placed)], explained, weight, "its configuration", matched, about)
 
 
-def _by_table(question: Question, values: Sequence[Placed], used: set[int]) -> list[Match]:
+def _by_table(question: Question, values: Sequence[ConfigEntry], used: set[int]) -> list[Match]:
     """The values of the property that the question names, by the key that leaves the fewest words."""
     best: list[Match] = []
     fewest = len(question.linked.words) + 1
@@ -121,7 +284,7 @@ def _narrow(question: Question, matches: list[Match], used: set[int]) -> list[Ma
     return matches
 
 
-def _by_words(question: Question, values: Sequence[Placed], used: set[int]) -> list[Match]:
+def _by_words(question: Question, values: Sequence[ConfigEntry], used: set[int]) -> list[Match]:
     """The values whose key, value or comment holds the words that are left, best key first."""
     left = question.unexplained(used)
     # Words that fill a sentence may still be a key's: "default", "host".

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 
-from taboot_pipelines.retrieval.answering.house import Edge, House, Service
-from taboot_pipelines.retrieval.answering.images import Images
-from taboot_pipelines.retrieval.answering.linking import Mention
-from taboot_pipelines.retrieval.answering.networks import Networks
-from taboot_pipelines.retrieval.answering.scoping import Scoped
-from taboot_pipelines.retrieval.answering.statements import (
+from taboot_pipelines.retrieval.answering.citations import (
     MAX_SCOPES,
+    CitedStatement,
     Found,
-    Statement,
     cites,
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.answering.topic import Topic
+from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
+from taboot_pipelines.retrieval.answering.entity_linking import Mention
+from taboot_pipelines.retrieval.answering.fact_base import FactKind
+from taboot_pipelines.retrieval.answering.inventory import Images
+from taboot_pipelines.retrieval.answering.networks import Networks
+from taboot_pipelines.retrieval.answering.service_index import Edge, Service, ServiceIndex
 
 #: The words for a condition of ``depends_on``, and how each is said.
 _CONDITIONS = (
@@ -35,20 +35,20 @@ _WHICH_OF = re.compile(r"\b(?:which|what) (@\w*) (?:does|do|is|are|will) (?:the 
 _MAX_WALK = 500
 
 
-class Dependencies(Topic):
+class Dependencies(FactKind):
     """What depends on what, in both directions, and what connects to what."""
 
-    def __init__(self, house: House, images: Images, networks: Networks) -> None:
+    def __init__(self, house: ServiceIndex, images: Images, networks: Networks) -> None:
         super().__init__(house)
         self._images = images
         self._networks = networks
 
-    def dependencies(self, scoped: Scoped) -> Found | None:
+    def dependencies(self, scoped: ResolvedMentions) -> Found | None:
         question = scoped.question
         if question.yes_no and len(scoped.mentions) > 1:
             return self._depends(scoped)
 
-        def depends(service: Service) -> Statement | None:
+        def depends(service: Service) -> CitedStatement | None:
             edges = self.house.out(service.number, "DEPENDS_ON")
             if question.transitive and edges:
                 edges = self._walk(service.number, forward=True)
@@ -60,19 +60,21 @@ class Dependencies(Topic):
                     shown = condition and condition != "service_started"
                     names.append(f"{name} ({condition})" if shown else name)
                 count = f"{plural(len(set(names)), 'service')}: " if question.counts else ""
-                return Statement(f"{self.called(service)} depends on {count}{listed(names)}.", cites(edges))
+                return CitedStatement(
+                    f"{self.called(service)} depends on {count}{listed(names)}.", cites(edges)
+                )
             links = self.house.out(service.number, "CONNECTS_TO")
             if links:
                 connected = listed(self.names([self.house.services[e.end] for e in links]))
                 text = f"{self.called(service)} declares no dependency, but connects to {connected}."
-                return Statement(text, cites(links))
+                return CitedStatement(text, cites(links))
             if not service.declared:
                 return None
-            return Statement(f"{self.called(service)} depends on nothing.", self.declaration([service]))
+            return CitedStatement(f"{self.called(service)} depends on nothing.", self.declaration([service]))
 
         return self.each(scoped, depends, "dependencies")
 
-    def _which(self, scoped: Scoped) -> Found | None:
+    def _which(self, scoped: ResolvedMentions) -> Found | None:
         """Which database a service uses: of what it connects to or depends on, that which the word means."""
         match = _WHICH_OF.search(scoped.question.masked[0])
         at = {s: w for s, _, w in scoped.question.masked[1]}
@@ -88,27 +90,27 @@ class Dependencies(Topic):
             others = [self.house.services[e.end] for e in edges]
             if others:
                 text = f"{self.called(service)} uses {listed(self.names(others))}."
-                statements.append(Statement(text, cites(edges)))
+                statements.append(CitedStatement(text, cites(edges)))
         words = used | scoped.words(held[0])
         return Found(statements, words, looked_for=f"its {held[0].text}") if statements else None
 
-    def connections(self, scoped: Scoped) -> Found | None:
+    def connections(self, scoped: ResolvedMentions) -> Found | None:
         """What a service connects to by its own settings; else what it depends on."""
         if _WHICH_OF.search(scoped.question.masked[0]):
             return self._which(scoped)
         if scoped.question.yes_no and len(scoped.mentions) > 1:
             return self._depends(scoped)
 
-        def connects(service: Service) -> Statement | None:
+        def connects(service: Service) -> CitedStatement | None:
             edges = self.house.out(service.number, "CONNECTS_TO")
             others = [self.house.services[e.end] for e in edges if e.end in self.house.services]
-            return Statement(
+            return CitedStatement(
                 f"{self.called(service)} connects to {listed(self.names(others))}.", cites(edges)
             )
 
         return self.each(scoped, connects, "what it connects to") or self.dependencies(scoped)
 
-    def _depends(self, scoped: Scoped) -> Found | None:
+    def _depends(self, scoped: ResolvedMentions) -> Found | None:
         """Does A depend on B?"""
         named = [(m, *scoped.services(m)) for m in scoped.mentions]
         named = [n for n in named if n[1]]
@@ -130,7 +132,7 @@ class Dependencies(Topic):
                 verb = "depends on" if any(e.type == "DEPENDS_ON" for e in hit) else "connects to"
                 return Found(
                     [
-                        Statement(
+                        CitedStatement(
                             f"Yes: {self.called(service)} {verb} {self.names([service, other])[1]}.",
                             cites(hit),
                         )
@@ -145,7 +147,7 @@ class Dependencies(Topic):
                 other = self.house.services[indirect[0].end]
                 return Found(
                     [
-                        Statement(
+                        CitedStatement(
                             f"Yes, indirectly: {self.called(service)} depends on {other.name}"
                             f" through {through.name}.",
                             cites(indirect),
@@ -163,13 +165,13 @@ class Dependencies(Topic):
                 else f"{self.called(service)} depends on nothing, so not on {target}."
             )
             return Found(
-                [Statement(f"No: {said}", cites(edges) or self.declaration([service]))],
+                [CitedStatement(f"No: {said}", cites(edges) or self.declaration([service]))],
                 used | more,
                 looked_for="the dependency",
             )
         return None
 
-    def _waits(self, scoped: Scoped, service: Service, edges: list[Edge]) -> Statement | None:
+    def _waits(self, scoped: ResolvedMentions, service: Service, edges: list[Edge]) -> CitedStatement | None:
         """Whether a service waits for the condition that the question names; None if it names none."""
         lower = scoped.question.lower
         if not re.search(r"\b(?:wait\w*|start\w*|come\w*)\b", lower):
@@ -183,10 +185,10 @@ class Dependencies(Topic):
         if asked in stated:
             at = stated.index(asked)
             text = f"Yes: {self.called(service)} waits for {other} to be {_SAID[asked]} ({asked})."
-            return Statement(text, cites(declared[at : at + 1]))
+            return CitedStatement(text, cites(declared[at : at + 1]))
         said = _SAID.get(stated[0], stated[0])
         text = f"No: {self.called(service)} waits only for {other} to be {said} ({stated[0]})."
-        return Statement(text, cites(declared))
+        return CitedStatement(text, cites(declared))
 
     def _walk(self, node: int, *, forward: bool) -> list[Edge]:
         """The dependency edges reached from a service, nearest first, each service once."""
@@ -204,14 +206,14 @@ class Dependencies(Topic):
             layer = following
         return found
 
-    def dependents(self, scoped: Scoped) -> Found | None:
+    def dependents(self, scoped: ResolvedMentions) -> Found | None:
         if scoped.question.yes_no and len([m for m in scoped.mentions if m.of("service")]) > 1:
             found = self._depends(scoped)
             if found is not None:
                 return found
         return self._depending(scoped, ("DEPENDS_ON",), "depend on")
 
-    def users(self, scoped: Scoped) -> Found | None:
+    def users(self, scoped: ResolvedMentions) -> Found | None:
         if scoped.question.yes_no and len(scoped.mentions) > 1:
             return self._depends(scoped) or self._images.image_users(scoped)
         if re.search(r"\b(?:do|does) @\w* (?:\w+ )?(?:use|connect|talk)", scoped.question.masked[0]):
@@ -222,7 +224,7 @@ class Dependencies(Topic):
             or self._networks.network_members(scoped)
         )
 
-    def _depending(self, scoped: Scoped, types: tuple[str, ...], verb: str) -> Found | None:
+    def _depending(self, scoped: ResolvedMentions, types: tuple[str, ...], verb: str) -> Found | None:
         subject = self._object(scoped)
         if subject is None:
             return None
@@ -247,7 +249,7 @@ class Dependencies(Topic):
                 statements += found.statements
             elif service.declared and (len(services) == 1):
                 statements.append(
-                    Statement(
+                    CitedStatement(
                         ("No: nothing" if question.yes_no else "Nothing")
                         + f" depends on {self.called(service)}.",
                         self.declaration([service]),
@@ -256,7 +258,7 @@ class Dependencies(Topic):
         statements = [s for s in statements if s.cites]
         return Found(statements, used, looked_for="what depends on it") if statements else None
 
-    def _object(self, scoped: Scoped) -> tuple[Mention, list[Service], set[int]] | None:
+    def _object(self, scoped: ResolvedMentions) -> tuple[Mention, list[Service], set[int]] | None:
         """As :meth:`_subject`, of the mention right after the verb."""
         after = re.search(
             r"(?:on|upon|for|uses?|using|needs?|needed|requires?|required|of|to|by|if|when|without|once)"

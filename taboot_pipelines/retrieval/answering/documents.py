@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
@@ -12,10 +14,46 @@ import numpy as np
 
 from taboot_pipelines.model.places import Places, read_places
 from taboot_pipelines.retrieval.answering import words
-from taboot_pipelines.retrieval.answering.questions import under_questions
 from taboot_pipelines.retrieval.index import Index
-from taboot_pipelines.retrieval.sentences import Form, Statement, statements
+from taboot_pipelines.retrieval.sentences import Form, TextStatement, statements
 from taboot_pipelines.retrieval.session import View
+
+# --- Questions that a text asks itself ("Q: May I park here? A: No."): each heads what follows it
+
+_MARK = re.compile(r"\W*(?:Q(?:uestion)?|F|A(?:nswer)?)\s?\d*\s?[:.)]\s+(?=\S)")
+#: One question may be rhetorical.
+_MIN_QUESTIONS = 2
+
+
+def under_questions(statements: Sequence[TextStatement]) -> list[TextStatement]:
+    """The statements with what follows a question, up to the next one or the end of its section, put under it
+    as under a heading. A question counts that begins a paragraph or an item which is no step.
+    """
+    asks = [_asks(s) for s in statements]
+    if sum(asks) < _MIN_QUESTIONS:
+        return list(statements)
+    found = []
+    question: TextStatement | None = None
+    for s, is_question in zip(statements, asks, strict=True):
+        if s.form is Form.HEADING or (question is not None and s.section != question.section):
+            question = None
+        if is_question:
+            question = s
+            found.append(replace(s, form=Form.HEADING, said=_MARK.sub("", s.said, count=1)))
+        elif question is not None:
+            asked = _MARK.sub("", question.said, count=1)
+            section = f"{s.section} > {asked}" if s.section else asked
+            said = _MARK.sub("", s.said, count=1) if s.form is not Form.CODE else s.said
+            found.append(replace(s, section=section, said=said))
+        else:
+            found.append(s)
+    return found
+
+
+def _asks(s: TextStatement) -> bool:
+    whole = s.said.endswith("?") and not s.before and s.ordinal is None
+    return whole and s.form in (Form.SENTENCE, Form.ITEM)
+
 
 #: A long document is read in windows of so many chunks, each with some of its neighbours.
 _WINDOW = 64
@@ -47,7 +85,7 @@ class ReadDocument:
     path: str
     start: int
     text: str
-    statements: list[Statement]
+    statements: list[TextStatement]
     #: Of each chunk: start and end in ``text``, id, first line (None: not known).
     chunks: list[tuple[int, int, str, int | None]]
     named: frozenset[str]
@@ -87,7 +125,7 @@ class ReadDocument:
         """The numbers of the statements that begin in ``[start, end)`` of ``text``."""
         return range(bisect_left(self._starts, start), bisect_left(self._starts, end))
 
-    def place(self, statement: Statement) -> tuple[str, int | None]:
+    def place(self, statement: TextStatement) -> tuple[str, int | None]:
         """The chunk in which a statement begins, and its line there."""
         for start, end, chunk_id, line in self.chunks:
             if start <= statement.start < end:
@@ -173,7 +211,7 @@ def _read(view: View, index: Index, first: int, last: int) -> ReadDocument:
     )
 
 
-def _under(s: Statement, section: str) -> Statement:
+def _under(s: TextStatement, section: str) -> TextStatement:
     return replace(s, section=section)
 
 

@@ -9,37 +9,184 @@ from __future__ import annotations
 
 import re
 
-from taboot_pipelines.retrieval.answering.belongings import of_servers
-from taboot_pipelines.retrieval.answering.config import Config
-from taboot_pipelines.retrieval.answering.config_files import Placed
-from taboot_pipelines.retrieval.answering.house import Edge, House, Service, distinct
-from taboot_pipelines.retrieval.answering.routes import Routes
-from taboot_pipelines.retrieval.answering.scoping import Scoped
-from taboot_pipelines.retrieval.answering.statements import (
+from taboot_pipelines.retrieval.answering.citations import (
     MAX_CITED,
     MAX_SCOPES,
+    CitedStatement,
     Found,
-    Statement,
     cites,
     in_force,
     listed,
 )
-from taboot_pipelines.retrieval.answering.topic import Topic
+from taboot_pipelines.retrieval.answering.config import Config
+from taboot_pipelines.retrieval.answering.config_files import ConfigEntry, of_servers
+from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
+from taboot_pipelines.retrieval.answering.fact_base import FactKind
+from taboot_pipelines.retrieval.answering.routes import Routes
+from taboot_pipelines.retrieval.answering.service_index import Edge, Service, ServiceIndex, distinct
+
+# --- Which ports are published, by whom, and where else a service listens
+
+
+class Ports(FactKind):
+    """Which ports are published, by whom, and where else a service listens."""
+
+    def __init__(self, house: ServiceIndex, routes: Routes) -> None:
+        super().__init__(house)
+        self._routes = routes
+
+    def ports(self, scoped: ResolvedMentions) -> Found | None:
+        question = scoped.question
+        if len(scoped.mentions) > 1 and any(m.of("proxy") for m in scoped.mentions):
+            routed_ports = self._routes.route_ports(scoped)
+            if routed_ports is not None and len(routed_ports.used) >= len(scoped.words(*scoped.mentions)):
+                return routed_ports
+        subject = self.subject(scoped)
+        if subject is None:
+            return self._of_project(scoped) or self._routes.route_ports(scoped)
+        _, services, used = subject
+        published = bool(
+            re.search(
+                r"\b(?:publish\w*|expos\w+|host ports?|external\w*|public\w*|mapped|forward\w*"
+                r"|binds?|bound)\b",
+                question.lower,
+            )
+        )
+        statements: list[CitedStatement] = []
+        for service in services[:MAX_SCOPES]:
+            edges = self.house.out(service.number, "BINDS")
+            if edges:
+                statements.append(self.published(service, edges, question))
+                continue
+            reached = self._reached(service)
+            if reached is not None and not published:
+                statements.append(reached)
+            elif service.declared and published:
+                begin = "No: " if question.yes_no else ""
+                text = f"{begin}{self.called(service)} publishes no port."
+                statements.append(CitedStatement(text, self.declaration([service])))
+        statements = [s for s in statements if s.cites]
+        if len(statements) > 1:
+            statements = [s for s in statements if "publishes no port" not in s.text] or statements[:1]
+        if not statements:
+            return None
+        if question.numbers:
+            used = used | {
+                i
+                for i, w in enumerate(question.linked.words)
+                if w.text.isdigit() and any(w.text in s.text for s in statements)
+            }
+        return Found(statements, used, looked_for="ports")
+
+    def _of_project(self, scoped: ResolvedMentions) -> Found | None:
+        """What the services of a project publish, of one that has many."""
+        for mention in scoped.mentions:
+            services = [
+                self.house.services[n]
+                for project in sorted(scoped.projects(mention))
+                for n in self.house.projects.get(project, ())
+            ]
+            held = [(s, e) for s in services for e in [self.house.out(s.number, "BINDS")] if e]
+            statements = [self.published(s, e, scoped.question) for s, e in held[:MAX_SCOPES]]
+            if statements:
+                return Found(statements, scoped.words(mention), looked_for="ports")
+        return None
+
+    def _reached(self, service: Service) -> CitedStatement | None:
+        """The port at which proxies, else other services, reach one that publishes none."""
+        routes = in_force(self.house, self.house.into(service.number, "ROUTES_TO"))
+        for edges in (routes, self.house.into(service.number, "CONNECTS_TO")):
+            known = [e for e in edges if e.properties.get("port")]
+            if known:
+                port = listed([str(e.properties["port"]) for e in known])
+                by = listed([self.house.name(e.start) for e in known])
+                rest = ", and publishes none" if service.declared else ""
+                return CitedStatement(
+                    f"{self.called(service)} is reached on port {port} by {by}{rest}.", cites(known)
+                )
+        return None
+
+    def port_owner(self, scoped: ResolvedMentions) -> Found | None:
+        numbers = [n for n in scoped.question.numbers if 0 < n < 65536]
+        if not numbers:
+            return None
+        edges = [e for e in self.house.of_type("BINDS") if e.properties.get("port") in numbers]
+        inside = re.search(
+            r"container port|inside|internal|(?:forwards?|maps?|goes|mapped|forwarded) to",
+            scoped.question.lower,
+        )
+        if inside or not edges:
+            edges = (not inside and edges) or [
+                e for e in self.house.of_type("BINDS") if e.properties.get("targetPort") in numbers
+            ]
+        services = [self.house.services[e.start] for e in edges if e.start in self.house.services]
+        pairs = list(zip(services, edges, strict=False))
+        scoped_pairs, used = self.scope_pairs(scoped, pairs)
+        if not scoped_pairs:
+            return None
+        statements = []
+        names = listed([self.called(s) for s, _ in scoped_pairs])
+        words = {
+            i
+            for i, w in enumerate(scoped.question.linked.words)
+            if w.text.isdigit() and int(w.text) in numbers
+        }
+        of = listed(
+            distinct(f"{e.properties['port']}/{e.properties.get('protocol', 'tcp')}" for _, e in scoped_pairs)
+        )
+        verb = "publishes" if len({s.number for s, _ in scoped_pairs}) == 1 else "publish"
+        targets = distinct(str(e.properties.get("targetPort") or "") for _, e in scoped_pairs)
+        if not {str(n) for n in numbers} & {str(e.properties["port"]) for _, e in scoped_pairs}:
+            of += f" (container port {listed(targets)})"
+        begin = "Yes: " if scoped.question.yes_no else ""
+        statements.append(
+            CitedStatement(f"{begin}{names} {verb} port {of}.", cites(e for _, e in scoped_pairs))
+        )
+        return Found(statements, used | words, looked_for="the service that publishes the port")
+
+    def publishers(self, scoped: ResolvedMentions) -> Found | None:
+        """Which services publish a port, or none."""
+        pairs = [
+            (self.house.services[e.start], e)
+            for e in self.house.of_type("BINDS")
+            if e.start in self.house.services
+        ]
+        pairs, used = self.scope_pairs(scoped, pairs)
+        if not pairs or any(m.of("service") and not scoped.projects(m) for m in scoped.mentions):
+            return None
+        if not scoped.question.negated:
+            first = {s.number: (s, e) for s, e in reversed(pairs)}.values()
+            return self.listing(scoped, [s for s, _ in first], [e for _, e in first], "publish a port", used)
+        places = {(s.place, s.project) for s, _ in pairs} if used else None
+        binding = {s.number for s, _ in pairs}
+        rest = [
+            s
+            for s in self.house.services.values()
+            if s.declared
+            and s.number not in binding
+            and (s.own if places is None else (s.place, s.project) in places)
+        ]
+        if not rest:
+            return None
+        found = self.listing(scoped, rest, (), "publish no port", used)
+        found.statements[0].cites = self.declaration(rest[:MAX_CITED])
+        return found
+
 
 _NAMES = re.compile(r"\b(?:(?:host ?)?names?|domains?|sub ?domains?|urls?)\b")
 _PAGE = frozenset({"web", "ui", "webui", "interface", "page"})
 _PROXY_ONLY = re.compile(r"\b(?:behind|prox(?:y|ied))\b")
 
 
-class Exposure(Topic):
+class Exposure(FactKind):
     """What of a house can be reached, and by whom."""
 
-    def __init__(self, house: House, config: Config, routes: Routes) -> None:
+    def __init__(self, house: ServiceIndex, config: Config, routes: Routes) -> None:
         super().__init__(house)
         self._config = config
         self._routes = routes
 
-    def exposed(self, scoped: Scoped) -> Found | None:
+    def exposed(self, scoped: ResolvedMentions) -> Found | None:
         """The services that a proxy leads to, and those that publish ports; of one service that is named,
         its own."""
         subject = self.subject(scoped)
@@ -61,19 +208,19 @@ class Exposure(Topic):
             routes = [e for e in routes if e.properties.get("host")]
             ways = distinct(self._routes.way(e) for e in routes)
             text = f"The names that are served are {listed(ways)}."
-            return Found([Statement(text, cites(routes))] if ways else [], used, looked_for="names")
+            return Found([CitedStatement(text, cites(routes))] if ways else [], used, looked_for="names")
         ways_of: dict[str, list[str]] = {}
         for edge in routes:
             ways_of.setdefault(self._routes.target_name(edge), []).append(self._routes.way(edge))
         proxies = listed(distinct(self.house.name(e.start) for e in routes))
         said = listed([f"{name} ({listed(ways)})" for name, ways in sorted(ways_of.items())])
         count = f"{len(ways_of)}: " if scoped.question.counts else ""
-        statements = [Statement(f"{proxies} leads to {count}{said}.", cites(routes))]
+        statements = [CitedStatement(f"{proxies} leads to {count}{said}.", cites(routes))]
         if not _PROXY_ONLY.search(scoped.question.lower):
             statements += self._publishing()
         return Found(statements, used, looked_for="what can be reached")
 
-    def _publishing(self) -> list[Statement]:
+    def _publishing(self) -> list[CitedStatement]:
         """Who publishes ports on an address that others reach."""
         edges = [
             e
@@ -86,9 +233,9 @@ class Exposure(Topic):
         for edge in edges:
             ports.setdefault(self.house.services[edge.start].name, []).append(str(edge.properties["port"]))
         said = listed([f"{name} ({listed(numbers)})" for name, numbers in sorted(ports.items())])
-        return [Statement(f"Ports are published by {said}.", cites(edges))] if edges else []
+        return [CitedStatement(f"Ports are published by {said}.", cites(edges))] if edges else []
 
-    def _unproxied(self, scoped: Scoped, routes: list[Edge], used: set[int]) -> Found | None:
+    def _unproxied(self, scoped: ResolvedMentions, routes: list[Edge], used: set[int]) -> Found | None:
         """The services of the house that no proxy leads to."""
         reached = {e.end for e in routes} | {e.start for e in routes}
         names = {self.house.name(n) for n in reached}
@@ -103,7 +250,7 @@ class Exposure(Topic):
         found.statements[0].cites = self.declarations(services)[:MAX_CITED]
         return found
 
-    def _exposed(self, scoped: Scoped, services: list[Service], used: set[int]) -> Found | None:
+    def _exposed(self, scoped: ResolvedMentions, services: list[Service], used: set[int]) -> Found | None:
         """Whether a proxy leads to a service, from where it may be reached, and what it publishes."""
         statements = []
         for service in services[:MAX_SCOPES]:
@@ -116,18 +263,18 @@ class Exposure(Topic):
                 only = _only(rules)
                 begin = "Yes: " if scoped.question.yes_no and not only else ""
                 text = f"{begin}{self.called(service)} is reached through {proxies} at {ways}{only}."
-                statements.append(Statement(text, [*cites(routes), *(p.cite for p in rules)]))
+                statements.append(CitedStatement(text, [*cites(routes), *(p.cite for p in rules)]))
             elif bound:
                 made = self.published(service, bound, scoped.question)
                 said = made.text.removeprefix("Yes: ")
-                statements.append(Statement(f"No proxy leads to it; {said}", made.cites))
+                statements.append(CitedStatement(f"No proxy leads to it; {said}", made.cites))
             elif service.declared:
                 text = f"No: no proxy leads to {self.called(service)}, and it publishes no port."
-                statements.append(Statement(text, self.declaration([service])))
+                statements.append(CitedStatement(text, self.declaration([service])))
         statements = [s for s in statements if s.cites]
         return Found(statements, used, looked_for="how it is reached") if statements else None
 
-    def admitted(self, scoped: Scoped) -> Found | None:
+    def admitted(self, scoped: ResolvedMentions) -> Found | None:
         """From which addresses a proxy lets in to what is named."""
         edges, used = self._routes.routes_of(scoped)
         rules = [p for e in edges for p in self._rules(e)]
@@ -138,12 +285,12 @@ class Exposure(Topic):
         text = f"{ways} may be opened from {listed([p.value.value for p in allowed])}"
         text += " only." if len(rules) > len(allowed) else "."
         return Found(
-            [Statement(text, [*(p.cite for p in rules), *cites(edges)][:MAX_CITED])],
+            [CitedStatement(text, [*(p.cite for p in rules), *cites(edges)][:MAX_CITED])],
             used,
             looked_for="who may",
         )
 
-    def _rules(self, edge: Edge) -> list[Placed]:
+    def _rules(self, edge: Edge) -> list[ConfigEntry]:
         """The ``allow`` and ``deny`` that hold for the nginx location that a route is, each once."""
         location = f"location {edge.properties.get('location')}"
         values = of_servers(self._config.of_document(edge.doc_id), {str(edge.properties.get("host") or "")})
@@ -152,7 +299,7 @@ class Exposure(Topic):
         own = [p for p in rules if location in p.value.path]
         return own or [p for p in rules if len(p.value.path) > 1 and p.value.path[-2].startswith("server ")]
 
-    def shared(self, scoped: Scoped) -> Found | None:
+    def shared(self, scoped: ResolvedMentions) -> Found | None:
         """The ports by which a service is reached that shares another's network and publishes them there."""
         subject = self.subject(scoped)
         if subject is None:
@@ -176,13 +323,13 @@ class Exposure(Topic):
             text = f"{self.called(service)} shares the network of {owner.name}; {said}"
             used = used | {i for i, w in enumerate(scoped.question.linked.words) if w.text in _PAGE}
             return Found(
-                [Statement(text, [*made.cites, *(p.cite for p in settings), *cites(owners)])],
+                [CitedStatement(text, [*made.cites, *(p.cite for p in settings), *cites(owners)])],
                 used,
                 looked_for="its ports",
             )
         return None
 
 
-def _only(rules: list[Placed]) -> str:
+def _only(rules: list[ConfigEntry]) -> str:
     allowed = [p.value.value for p in rules if p.value.path[-1] == "allow"]
     return f", only from {listed(allowed)}" if allowed and len(rules) > len(allowed) else ""

@@ -4,42 +4,168 @@ from __future__ import annotations
 
 import re
 
-from taboot_pipelines.retrieval.answering.house import Edge, House, Service
-from taboot_pipelines.retrieval.answering.routes import Routes
-from taboot_pipelines.retrieval.answering.scoping import Scoped
-from taboot_pipelines.retrieval.answering.statements import (
+from taboot_pipelines.retrieval.answering.citations import (
     MAX_SCOPES,
-    Cite,
+    CitedStatement,
     Found,
-    Statement,
+    StatementSpan,
     cites,
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.answering.topic import Topic
+from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
+from taboot_pipelines.retrieval.answering.fact_base import FactKind
+from taboot_pipelines.retrieval.answering.routes import Routes
+from taboot_pipelines.retrieval.answering.service_index import Edge, Service, ServiceIndex
+
+# --- Images, versions and who uses an image
+
+
+class Images(FactKind):
+    """Images, versions and who uses an image."""
+
+    def images(self, scoped: ResolvedMentions) -> Found | None:
+        return self._built(scoped, version=False)
+
+    def versions(self, scoped: ResolvedMentions) -> Found | None:
+        return self._built(scoped, version=True)
+
+    def _built(self, scoped: ResolvedMentions, *, version: bool) -> Found | None:
+        subject = self.subject(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        question, statements, weight = scoped.question, [], 1.0
+        for service in services[:MAX_SCOPES]:
+            edges = self.house.out(service.number, "BUILDS")
+            main = [e for e in edges if e.method in ("compose_image", "compose_build")] or edges
+            if not main:
+                continue
+            facts = self.house.properties(main[0].end)
+            reference = facts.get("reference") or self.house.name(main[0].end)
+            tag = facts.get("tag") or ""
+            built = main[0].method == "compose_build"
+            if built and version:
+                main = [e for e in edges if e.method == "dockerfile_from"] or main
+                facts = self.house.properties(main[-1].end)
+                reference = facts.get("reference") or self.house.name(main[-1].end)
+                text = f"{self.called(service)} is built from {reference}"
+                statements.append(CitedStatement(text + ".", cites(main[-1:])))
+                weight = 0.9
+                continue
+            if version:
+                shown = (
+                    tag if tag and not facts.get("digest") else str(facts.get("digest") or tag or "latest")
+                )
+                tagged = tag and tag in reference
+                text = (
+                    f"{self.called(service)} runs version {shown} (image {reference})"
+                    if tagged
+                    else f"{self.called(service)} runs {reference}, which names no version"
+                )
+            elif built:
+                bases = [e for e in edges if e.method == "dockerfile_from"]
+                text = f"{self.called(service)} is built here as {reference}"
+                if bases:
+                    text += f" from {listed([self._image(e.end) for e in bases])}"
+                main = [*main, *bases]
+            else:
+                text = f"{self.called(service)} uses the image {reference}"
+            statements.append(CitedStatement(text + ".", cites(main)))
+        if question.yes_no:
+            return self._compared(scoped, statements, used)
+        return (
+            Found(statements, used, weight, "the image" if not version else "the version")
+            if statements
+            else None
+        )
+
+    def _compared(
+        self, scoped: ResolvedMentions, statements: list[CitedStatement], used: set[int]
+    ) -> Found | None:
+        """Yes or no to a version or an image that the question itself names."""
+        if len(statements) != 1:
+            return None
+        text = scoped.question.linked.text
+        versions = re.findall(r"(?<![\w.])v?\d+(?:\.\d+)*[\w.-]*\w|(?<![\w.])\d+(?![\w.])", text)
+        versions += [w for w in ("latest", "alpine") if w in text.lower()]
+        if not versions:
+            return None
+        said = statements[0].text
+        yes = all(
+            re.search(rf"(?<![\w.]){re.escape(v.lstrip('v'))}(?![\w])", re.sub(r"\bv(?=\d)", "", said))
+            for v in versions
+        )
+        words = {
+            i
+            for i, w in enumerate(scoped.question.linked.words)
+            if any(w.text in v.lower() for v in versions)
+        }
+        statements[0].text = f"{'Yes' if yes else 'No'}: {said}"
+        return Found(statements, used | words, looked_for="the version")
+
+    def _image(self, node: int) -> str:
+        return str(self.house.properties(node).get("reference") or self.house.name(node))
+
+    def image_users(self, scoped: ResolvedMentions) -> Found | None:
+        says_image = "image" in scoped.question.lower
+        for mention in scoped.mentions:
+            if mention.of("service") and not says_image:
+                continue
+            nodes = [t.node for t in mention.of("image")]
+            edges = [e for node in nodes for e in self.house.into(node, "BUILDS")]
+            found = self._image_listing(scoped, edges, scoped.words(mention))
+            if found is not None:
+                return found
+        if not says_image:
+            return None
+        free = {
+            w.text: i
+            for i, w in enumerate(scoped.question.linked.words)
+            if i in scoped.question.unexplained(()) and w.text != "images" and w.text != "image"
+        }
+        edges = [e for e in self.house.of_type("BUILDS") if e.method == "compose_image"]
+        for word, number in free.items():
+            held = [e for e in edges if word in re.split(r"[/:.]", self.house.name(e.end))]
+            if held:
+                return self._image_listing(scoped, held, {number}, f"{word} images")
+        return None
+
+    def _image_listing(
+        self, scoped: ResolvedMentions, edges: list[Edge], words: set[int], called: str = ""
+    ) -> Found | None:
+        pairs = [(self.house.services[e.start], e) for e in edges if e.start in self.house.services]
+        others, used = self.scope_pairs(scoped, pairs)
+        if not others:
+            return None
+        called = called or f"the image {listed([self._image(e.end) for _, e in others])}"
+        return self.listing(
+            scoped, [s for s, _ in others], [e for _, e in others], f"use {called}", used | words
+        )
+
 
 _NOUN = re.compile(
     r"\b(?:services?|containers?|apps?|projects?|stacks?|networks?|hosts?|images?|prox(?:y|ies))\b"
 )
 
 
-class Inventory(Topic):
+class Inventory(FactKind):
     """Where things run, what is in a project or on a host, and all that there is."""
 
-    def __init__(self, house: House, routes: Routes) -> None:
+    def __init__(self, house: ServiceIndex, routes: Routes) -> None:
         super().__init__(house)
         self._routes = routes
 
-    def location(self, scoped: Scoped) -> Found | None:
-        def runs(service: Service) -> Statement | None:
+    def location(self, scoped: ResolvedMentions) -> Found | None:
+        def runs(service: Service) -> CitedStatement | None:
             container = self.house.container_of.get(service.number)
             edges = self.house.out(container, "RUNS") if container is not None else []
             host = listed([self.house.name(e.end) for e in edges])
-            return Statement(f"{self.called(service)} runs on {host}.", cites(edges))
+            return CitedStatement(f"{self.called(service)} runs on {host}.", cites(edges))
 
         return self.each(scoped, runs, "the host")
 
-    def _is_member(self, scoped: Scoped) -> Found | None:
+    def _is_member(self, scoped: ResolvedMentions) -> Found | None:
         """Whether a service belongs to a project."""
         for mention in scoped.mentions:
             for other in scoped.mentions:
@@ -52,10 +178,12 @@ class Inventory(Topic):
                 if known:
                     said = "Yes" if inside else "No"
                     text = f"{said}: {known[0].name} is a service of the project {known[0].project}."
-                    return Found([Statement(text, self.declaration(known[:1]))], scoped.words(mention, other))
+                    return Found(
+                        [CitedStatement(text, self.declaration(known[:1]))], scoped.words(mention, other)
+                    )
         return None
 
-    def members(self, scoped: Scoped) -> Found | None:
+    def members(self, scoped: ResolvedMentions) -> Found | None:
         if scoped.question.yes_no:
             return self._is_member(scoped)
         question = scoped.question
@@ -74,7 +202,7 @@ class Inventory(Topic):
                         continue
                     names = listed([s.name for s in services])
                     statements.append(
-                        Statement(
+                        CitedStatement(
                             f"The project {project} has {plural(len(services), 'service')}: {names}.",
                             self.declarations(services),
                         )
@@ -87,7 +215,7 @@ class Inventory(Topic):
                 names = listed([s.name for s in services], len(services))
                 text = f"{plural(len(services), 'service')} run on {listed(sorted(hosts))}: {names}."
                 return Found(
-                    [Statement(text, self.declarations(services))],
+                    [CitedStatement(text, self.declarations(services))],
                     scoped.words(mention),
                     looked_for="its services",
                 )
@@ -95,21 +223,21 @@ class Inventory(Topic):
             return None
         return None
 
-    def project_of(self, scoped: Scoped) -> Found | None:
+    def project_of(self, scoped: ResolvedMentions) -> Found | None:
         if scoped.question.counts:
             return self._projects_with(scoped)
 
-        def belongs(service: Service) -> Statement | None:
+        def belongs(service: Service) -> CitedStatement | None:
             documents = self.house.declaring(service)
             if not service.declared or not documents:
                 return None
             path = self.house.documents[documents[0]].path
             text = f"{service.name} is a service of the project {service.project}, declared in {path}."
-            return Statement(text, self.declaration([service]))
+            return CitedStatement(text, self.declaration([service]))
 
         return self.each(scoped, belongs, "its project")
 
-    def _projects_with(self, scoped: Scoped) -> Found | None:
+    def _projects_with(self, scoped: ResolvedMentions) -> Found | None:
         """How many projects declare a service of the name that is asked for."""
         subject = self.subject(scoped)
         services = [s for s in subject[1] if s.declared] if subject else []
@@ -118,9 +246,9 @@ class Inventory(Topic):
         first = {s.project: s for s in reversed(services)}
         count, name = plural(len(first), "project"), subject[0].text
         text = f"{count} {'has' if len(first) == 1 else 'have'} a service {name}: {listed(sorted(first))}."
-        return Found([Statement(text, self.declarations(list(first.values())))], subject[2])
+        return Found([CitedStatement(text, self.declarations(list(first.values())))], subject[2])
 
-    def inventory(self, scoped: Scoped) -> Found | None:
+    def inventory(self, scoped: ResolvedMentions) -> Found | None:
         """All that there is of a kind, in a question that names nothing."""
         asking = {i for asked in scoped.question.asked() if asked.kind == "inventory" for i in asked.words}
         if scoped.mentions or scoped.question.unexplained(asking):
@@ -150,17 +278,17 @@ class Inventory(Topic):
         names = sorted({self.house.name(n) for n in first})
         return _there_are(noun, names, cites(first.values())) if names else None
 
-    def container_name(self, scoped: Scoped) -> Found | None:
-        def named(service: Service) -> Statement | None:
+    def container_name(self, scoped: ResolvedMentions) -> Found | None:
+        def named(service: Service) -> CitedStatement | None:
             container = self.house.container_of.get(service.number)
             if container is None or service.properties.get("containerName"):
                 return None  # what is declared is read with its line out of the file
             text = f"The container of {self.called(service)} is {self.house.name(container)}."
-            return Statement(text, self.declaration([service]))
+            return CitedStatement(text, self.declaration([service]))
 
         return self.each(scoped, named, "the container's name")
 
-    def vpn(self, scoped: Scoped) -> Found | None:
+    def vpn(self, scoped: ResolvedMentions) -> Found | None:
         subject = self.subject(scoped)
         if subject is None:
             return None
@@ -172,7 +300,7 @@ class Inventory(Topic):
         tunnels = listed([self.house.name(e.end) for e in edges])
         return Found(
             [
-                Statement(
+                CitedStatement(
                     f"{begin}{listed([self.called(s) for s in services])} goes through"
                     f" the VPN tunnel {tunnels}.",
                     cites(edges),
@@ -182,7 +310,7 @@ class Inventory(Topic):
             looked_for="its VPN",
         )
 
-    def _without_vpn(self, scoped: Scoped, services: list[Service], used: set[int]) -> Found | None:
+    def _without_vpn(self, scoped: ResolvedMentions, services: list[Service], used: set[int]) -> Found | None:
         """A declared service that is on networks of its own goes through no tunnel of another."""
         if not scoped.question.yes_no or len(services) != 1 or not services[0].declared:
             return None
@@ -193,9 +321,9 @@ class Inventory(Topic):
         names = listed([self.network(e.end, services[0].project) for e in edges])
         noun = "network" if len(edges) == 1 else "networks"
         text = f"No: {self.called(services[0])} goes through no VPN tunnel; it is on the {noun} {names}."
-        return Found([Statement(text, cites(edges))], used, looked_for="its VPN")
+        return Found([CitedStatement(text, cites(edges))], used, looked_for="its VPN")
 
-    def vpn_users(self, scoped: Scoped) -> Found | None:
+    def vpn_users(self, scoped: ResolvedMentions) -> Found | None:
         edges = self.house.of_type("USES_VPN")
         tunnels = {self.house.name(e.end) for e in edges}
         asked = [m for m in scoped.mentions if m.of("service")]
@@ -211,7 +339,7 @@ class Inventory(Topic):
         used = used.union(*(scoped.words(m) for m in asked))
         return self.listing(scoped, [s for s, _ in pairs], [e for _, e in pairs], "use a VPN tunnel", used)
 
-    def on_address(self, scoped: Scoped) -> Found | None:
+    def on_address(self, scoped: ResolvedMentions) -> Found | None:
         for mention in scoped.mentions:
             if not mention.of("address"):
                 continue
@@ -238,13 +366,13 @@ class Inventory(Topic):
                 parts.append(f"{ports} listen on {address}")
             if parts:
                 return Found(
-                    [Statement("; ".join(parts) + ".", cites([*names, *routes, *bound]))],
+                    [CitedStatement("; ".join(parts) + ".", cites([*names, *routes, *bound]))],
                     scoped.words(mention),
                     looked_for="what is there",
                 )
         return None
 
-    def ip(self, scoped: Scoped) -> Found | None:
+    def ip(self, scoped: ResolvedMentions) -> Found | None:
         """What a host name resolves to."""
         for mention in scoped.mentions:
             edges = [e for t in mention.of("host") for e in self.house.out(t.node, "RESOLVES_TO")]
@@ -253,7 +381,7 @@ class Inventory(Topic):
                 name = self.house.name(edges[0].start)
                 return Found(
                     [
-                        Statement(
+                        CitedStatement(
                             f"{name} is {listed([self.house.name(n) for n in first])}.", cites(first.values())
                         )
                     ],
@@ -263,7 +391,7 @@ class Inventory(Topic):
         return None
 
 
-def _there_are(noun: str, names: list[str], places: list[Cite], total: int | None = None) -> Found:
+def _there_are(noun: str, names: list[str], places: list[StatementSpan], total: int | None = None) -> Found:
     count = len(names) if total is None else total
     verb = "is" if count == 1 else "are"
-    return Found([Statement(f"There {verb} {plural(count, noun)}: {listed(names, total)}.", places)])
+    return Found([CitedStatement(f"There {verb} {plural(count, noun)}: {listed(names, total)}.", places)])

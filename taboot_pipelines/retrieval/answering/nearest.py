@@ -13,13 +13,22 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from taboot_pipelines.retrieval.answering.config_files import Placed
-from taboot_pipelines.retrieval.answering.config_values import is_secret, key_words, suits
-from taboot_pipelines.retrieval.answering.phrases import phrase_of, shown, thing_of, value_statement
+from taboot_pipelines.retrieval.answering.answer_types import Value
+from taboot_pipelines.retrieval.answering.citations import Found, StatementSpan
+from taboot_pipelines.retrieval.answering.config_files import ConfigEntry
+from taboot_pipelines.retrieval.answering.config_values import (
+    is_secret,
+    key_words,
+    phrase_of,
+    shown,
+    suits,
+    thing_of,
+    value_statement,
+)
 from taboot_pipelines.retrieval.answering.question import Question
-from taboot_pipelines.retrieval.answering.statements import Cite, Found
-from taboot_pipelines.retrieval.answering.values import Value
 from taboot_pipelines.retrieval.answering.vocabulary import PROPERTIES
+from taboot_pipelines.retrieval.query_vectors import QueryVectors
+from taboot_pipelines.retrieval.session import View
 
 #: How near each of several texts is to a question: cosines, shape (texts,).
 Near = Callable[[str, Sequence[str]], npt.NDArray[np.float32]]
@@ -42,7 +51,7 @@ _SWITCH = re.compile(r"true|false|yes|no|on|off|enabled?|disabled?|0|1", re.IGNO
 
 
 def nearest_value(
-    question: Question, values: Sequence[Placed], near: Near, guessed: Collection[Cite] = ()
+    question: Question, values: Sequence[ConfigEntry], near: Near, guessed: Collection[StatementSpan] = ()
 ) -> tuple[float, Found] | None:
     """The value that is nearest, and how near; None if none is near enough, or two are alike. ``guessed``:
     the places of what the words of keys point at: less is enough where both agree."""
@@ -65,14 +74,14 @@ def nearest_value(
     return best, Found([value_statement(chosen)], looked_for="its configuration")
 
 
-def text_of(placed: Placed) -> str:
+def text_of(placed: ConfigEntry) -> str:
     """A value in words: what it belongs to, how it is called, the words of its key, the value."""
     words = " ".join(re.sub(r"[\W_]+", " ", k) for k in placed.value.path[placed.lead :]).lower()
     called = phrase_of(placed)[1].removeprefix("~")
     return f"{thing_of(placed)} {called} {words.strip()}: {shown(placed)}"
 
 
-def _may_answer(question: Question, placed: Placed) -> bool:
+def _may_answer(question: Question, placed: ConfigEntry) -> bool:
     own = placed.value.path[placed.lead :]
     if not own or own[0] in _EDGES or is_secret(placed.value) or not key_words(own):
         return False
@@ -83,7 +92,7 @@ def _may_answer(question: Question, placed: Placed) -> bool:
     return suits(question, placed.value.value)
 
 
-def _set(question: Question, values: Sequence[Placed]) -> bool:
+def _set(question: Question, values: Sequence[ConfigEntry]) -> bool:
     """Whether the property that is asked for by its name is set, or none is."""
     for pattern, keys, _ in PROPERTIES:
         if any(k != k.lower() for k in keys) or not question.words_matching(pattern) - question.named:
@@ -91,3 +100,35 @@ def _set(question: Question, values: Sequence[Placed]) -> bool:
         if not any(p.ends_in(k) for p in values for k in keys):
             return False
     return True
+
+
+# --- How near texts are in meaning to a question, by the embedder of a view
+
+#: Texts whose vectors are kept.
+_MAX_VECTORS = 20_000
+
+
+class Nearness:
+    """``query_vectors``: what embeds; None: nothing is compared. Safe to use from several threads."""
+
+    def __init__(self, query_vectors: QueryVectors | None) -> None:
+        self._query_vectors = query_vectors
+        self._vectors: dict[tuple[str, str], npt.NDArray[np.float32]] = {}
+
+    def of(self, view: View) -> Near | None:
+        """How near texts are to a question, by the embedder of the view; None without one."""
+        vectors = self._query_vectors
+        if vectors is None:
+            return None
+
+        def near(question: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+            space = view.manifest.space.space().id
+            held = self._vectors if len(self._vectors) < _MAX_VECTORS else {}
+            new = [t for t in dict.fromkeys(texts) if (space, t) not in held]
+            if new:
+                made = zip(new, vectors.passages(view, new), strict=True)
+                held = self._vectors = {**held, **{(space, t): v for t, v in made}}
+            asked = vectors.vector(view, question)
+            return np.array([held[space, t] @ asked for t in texts], dtype=np.float32)
+
+        return near

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taboot_pipelines.retrieval.answering.house import Edge, Service
-from taboot_pipelines.retrieval.answering.linking import Mention
-from taboot_pipelines.retrieval.answering.scoping import Scoped
-from taboot_pipelines.retrieval.answering.statements import (
+from taboot_pipelines.retrieval.answering.citations import (
     MAX_SCOPES,
+    CitedStatement,
     Found,
-    Statement,
     cites,
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.answering.topic import Topic
+from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
+from taboot_pipelines.retrieval.answering.entity_linking import Mention
+from taboot_pipelines.retrieval.answering.fact_base import FactKind
+from taboot_pipelines.retrieval.answering.service_index import Edge, Service
 
 _NAMESPACE_WORDS = frozenset({"network", "namespace", "mode", "service", "share", "stack"})
 
@@ -40,10 +40,10 @@ def _heads(named: list[_Named]) -> list[_Named]:
     return heads
 
 
-class Networks(Topic):
+class Networks(FactKind):
     """Networks of services, services of networks, and what two have in common."""
 
-    def networks(self, scoped: Scoped) -> Found | None:
+    def networks(self, scoped: ResolvedMentions) -> Found | None:
         subject = self.subject(scoped)
         if subject is None:
             return self._project_networks(scoped)
@@ -51,18 +51,18 @@ class Networks(Topic):
         if scoped.question.yes_no:
             return self._on_network(scoped, mention, services, used)
 
-        def joins(service: Service) -> Statement | None:
+        def joins(service: Service) -> CitedStatement | None:
             edges = self.networks_of(service)
             names = [self.network(e.end, service.project) for e in edges]
             if not names:
                 return None  # its network mode says why, and is read with its line out of the file
             noun = "network" if len(names) == 1 else "networks"
             count = f"{len(names)} {noun}: " if scoped.question.counts else f"the {noun} "
-            return Statement(f"{self.called(service)} is on {count}{listed(names)}.", cites(edges))
+            return CitedStatement(f"{self.called(service)} is on {count}{listed(names)}.", cites(edges))
 
         return self.each(scoped, joins, "networks")
 
-    def _project_networks(self, scoped: Scoped) -> Found | None:
+    def _project_networks(self, scoped: ResolvedMentions) -> Found | None:
         for mention in scoped.mentions:
             projects = scoped.projects(mention)
             services = [
@@ -75,7 +75,7 @@ class Networks(Topic):
                 names = [self.network(node, project) for node in sorted(first, key=self.house.name)]
                 return Found(
                     [
-                        Statement(
+                        CitedStatement(
                             f"The services of {project} are on"
                             f" {plural(len(names), 'network')}: {listed(names)}.",
                             cites(first.values()),
@@ -87,7 +87,7 @@ class Networks(Topic):
         return None
 
     def _on_network(
-        self, scoped: Scoped, mention: Mention, services: list[Service], used: set[int]
+        self, scoped: ResolvedMentions, mention: Mention, services: list[Service], used: set[int]
     ) -> Found | None:
         for other in scoped.mentions:
             nodes = {t.node for t in scoped.nodes(other, "network")} if other is not mention else set()
@@ -100,18 +100,20 @@ class Networks(Topic):
                 name = self.network((hit[0].end if hit else min(nodes)), service.project)
                 if hit:
                     statements.append(
-                        Statement(f"Yes: {self.called(service)} is on the network {name}.", cites(hit))
+                        CitedStatement(f"Yes: {self.called(service)} is on the network {name}.", cites(hit))
                     )
                 elif edges:
                     names = listed([self.network(e.end, service.project) for e in edges])
                     statements.append(
-                        Statement(f"No: {self.called(service)} is on {names}, not on {name}.", cites(edges))
+                        CitedStatement(
+                            f"No: {self.called(service)} is on {names}, not on {name}.", cites(edges)
+                        )
                     )
             if statements:
                 return Found(statements, used | scoped.words(other), looked_for="the network")
         return None
 
-    def network_members(self, scoped: Scoped) -> Found | None:
+    def network_members(self, scoped: ResolvedMentions) -> Found | None:
         several = [m for m in scoped.mentions if scoped.nodes(m, "network")]
         if len(several) > 1:
             return self._on_all(scoped, several)
@@ -143,7 +145,7 @@ class Networks(Topic):
             )
         return None
 
-    def _not_on(self, scoped: Scoped, mention: Mention, members: Sequence[Service]) -> Found | None:
+    def _not_on(self, scoped: ResolvedMentions, mention: Mention, members: Sequence[Service]) -> Found | None:
         """The services of the house that are on other networks than the one that is named."""
         inside = {s.number for s in members}
         sharing = {e.start for n in inside for e in self.house.into(n, "DEPENDS_ON") if _shares(e)}
@@ -161,7 +163,7 @@ class Networks(Topic):
             scoped, [s for s, _ in others], [e for _, e in others], what, used | scoped.words(mention)
         )
 
-    def network_peers(self, scoped: Scoped) -> Found | None:
+    def network_peers(self, scoped: ResolvedMentions) -> Found | None:
         """The other services on the networks of a service, or on the one of them that is named."""
         subject = self.subject(scoped)
         if subject is None:
@@ -183,7 +185,7 @@ class Networks(Topic):
         what = f"are on {networks} with {listed([s.name for s in services])}"
         return self.listing(scoped, others, edges, what, used | scoped.words(*named))
 
-    def _on_all(self, scoped: Scoped, mentions: Sequence[Mention]) -> Found | None:
+    def _on_all(self, scoped: ResolvedMentions, mentions: Sequence[Mention]) -> Found | None:
         """The services that are on each of several networks."""
         sets = []
         for mention in mentions:
@@ -201,7 +203,7 @@ class Networks(Topic):
             scoped, services, [s[n] for n in common for s in sets], f"are on {names}", scoped.words(*mentions)
         )
 
-    def shared_networks(self, scoped: Scoped) -> Found | None:
+    def shared_networks(self, scoped: ResolvedMentions) -> Found | None:
         named = [(m, *scoped.services(m)) for m in scoped.mentions]
         named = _heads([n for n in named if n[1]])
         if len(named) < 2:
@@ -224,7 +226,7 @@ class Networks(Topic):
                 begin = "Yes: " if scoped.question.yes_no else ""
                 noun = "network" if len(ours) == 1 else "networks"
                 statements.append(
-                    Statement(
+                    CitedStatement(
                         f"{begin}{self.called(a)} and {self.called(b)} share the {noun} {names}.",
                         cites([*ours, *theirs]),
                     )
@@ -234,7 +236,7 @@ class Networks(Topic):
                 mine = listed([self.network(e.end, a.project) for e in self.networks_of(a)])
                 other = listed([self.network(e.end, b.project) for e in self.networks_of(b)])
                 statements.append(
-                    Statement(
+                    CitedStatement(
                         f"{begin}{self.called(a)} (on {mine}) and {self.called(b)} (on {other})"
                         " share no network.",
                         cites([*self.networks_of(a), *self.networks_of(b)]),
@@ -242,7 +244,7 @@ class Networks(Topic):
                 )
         return Found(statements, used | more, looked_for="a shared network") if statements else None
 
-    def sharers(self, scoped: Scoped) -> Found | None:
+    def sharers(self, scoped: ResolvedMentions) -> Found | None:
         """Whose network namespace is another service's."""
         subject = self.subject(scoped)
         if subject is None:

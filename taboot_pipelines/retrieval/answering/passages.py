@@ -7,6 +7,7 @@ less the further away (:data:`_REACH`). Its coverage is the share of the questio
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,15 +15,169 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from taboot_pipelines.retrieval.answering import words
-from taboot_pipelines.retrieval.answering.asking import Asked, Term, counted, implied
-from taboot_pipelines.retrieval.answering.confidence import THRESHOLD, Features, confidence
-from taboot_pipelines.retrieval.answering.contrasts import names_another, told_elsewhere
-from taboot_pipelines.retrieval.answering.corrections import corrected
+from taboot_pipelines.retrieval.answering.answer_types import TOLD, Value, carries, to_come
 from taboot_pipelines.retrieval.answering.documents import ReadDocument, Words
 from taboot_pipelines.retrieval.answering.nearest import Near
-from taboot_pipelines.retrieval.answering.releases import asks_for_changes, dated_by
-from taboot_pipelines.retrieval.answering.values import TOLD, Value, carries, to_come
-from taboot_pipelines.retrieval.sentences import Form, Statement
+from taboot_pipelines.retrieval.answering.text_query import Term, TextQuery, corrected, counted, implied
+from taboot_pipelines.retrieval.sentences import Form, TextStatement
+
+# --- How sure an answer out of text is, from 0 to 1, and from where on it is given
+#
+# A logistic function of three features, none of which lowers it as it grows, so that an answer that fits
+# better in every way is never less sure. The constants were fitted on the open half of the questions of
+# ``benchmarks/answers`` (whether the best statement is right), by ``benchmarks/answer_confidence.py``,
+# which also prints how well it holds on the other half.
+
+
+class Features(NamedTuple):
+    """What is known of how well a statement answers, each from 0 to 1.
+
+    ``coverage``: the share of the question's weight (IDF) that it and what belongs to it cover, less where
+    the property or the thing asked about is missing; ``names``: how well the least covered
+    name of the question is covered; ``similarity``: the cosine of its passage's vector and the question's.
+    That it carries the kind of value asked for is no feature: without it no statement is
+    considered. ``meaning``: the cosine of the statement itself and the question's, 0 where they were not
+    compared.
+    """
+
+    coverage: float
+    names: float
+    similarity: float
+    meaning: float = 0.0
+
+
+#: Constant, then a weight for each feature. That of names was not fitted: near misses are what it is for, and
+#: the questions hold too few whose name is covered in part.
+_CONSTANT = -6.39
+_WEIGHTS = Features(coverage=5.52, names=2.0, similarity=1.99, meaning=0.0)
+#: Below it nothing is said: chosen on the open half, so that of the questions that text answers one in ten at
+#: most is left unanswered, and of those that nothing answers nine in ten are.
+THRESHOLD = 0.38
+
+
+#: A statement that means what is asked answers in other words, if it says so much of it and its names.
+_MIN_MEANING, _MIN_COVERAGE, _MIN_NAMES = 0.6, 0.3, 0.8
+
+
+def confidence(features: Features) -> float:
+    """The probability that the statement answers, by the fit; no less than half-way from the threshold to its
+    likeness in meaning where that is great."""
+    z = _CONSTANT + math.fsum(w * x for w, x in zip(_WEIGHTS, features, strict=True))
+    sure = 1 / (1 + math.exp(-z))
+    close = features.meaning >= _MIN_MEANING and features.coverage >= _MIN_COVERAGE
+    if close and features.names >= _MIN_NAMES:
+        sure = max(sure, (THRESHOLD + features.meaning) / 2)
+    return round(sure, 4)
+
+
+# --- What differs in one word only: sections that stand beside each other (what "Import" says is not said
+#     of the export, though the title names both), and things of one kind (hall B, the third pier)
+
+_ORDINAL = r"(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|\d+(?:st|nd|rd|th))"
+#: A number or letter behind what is told apart by it, or an ordinal before.
+_BEHIND = re.compile(r"\b([^\W\d_]{3,}) (\d{1,3}|[b-ce-hj-lnp-rv-z])(?![\w.:%-])")
+_BEFORE = re.compile(rf"\b({_ORDINAL}) ([^\W\d_]{{3,}})")
+
+
+def names_another(asked: TextQuery, said: str) -> bool:
+    """Whether a text names things of a kind of which the question names one, and that one it does not."""
+    wanted = _told_apart(asked.folded, frozenset(t.form for t in asked.terms))
+    if not wanted:
+        return False
+    named = _told_apart(words.fold(said), frozenset(wanted))
+    return any(kind in named and not which & named[kind] for kind, which in wanted.items())
+
+
+def _told_apart(folded: str, kinds: frozenset[str]) -> dict[str, set[str]]:
+    """Of each kind of thing what its things are told apart by."""
+    found: dict[str, set[str]] = {}
+    pairs = [(m[1], m[2]) for m in _BEHIND.finditer(folded)]
+    pairs += [(m[2], m[1]) for m in _BEFORE.finditer(folded)]
+    for kind, which in pairs:
+        form = words.stem(kind)
+        if form in kinds:
+            found.setdefault(form, set()).add(which)
+    return found
+
+
+def told_elsewhere(asked: TextQuery, document: ReadDocument, number: int) -> frozenset[str]:
+    """The forms of the terms that a section beside that of the statement ``number`` is called by, and by
+    nothing else, while the statement's own heading does not hold them: what names its document, or stands
+    above both, does not say them of it.
+    """
+    section = document.statements[number].section
+    above, _, leaf = section.rpartition(" > ")
+    if not leaf:
+        return frozenset()
+    own = words.forms(leaf)
+    found = set()
+    for beside, forms in _headings(document).get(above, ()):
+        if beside == leaf or beside in above.split(" > "):
+            continue
+        terms = [t for t in asked.terms if _is_in(t, forms)]
+        named = {f for t in terms for f in (t.form, t.group, *t.parts)}
+        if terms and forms <= named and not any(_is_in(t, own) for t in terms):
+            found |= {t.form for t in terms}
+    return frozenset(found)
+
+
+def _headings(document: ReadDocument) -> dict[str, list[tuple[str, frozenset[str]]]]:
+    """Of each section the headings directly below it, each with its forms."""
+    if document.headings is None:
+        below: dict[str, list[tuple[str, frozenset[str]]]] = {}
+        for s in document.statements:
+            if s.form is Form.HEADING:
+                below.setdefault(s.section, []).append((s.said, words.forms(s.said)))
+        document.headings = below
+    return document.headings
+
+
+def _is_in(term: Term, forms: frozenset[str]) -> bool:
+    return term.form in forms or (term.group is not None and term.group in forms)
+
+
+# --- What stands below the heading of a version or a date, as in a list of changes: the heading says since
+#     when it is so, and all below it is what came with it
+
+_VERSION = r"(?:v(?:ersion)? ?|release )?\d+(?:\.\d+)+\w*"
+_DATE = r"\d{4}-\d\d(?:-\d\d)?"
+#: A heading that begins with a version or a date, a name before it or not.
+_HEADING = re.compile(rf"\W*(?:[\w-]+ )?(?:{_VERSION}|{_DATE})(?![\w/])", re.IGNORECASE)
+_BY = {Value.VERSION: re.compile(r"\d+(?:\.\d+)+"), Value.DATE: re.compile(_DATE)}
+_CHANGED = re.compile(r"\b(?:new|news|chang\w+|differ\w*|added|fixed|remov\w+|broke\w*|notes?|highlights)\b")
+_DOTTED = re.compile(r"\d+(?:\.\d+)+")
+
+
+def release_of(section: str) -> str:
+    """The innermost heading of ``section`` that begins with a version or a date; empty if there is none."""
+    for heading in reversed(section.split(" > ")):
+        if _HEADING.match(heading):
+            return heading
+    return ""
+
+
+def dated_by(asked: TextQuery, statement: TextStatement) -> str:
+    """The heading that says the version or the date that is asked for of what a statement says; empty if it
+    is not for a heading to say, or the question holds what it says.
+    """
+    pattern = _BY.get(asked.value) if asked.value is not None else None
+    release = release_of(statement.section) if pattern is not None else ""
+    if pattern is None or not release:
+        return ""
+    told = pattern.search(release)
+    known = set(words.runs(asked.folded))
+    return release if told and told[0] not in known else ""
+
+
+def asks_for_changes(asked: TextQuery, statement: TextStatement) -> str:
+    """The heading of the version below which a statement stands, if the question asks what came with it."""
+    if asked.value is not None or not _CHANGED.search(asked.folded):
+        return ""
+    release = release_of(statement.section)
+    forms = words.forms(release) if release else frozenset()
+    dotted = [t.form for t in asked.terms if _DOTTED.fullmatch(t.form)]
+    return release if dotted and all(form in forms for form in dotted) else ""
+
 
 #: How much of a term counts where it stands.
 _REACH = {"own": 1.0, "lead": 0.9, "section": 0.85, "named": 0.8, "before": 0.65}
@@ -55,7 +210,7 @@ _COMMANDS = (Value.STEPS, Value.COMMAND)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PassageSpan:
     """A passage that the search found: a window of a document and ``[start, end)`` of its text.
     ``similarity``: the cosine of the passage's vector and the question's; ``own``: it is the house's own;
     ``text``: it is of a source of documents, not of one that declares things.
@@ -75,25 +230,25 @@ class Scored:
     the question's weight that it says itself.
     """
 
-    place: Place
+    place: PassageSpan
     number: int
     score: float
     features: Features
     own: float
 
     @property
-    def statement(self) -> Statement:
+    def statement(self) -> TextStatement:
         return self.place.document.statements[self.number]
 
 
-class Said(NamedTuple):
+class Excerpt(NamedTuple):
     """A part of an answer: its words, and the statement that it is taken from."""
 
     text: str
     scored: Scored
 
 
-def rank_statements(asked: Asked, places: Sequence[Place]) -> list[Scored]:
+def rank_statements(asked: TextQuery, places: Sequence[PassageSpan]) -> list[Scored]:
     """The statements of ``places`` that are about what is asked, best first; equal ones once. The order of
     ``places`` does not matter.
     """
@@ -122,7 +277,7 @@ def rank_statements(asked: Asked, places: Sequence[Place]) -> list[Scored]:
     return found
 
 
-def compared(asked: Asked, ranked: list[Scored], near: Near) -> list[Scored]:
+def compared(asked: TextQuery, ranked: list[Scored], near: Near) -> list[Scored]:
     """The ranking with what the best statement means compared with the question, where its words alone do not
     make it sure: by itself and under its heading."""
     if not ranked or confidence(ranked[0].features) >= THRESHOLD:
@@ -141,7 +296,7 @@ def compared(asked: Asked, ranked: list[Scored], near: Near) -> list[Scored]:
     return [replace(best, features=best.features._replace(meaning=max(0.0, meaning))), *ranked[1:]]
 
 
-def of_the_house(asked: Asked, places: Sequence[Place]) -> list[Place]:
+def of_the_house(asked: TextQuery, places: Sequence[PassageSpan]) -> list[PassageSpan]:
     """The passages that may say which of the house's things are so: no vendor knows that. Where no text among
     them is known to be the house's own, whose it is cannot be told."""
     if not asked.inventory or (asked.ours and not any(p.own and p.text for p in places)):
@@ -149,7 +304,7 @@ def of_the_house(asked: Asked, places: Sequence[Place]) -> list[Place]:
     return [p for p in places if p.own]
 
 
-def _as_held(asked: Asked, places: Sequence[Place]) -> Asked:
+def _as_held(asked: TextQuery, places: Sequence[PassageSpan]) -> TextQuery:
     """The question with words that no document holds as the passages write them."""
     held: set[str] = set()
     texts = []
@@ -160,7 +315,7 @@ def _as_held(asked: Asked, places: Sequence[Place]) -> Asked:
     return corrected(asked, frozenset(held), texts)
 
 
-def _score(asked: Asked, question_runs: frozenset[str], place: Place, number: int) -> Scored | None:
+def _score(asked: TextQuery, question_runs: frozenset[str], place: PassageSpan, number: int) -> Scored | None:
     document = place.document
     statement, held = document.statements[number], document.words(number)
     fits = carries(asked.value, _values_of(asked, statement), question_runs)
@@ -268,14 +423,14 @@ _TELLS = re.compile(
 _SEQUENCE = re.compile(r"\b(?:first|then|before|after\w*|followed|finally|last)\b|->|→", re.IGNORECASE)
 
 
-def _values_of(asked: Asked, statement: Statement) -> str:
+def _values_of(asked: TextQuery, statement: TextStatement) -> str:
     """Where in a statement a value is looked for: the header of a table's column is no person."""
     if asked.value is Value.PERSON and statement.cells:
         return "; " + "; ".join(cell for _, cell in statement.cells)
     return statement.said
 
 
-def headed(asked: Asked, statement: Statement, section: str | None = None) -> bool:
+def headed(asked: TextQuery, statement: TextStatement, section: str | None = None) -> bool:
     """Whether the innermost heading (of ``section``, if another than the statement's) asks the same as the
     question: each has the other's words.
     """
@@ -297,7 +452,7 @@ def forms_of(text: str) -> frozenset[str]:
     return words.forms(text)
 
 
-def _instructs(asked: Asked, statement: Statement, held: Words) -> float:
+def _instructs(asked: TextQuery, statement: TextStatement, held: Words) -> float:
     """How much a statement looks like telling what to do."""
     if statement.form is Form.CODE:
         led = sum(t.weight for t in asked.terms if _stands(t, held.lead)) / asked.weight
@@ -307,7 +462,7 @@ def _instructs(asked: Asked, statement: Statement, held: Words) -> float:
     return 0.04 if _TELLS.search(statement.said) else -0.12
 
 
-def _holds_what_is_denied(asked: Asked, held: Words) -> bool:
+def _holds_what_is_denied(asked: TextQuery, held: Words) -> bool:
     """Whether a statement denies something, where the things that are not so are asked for: those cannot be
     told from a statement about one that is.
     """
@@ -316,7 +471,7 @@ def _holds_what_is_denied(asked: Asked, held: Words) -> bool:
     return any(words.DENIAL in said for said in (held.own, held.lead, held.section))
 
 
-def _compared(asked: Asked, held: Words) -> bool:
+def _compared(asked: TextQuery, held: Words) -> bool:
     """Whether a statement makes the comparison that is asked for: one value among others makes none."""
     if not asked.compares:
         return True
@@ -330,7 +485,7 @@ _DESCRIBED = re.compile(
 )
 
 
-def _defines(asked: Asked, statement: Statement) -> float:
+def _defines(asked: TextQuery, statement: TextStatement) -> float:
     """How much a statement looks like saying what something is."""
     said = statement.said.lower()
     worth = 0.0

@@ -11,8 +11,8 @@ from functools import cached_property
 
 from taboot_pipelines.knowledge.mentions import stopwords
 from taboot_pipelines.packaged import word_list
-from taboot_pipelines.retrieval.answering.linking import Linked, Mention
-from taboot_pipelines.retrieval.answering.reading import Reading, read
+from taboot_pipelines.retrieval.answering.answer_types import Reading, read
+from taboot_pipelines.retrieval.answering.entity_linking import Linked, Mention
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, KINDS, MARKS, NOT_FACTS
 from taboot_pipelines.retrieval.answering.words import is_slip
 
@@ -28,7 +28,7 @@ MAX_READINGS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedKind:
     """A kind that a question may ask for, and the words (by number) that say so."""
 
     kind: str
@@ -139,14 +139,14 @@ class Question:
             text += part
         return text, places
 
-    def asked(self) -> list[Asked]:
+    def asked(self) -> list[AskedKind]:
         """The kinds that the question may ask for, special before general."""
         text, places = self.masked
         found = []
         for kind in KINDS:
             words = frozenset[int]().union(*(self._at(p.search(text), places) for p in kind.patterns))
             if words:
-                found.append(Asked(kind.name, words))
+                found.append(AskedKind(kind.name, words))
         return found
 
     @staticmethod

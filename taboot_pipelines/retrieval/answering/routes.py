@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from taboot_pipelines.retrieval.answering.house import Edge, distinct
-from taboot_pipelines.retrieval.answering.linking import Mention
-from taboot_pipelines.retrieval.answering.scoping import Scoped
-from taboot_pipelines.retrieval.answering.statements import (
+from taboot_pipelines.retrieval.answering.citations import (
     MAX_SCOPES,
+    CitedStatement,
     Found,
-    Statement,
     cites,
     in_force,
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.answering.topic import Topic
+from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
+from taboot_pipelines.retrieval.answering.entity_linking import Mention
+from taboot_pipelines.retrieval.answering.fact_base import FactKind
+from taboot_pipelines.retrieval.answering.service_index import Edge, distinct
 
 _PLURAL_NAMES = re.compile(r"\b(?:(?:host ?|domain )?names|(?:sub ?)?domains|urls|hosts|addresses)\b")
 
@@ -25,10 +25,10 @@ _PLURAL_NAMES = re.compile(r"\b(?:(?:host ?|domain )?names|(?:sub ?)?domains|url
 _SITES = frozenset({"site", "sites", "vhost", "vhosts", "page", "pages", "sit", "sits", "auth"})
 
 
-class Routes(Topic):
+class Routes(FactKind):
     """How traffic reaches a service: host name, proxy, target, TLS and authentication."""
 
-    def routes_of(self, scoped: Scoped) -> tuple[list[Edge], set[int]]:
+    def routes_of(self, scoped: ResolvedMentions) -> tuple[list[Edge], set[int]]:
         """The routes that the mentions mean, by service, host name, file or proxy, those in force first."""
         sets: list[tuple[dict[str, Edge], set[int], set[int]]] = []
         every: list[Edge] | None = None
@@ -115,7 +115,7 @@ class Routes(Topic):
         known = said is not None and not said[1].endswith((".conf", ".sample", ".subdomain", ".subfolder"))
         return said[1] if known and said is not None else host
 
-    def routes(self, scoped: Scoped) -> Found | None:
+    def routes(self, scoped: ResolvedMentions) -> Found | None:
         edges, used = self.routes_of(scoped)
         if not edges:
             return self._unrouted(scoped)
@@ -123,7 +123,7 @@ class Routes(Topic):
             text = f"Yes: {self._described(edges)}"
         else:
             text = self._described(edges)
-        return Found([Statement(text, cites(edges))], used, looked_for="the route")
+        return Found([CitedStatement(text, cites(edges))], used, looked_for="the route")
 
     def _described(self, edges: Sequence[Edge]) -> str:
         """``way → proxy → target``, ways with one proxy and target together."""
@@ -141,7 +141,7 @@ class Routes(Topic):
             said.append(f"{ways} → {proxy}{tls} → {target}")
         return "; ".join(said) + "."
 
-    def _unrouted(self, scoped: Scoped) -> Found | None:
+    def _unrouted(self, scoped: ResolvedMentions) -> Found | None:
         """A service that no proxy leads to: the port that it publishes."""
         subject = self.subject(scoped)
         if subject is None or scoped.question.yes_no:
@@ -152,10 +152,10 @@ class Routes(Topic):
             edges = self.house.out(service.number, "BINDS")
             if edges:
                 made = self.published(service, edges, scoped.question)
-                statements.append(Statement(f"No proxy leads to it; {made.text}", made.cites))
+                statements.append(CitedStatement(f"No proxy leads to it; {made.text}", made.cites))
         return Found(statements, used, 0.95, "the route") if statements else None
 
-    def route_ports(self, scoped: Scoped) -> Found | None:
+    def route_ports(self, scoped: ResolvedMentions) -> Found | None:
         edges, used = self.routes_of(scoped)
         edges = [e for e in edges if e.properties.get("port")]
         if not edges:
@@ -164,7 +164,7 @@ class Routes(Topic):
         for edge in edges:
             by.setdefault(f"{self.target(edge)}", []).append(edge)
         text = listed([f"port {e[0].properties['port']} of {self.target_name(e[0])}" for e in by.values()])
-        return Found([Statement(f"Traffic goes to {text}.", cites(edges))], used, looked_for="port")
+        return Found([CitedStatement(f"Traffic goes to {text}.", cites(edges))], used, looked_for="port")
 
     def _run_by(self, mention: Mention) -> set[int]:
         """The proxies that the services of a mention run, which have their names: who says nginx means the
@@ -172,7 +172,7 @@ class Routes(Topic):
         names = {self.house.services[t.node].name for t in mention.of("service")}
         return {p for p in self.house.of_label("ReverseProxy") if self.house.name(p) in names}
 
-    def behind(self, scoped: Scoped) -> Found | None:
+    def behind(self, scoped: ResolvedMentions) -> Found | None:
         edges, used = self.routes_of(scoped)
         if not edges or not any(m.of("route") for m in scoped.mentions):
             return None
@@ -181,7 +181,7 @@ class Routes(Topic):
         proxies = listed([self.house.name(e.start) for e in edges])
         return Found(
             [
-                Statement(
+                CitedStatement(
                     f"{ways} {'leads' if len(edges) == 1 else 'lead'} to {targets} through {proxies}.",
                     cites(edges),
                 )
@@ -190,7 +190,7 @@ class Routes(Topic):
             looked_for="what stands behind it",
         )
 
-    def hostnames(self, scoped: Scoped) -> Found | None:
+    def hostnames(self, scoped: ResolvedMentions) -> Found | None:
         edges, used = self.routes_of(scoped)
         edges = [e for e in edges if e.properties.get("host") or e.properties.get("path")]
         subject = self.subject(scoped)
@@ -208,12 +208,12 @@ class Routes(Topic):
         proxies = listed([self.house.name(e.start) for e in edges])
         count = f"{plural(len(set(ways)), 'name')}: " if scoped.question.counts else ""
         return Found(
-            [Statement(f"{names} is reached at {count}{listed(ways)} through {proxies}.", cites(edges))],
+            [CitedStatement(f"{names} is reached at {count}{listed(ways)} through {proxies}.", cites(edges))],
             used,
             looked_for="its host name",
         )
 
-    def proxy_scheme(self, scoped: Scoped) -> Found | None:
+    def proxy_scheme(self, scoped: ResolvedMentions) -> Found | None:
         edges, used = self.routes_of(scoped)
         edges = [e for e in edges if e.properties.get("scheme")]
         if not edges:
@@ -222,12 +222,12 @@ class Routes(Topic):
         target = listed([self.target(e) for e in edges])
         proxies = listed([self.house.name(e.start) for e in edges])
         return Found(
-            [Statement(f"{proxies} reaches {target} by {listed(schemes)}.", cites(edges))],
+            [CitedStatement(f"{proxies} reaches {target} by {listed(schemes)}.", cites(edges))],
             used,
             looked_for="the protocol",
         )
 
-    def _protocol(self, scoped: Scoped) -> Found | None:
+    def _protocol(self, scoped: ResolvedMentions) -> Found | None:
         subject = self.subject(scoped)
         if subject is None or not scoped.question.numbers:
             return None
@@ -244,7 +244,7 @@ class Routes(Topic):
         words = {i for i, w in enumerate(scoped.question.linked.words) if w.text.isdigit()}
         return Found(
             [
-                Statement(
+                CitedStatement(
                     f"{self.called(services[0])} publishes port {edges[0].properties['port']}"
                     f" by {listed(protocols)}.",
                     cites(edges),
@@ -254,7 +254,7 @@ class Routes(Topic):
             looked_for="the protocol",
         )
 
-    def proxied(self, scoped: Scoped) -> Found | None:
+    def proxied(self, scoped: ResolvedMentions) -> Found | None:
         for mention in scoped.mentions:
             proxies = {t.node for t in mention.of("proxy")}
             edges = in_force(self.house, [e for p in proxies for e in self.house.out(p, "ROUTES_TO")])
@@ -266,11 +266,13 @@ class Routes(Topic):
                 count = f"{plural(len(names), 'service')}: " if scoped.question.counts else ""
                 text = f"{proxy} routes to {count}{listed(names)}."
                 return Found(
-                    [Statement(text, cites(targets))], scoped.words(mention), looked_for="what it routes to"
+                    [CitedStatement(text, cites(targets))],
+                    scoped.words(mention),
+                    looked_for="what it routes to",
                 )
         return None
 
-    def proxy_hosts(self, scoped: Scoped) -> Found | None:
+    def proxy_hosts(self, scoped: ResolvedMentions) -> Found | None:
         for mention in scoped.mentions:
             proxies = {t.node for t in mention.of("proxy")}
             edges = in_force(self.house, [e for p in proxies for e in self.house.out(p, "ROUTES_TO")])
@@ -281,11 +283,11 @@ class Routes(Topic):
                 count = f"{plural(len(ways), 'name')}: " if scoped.question.counts else ""
                 text = f"{proxy} serves {count}{listed(ways)}."
                 return Found(
-                    [Statement(text, cites(edges))], scoped.words(mention), looked_for="its host names"
+                    [CitedStatement(text, cites(edges))], scoped.words(mention), looked_for="its host names"
                 )
         return None
 
-    def tls(self, scoped: Scoped) -> Found | None:
+    def tls(self, scoped: ResolvedMentions) -> Found | None:
         if not scoped.question.yes_no:
             return None
         edges, used = self.routes_of(scoped)
@@ -296,12 +298,16 @@ class Routes(Topic):
         shown = secure or edges
         how = "with TLS" if secure else "without TLS"
         return Found(
-            [Statement(f"{begin}: {listed([self.way(e) for e in shown])} is served {how}.", cites(shown))],
+            [
+                CitedStatement(
+                    f"{begin}: {listed([self.way(e) for e in shown])} is served {how}.", cites(shown)
+                )
+            ],
             used,
             looked_for="TLS",
         )
 
-    def auth(self, scoped: Scoped) -> Found | None:
+    def auth(self, scoped: ResolvedMentions) -> Found | None:
         protected = self._protected(scoped)
         if protected is not None:
             return protected
@@ -321,17 +327,17 @@ class Routes(Topic):
                 return None
             asked = [m for m in scoped.mentions if not scoped.words(m) & used]
             text = f"No: {listed([self.way(e) for e in own])} asks for no authentication at its proxy."
-            return Found([Statement(text, cites(own))], used.union(*(scoped.words(m) for m in asked)))
+            return Found([CitedStatement(text, cites(own))], used.union(*(scoped.words(m) for m in asked)))
         kinds = distinct(" ".join(filter(None, (str(x.properties["auth"]), _include(x)))) for x in held)
         begin = "Yes: " if scoped.question.yes_no else ""
         name = listed([self.target_name(e) for e in edges])
         return Found(
-            [Statement(f"{begin}{name} is protected by {listed(kinds)} at its proxy.", cites(held))],
+            [CitedStatement(f"{begin}{name} is protected by {listed(kinds)} at its proxy.", cites(held))],
             used,
             looked_for="authentication",
         )
 
-    def _protected(self, scoped: Scoped) -> Found | None:
+    def _protected(self, scoped: ResolvedMentions) -> Found | None:
         """What a named product guards at the proxy."""
         if scoped.question.yes_no or len(scoped.mentions) > 1 or scoped.question.negated:
             return None

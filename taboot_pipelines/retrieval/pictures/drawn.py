@@ -41,7 +41,7 @@ class DrawnEdge(NamedTuple):
     told: tuple[tuple[str, str], ...] = ()
 
 
-class Chosen(NamedTuple):
+class Selection(NamedTuple):
     """The nodes and relations of a picture; ``left_out``: relations for which there is no room."""
 
     nodes: tuple[DrawnNode, ...]
@@ -49,7 +49,7 @@ class Chosen(NamedTuple):
     left_out: int = 0
 
 
-def choose(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], limit: int) -> Chosen:
+def choose(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], limit: int) -> Selection:
     """The starts, and at most ``limit`` relations with their ends: the nearest first, of each type some,
     mentions last. Statements of one type between the same nodes are one relation. What no relation that is
     drawn leads to is left out, and so are edges of no node.
@@ -73,7 +73,7 @@ def choose(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], limit: int) -
     joined = _distances(starts, picked)
     drawn = [e for e in picked if e.start in joined and e.end in joined]
     shown = tuple(n for at, n in known.items() if at in joined)
-    return Chosen(shown, tuple(drawn), len(relations) - len(drawn))
+    return Selection(shown, tuple(drawn), len(relations) - len(drawn))
 
 
 def _joined(group: Sequence[DrawnEdge]) -> DrawnEdge:

@@ -7,10 +7,9 @@ from functools import cached_property
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.retrieval.pictures.drawn import Chosen, DrawnEdge, DrawnNode, choose
-from taboot_pipelines.retrieval.pictures.layout import Layout, lay_out
+from taboot_pipelines.retrieval.pictures.drawn import DrawnEdge, DrawnNode, Selection, choose
+from taboot_pipelines.retrieval.pictures.layout import Layout, lay_out, printable
 from taboot_pipelines.retrieval.pictures.svg import svg
-from taboot_pipelines.retrieval.pictures.texts import printable
 from taboot_pipelines.retrieval.pictures.vega import EMBED_OPTIONS, MIME, vega
 
 #: Relations that are drawn unless told otherwise, and at most.
@@ -22,7 +21,7 @@ class Picture:
     knows no Vega (GitHub, nbconvert) shows ``svg``, a terminal the relations as lines.
     """
 
-    def __init__(self, title: str, layout: Layout, chosen: Chosen) -> None:
+    def __init__(self, title: str, layout: Layout, chosen: Selection) -> None:
         self.title = printable(title)
         self.layout = layout
         self._chosen = chosen
@@ -56,7 +55,7 @@ class Picture:
     @classmethod
     def way(cls, title: str, nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge]) -> Picture:
         """Nodes one below the other in their order, each relation between two that follow one another."""
-        chosen = Chosen(tuple(nodes), tuple(edges))
+        chosen = Selection(tuple(nodes), tuple(edges))
         return cls(title, lay_out(chosen, upright=True), chosen)
 
     @cached_property

@@ -21,8 +21,8 @@ from taboot_pipelines.retrieval.pictures.layout import (
     Layout,
     Tag,
     Wire,
+    width_of,
 )
-from taboot_pipelines.retrieval.pictures.texts import width_of
 
 #: Of words that lie on lines; 12:1 between them.
 PAPER, INK = "#d9dee4", "#14181c"

@@ -18,9 +18,9 @@ from taboot_pipelines.retrieval.pictures.layout import (
     TAG_HEIGHT,
     TAG_SIZE,
     Layout,
+    width_of,
 )
 from taboot_pipelines.retrieval.pictures.svg import FONT, INK, LINE, PAPER, START
-from taboot_pipelines.retrieval.pictures.texts import width_of
 
 MIME = "application/vnd.vega.v5+json"
 #: How the front end shows it: without a menu whose entries lead to other sites, and as SVG, whose text can be

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from taboot_pipelines.retrieval import rendering
-from taboot_pipelines.retrieval.rendering import Cell, Place, Stack
+from taboot_pipelines.retrieval.rendering import Cell, SourceLocation, Stack
 from taboot_pipelines.retrieval.results.base import Result, TableResult
 from taboot_pipelines.retrieval.results.hits import Hit
 
@@ -57,7 +57,7 @@ class Answer(TableResult):
 
     def _repr_html_(self) -> str:
         rows: list[tuple[Cell, ...]] = [
-            (f"[{c.number}]", c.text, Stack((c.title, Place(c.url, c.line, c.section))))
+            (f"[{c.number}]", c.text, Stack((c.title, SourceLocation(c.url, c.line, c.section))))
             for c in self.citations
         ]
         sure = f" ({self.kind}, confidence {self.confidence:.2f})" if self.found else ""
@@ -78,7 +78,7 @@ class Replay(Result):
 
     def _repr_html_(self) -> str:
         rows = [
-            (f"{h.score:.4f}", Stack((h.title, Place(h.url, h.line))), rendering.folded(h.text))
+            (f"{h.score:.4f}", Stack((h.title, SourceLocation(h.url, h.line))), rendering.folded(h.text))
             for h in self.hits
         ]
         return rendering.table(f"{self.question} ({self.answer_id})", ("score", "document", "passage"), rows)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval import rendering
-from taboot_pipelines.retrieval.rendering import Cell, Place
+from taboot_pipelines.retrieval.rendering import Cell, SourceLocation
 from taboot_pipelines.retrieval.results.base import Result, TableResult
 from taboot_pipelines.retrieval.results.graph import Node
 
@@ -127,5 +127,7 @@ class EntitySupports(TableResult):
         rows: list[tuple[Cell, ...]] = [
             ("correction", d.says, f"{d.who}: {d.reason}") for d in self.decisions
         ]
-        rows += [(o.source, canonical_json(o.properties), Place(o.url, o.line)) for o in self.observations]
+        rows += [
+            (o.source, canonical_json(o.properties), SourceLocation(o.url, o.line)) for o in self.observations
+        ]
         return rendering.table(f"{self.entity.label} {self.entity.name}", ("who", "says", "where"), rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from taboot_pipelines.retrieval import rendering
-from taboot_pipelines.retrieval.rendering import Place
+from taboot_pipelines.retrieval.rendering import SourceLocation
 from taboot_pipelines.retrieval.results.base import Result, TableResult
 from taboot_pipelines.retrieval.results.explanations import Quote
 
@@ -75,7 +75,7 @@ class DriftReport(TableResult):
             (
                 item.kind if first else "",
                 item.statement if first else "",
-                Place(side.url, side.line),
+                SourceLocation(side.url, side.line),
                 side.says if side.quote is None else side.quote.text,
             )
             for item in self.items

@@ -9,10 +9,10 @@ from pydantic import Field
 
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.retrieval import rendering
-from taboot_pipelines.retrieval.phrases import BOOKKEEPING, Named, names_of, plain, relation
 from taboot_pipelines.retrieval.pictures import DRAWN, DrawnEdge, DrawnNode, Picture
-from taboot_pipelines.retrieval.rendering import Place, Places, shorten
+from taboot_pipelines.retrieval.rendering import SourceLocation, SourceLocations, shorten
 from taboot_pipelines.retrieval.results.base import Result, TableResult
+from taboot_pipelines.retrieval.verbalization import BOOKKEEPING, NodeName, names_of, plain, relation
 
 #: Characters of a property that are told of a relation under the pointer.
 _TOLD = 200
@@ -70,7 +70,7 @@ class Subgraph(TableResult):
 
     def names(self) -> dict[tuple[str, str], str]:
         """What each node, by (label, key), is called: with its scope where several have the name."""
-        return names_of(Named(n.label, n.key, n.name, n.scope) for n in self.nodes)
+        return names_of(NodeName(n.label, n.key, n.name, n.scope) for n in self.nodes)
 
     def show(self, limit: int = DRAWN) -> Picture:
         """The neighbourhood as a picture of at most ``limit`` relations (up to 200), the nearest of each type
@@ -108,7 +108,7 @@ class Subgraph(TableResult):
         rows = [
             (
                 *said,
-                Places(tuple(dict.fromkeys(Place(e.url, e.line) for e in edges))),
+                SourceLocations(tuple(dict.fromkeys(SourceLocation(e.url, e.line) for e in edges))),
                 f"{max(e.confidence for e in edges):.2f}",
             )
             for said, edges in groups.items()
@@ -182,7 +182,7 @@ class GraphPath(TableResult):
                 f"{s.start_label} {s.start_name}",
                 f"{'' if s.forward else '← '}{relation(s.type, s.properties)}",
                 f"{s.end_label} {s.end_name}",
-                Place(s.url, s.line),
+                SourceLocation(s.url, s.line),
                 f"{s.confidence:.2f}",
             )
             for s in self.steps
@@ -292,7 +292,7 @@ class DocumentLinks(TableResult):
                 direction,
                 link.kind,
                 link.title or link.target,
-                Place(link.url if direction == "incoming" else self.url, link.line),
+                SourceLocation(link.url if direction == "incoming" else self.url, link.line),
                 link.section,
                 str(link.count),
             )

@@ -159,7 +159,7 @@ class SearchResult(TableResult):
 
         rows = []
         for h in self.hits:
-            place = rendering.Place(h.url, h.line)
+            place = rendering.SourceLocation(h.url, h.line)
             shown = snippet(h.text, h.highlights, _SNIPPET)
             section = heading(h.title, h.section).removeprefix(h.title).removeprefix(" > ")
             rows.append(

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from taboot_pipelines.retrieval import rendering
-from taboot_pipelines.retrieval.rendering import Cell, Place, Stack
+from taboot_pipelines.retrieval.rendering import Cell, SourceLocation, Stack
 from taboot_pipelines.retrieval.results.base import Result, TableResult
 
 
@@ -55,7 +55,7 @@ class Comparison(TableResult):
         rows: list[tuple[Cell, ...]] = [
             (
                 *(f"{r.ranks[m]} ({r.scores[m]:.4f})" if m in r.ranks else "–" for m in self.modes),
-                Stack((r.title, Place(r.url, r.line))),
+                Stack((r.title, SourceLocation(r.url, r.line))),
                 rendering.folded(r.text, 120),
             )
             for r in self.rows
@@ -125,7 +125,7 @@ class WhyNot(TableResult):
     def _repr_html_(self) -> str:
         rows = [
             (
-                Place(self.url, c.line) if s is c.steps[0] else "",
+                SourceLocation(self.url, c.line) if s is c.steps[0] else "",
                 s.step,
                 "passed" if s.passed else "fell out",
                 "" if s.rank is None else str(s.rank),

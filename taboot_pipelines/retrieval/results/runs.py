@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from taboot_pipelines.retrieval import rendering
-from taboot_pipelines.retrieval.rendering import Place
+from taboot_pipelines.retrieval.rendering import SourceLocation
 from taboot_pipelines.retrieval.results.base import Result, TableResult
 from taboot_pipelines.retrieval.results.explanations import Quote
 
@@ -146,7 +146,7 @@ class RunFacts(TableResult):
         return _table([("", (), fact) for fact in self.facts]).drop_columns(["change", "fields"])
 
     def _repr_html_(self) -> str:
-        rows = [(f.statement, Place(f.path, f.line), _said(f)) for f in self.facts[:_SHOWN]]
+        rows = [(f.statement, SourceLocation(f.path, f.line), _said(f)) for f in self.facts[:_SHOWN]]
         title = f"{self.run.state} run {self.run.run_id}: {len(self.facts)} facts"
         return rendering.table(title, ("fact", "where", "says"), rows, preformatted=2)
 
@@ -203,7 +203,12 @@ class RunDiff(TableResult):
 
     def _repr_html_(self) -> str:
         rows = [
-            (item.change, item.fact.statement, Place(item.fact.path, item.fact.line), _said(item.fact))
+            (
+                item.change,
+                item.fact.statement,
+                SourceLocation(item.fact.path, item.fact.line),
+                _said(item.fact),
+            )
             for item in self.items[:_SHOWN]
         ]
         title = f"{self.added} added, {self.removed} removed, {self.changed} changed, {self.same} the same"

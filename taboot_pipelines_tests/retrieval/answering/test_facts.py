@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.retrieval.answering import FactAnswer, answer_from_facts
-from taboot_pipelines.retrieval.answering.house import House
-from taboot_pipelines.retrieval.answering.linking import Names, joined
-from taboot_pipelines.retrieval.answering.statements import MAX_LISTED
+from taboot_pipelines.retrieval.answering.citations import MAX_LISTED
+from taboot_pipelines.retrieval.answering.entity_linking import Names, joined
+from taboot_pipelines.retrieval.answering.service_index import ServiceIndex
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import DATA, World
@@ -77,7 +77,7 @@ def view(world: World) -> View:
 
 @pytest.fixture(scope="module")
 def names(view: View) -> Names:
-    return Names(House(view.graph, view.index, view.manifest))
+    return Names(ServiceIndex(view.graph, view.index, view.manifest))
 
 
 def ask(view: View, question: str) -> FactAnswer:

@@ -10,11 +10,9 @@ import pytest
 
 from taboot_pipelines.retrieval import Answer, KnowledgeBase
 from taboot_pipelines.retrieval.answering import words
-from taboot_pipelines.retrieval.answering.asking import read_question
-from taboot_pipelines.retrieval.answering.corrections import corrected
-from taboot_pipelines.retrieval.answering.questions import under_questions
-from taboot_pipelines.retrieval.answering.reading import read
-from taboot_pipelines.retrieval.answering.values import Value, carries
+from taboot_pipelines.retrieval.answering.answer_types import Value, carries, read
+from taboot_pipelines.retrieval.answering.documents import under_questions
+from taboot_pipelines.retrieval.answering.text_query import corrected, read_question
 from taboot_pipelines.retrieval.sentences import Form, statements
 from taboot_pipelines_tests.world import World
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taboot_pipelines.retrieval import Answer, KnowledgeBase
-from taboot_pipelines.retrieval.answering.parts import Named, cut, properties, whole
+from taboot_pipelines.retrieval.answering.compound_questions import Named, cut, properties, whole
 from taboot_pipelines_tests.world import World
 
 pytestmark = pytest.mark.slow

@@ -25,9 +25,9 @@ from taboot_pipelines.retrieval.pictures.layout import (
     colour,
     lay_out,
     spread,
+    width_of,
 )
 from taboot_pipelines.retrieval.pictures.svg import INK, LINE, PAPER
-from taboot_pipelines.retrieval.pictures.texts import width_of
 
 LABELS = ["Service", "Host", "Image", "Odd one"]
 TYPES = ["BINDS", "DEPENDS_ON", "MENTIONS", "A_RELATION_WITH_A_LONG_NAME_THAT_FITS_NOWHERE"]

@@ -1,0 +1,85 @@
+"""What an answer is made of: statements with the places where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from taboot_pipelines.retrieval.answering.service_index import Edge, ServiceIndex, distinct
+
+#: Names in a list; of longer ones the total is said.
+MAX_LISTED = 25
+
+#: Services of one name that are answered for, each with its project.
+MAX_SCOPES = 5
+
+#: Citations of one statement: each name of a list has its own.
+MAX_CITED = MAX_LISTED
+
+
+@dataclass(frozen=True, slots=True)
+class StatementSpan:
+    """Where a statement stands: line and code points ``[start, end)`` of a document; the edge where it is
+    one."""
+
+    doc_id: str
+    line: int
+    start: int
+    end: int
+    edge_id: str = ""
+
+
+@dataclass(slots=True)
+class CitedStatement:
+    text: str
+    cites: list[StatementSpan]
+
+
+@dataclass(slots=True)
+class Found:
+    """What answers a question. ``used``: words that it explains beyond those that asked for the kind;
+    ``weight``: less than 1 where it is less sure; ``looked_for``: in words, for who abstains; ``matched``:
+    words that a key holds, of a value of configuration; ``about``: the document and the service whose
+    values these are, if they are one's."""
+
+    statements: list[CitedStatement]
+    used: set[int] = field(default_factory=set)
+    weight: float = 1.0
+    looked_for: str = ""
+    matched: int = 0
+    about: tuple[str, str] | None = None
+
+
+def cite(edge: Edge) -> StatementSpan:
+    return StatementSpan(edge.doc_id, edge.line, *edge.span, edge.edge_id)
+
+
+def cites(edges: Iterable[Edge]) -> list[StatementSpan]:
+    """The places of edges, each line once, at most :data:`MAX_CITED`."""
+    found: dict[tuple[str, int], StatementSpan] = {}
+    for edge in edges:
+        found.setdefault((edge.doc_id, edge.line), cite(edge))
+        if len(found) == MAX_CITED:
+            break
+    return list(found.values())
+
+
+def listed(names: Sequence[str], total: int | None = None) -> str:
+    """Names in a row, ``a, b and c``; beyond :data:`MAX_LISTED` only how many more there are."""
+    names = distinct(names)
+    total = max(total or 0, len(names))
+    shown = names[:MAX_LISTED]
+    if total > len(shown):
+        return ", ".join(shown) + f" and {total - len(shown)} more"
+    return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + f" and {shown[-1]}" if shown else "none"
+
+
+def plural(count: int, noun: str) -> str:
+    many = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{count} {noun if count == 1 else many}"
+
+
+def in_force(house: ServiceIndex, edges: Sequence[Edge]) -> list[Edge]:
+    """The edges of files in force; where all are examples, those."""
+    own = [e for e in edges if not house.is_example(e.doc_id)]
+    return own or list(edges)

@@ -1,0 +1,406 @@
+"""Answers out of the graph: for each kind of question the edges that answer it, said in a sentence, with
+every edge as a citation.
+
+What is *closed*: a service's ports, networks, dependencies and image are all in the file that declares it,
+so that it has none is an answer too, cited at its declaration. What comes from elsewhere (who routes to it,
+which name it has outside) is open, and then nothing is said.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from taboot_pipelines.documents.mime import has_form
+from taboot_pipelines.knowledge.mentions import stopwords
+from taboot_pipelines.retrieval.answering.citations import MAX_SCOPES, CitedStatement, Found, StatementSpan
+from taboot_pipelines.retrieval.answering.compound_questions import Named
+from taboot_pipelines.retrieval.answering.config import Config
+from taboot_pipelines.retrieval.answering.dependencies import Dependencies
+from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions, compounded, subject_of
+from taboot_pipelines.retrieval.answering.entity_linking import Linked, Names
+from taboot_pipelines.retrieval.answering.exposure import Exposure, Ports
+from taboot_pipelines.retrieval.answering.inventory import Images, Inventory
+from taboot_pipelines.retrieval.answering.nearest import Near
+from taboot_pipelines.retrieval.answering.networks import Networks
+from taboot_pipelines.retrieval.answering.question import Question, readings
+from taboot_pipelines.retrieval.answering.routes import Routes
+from taboot_pipelines.retrieval.answering.service_index import ServiceIndex
+from taboot_pipelines.retrieval.answering.service_properties import ServiceProperties
+from taboot_pipelines.retrieval.request import SearchRequest
+from taboot_pipelines.retrieval.results.answers import Answer, Citation
+from taboot_pipelines.retrieval.session import View
+
+
+class Facts:
+    """The typed patterns over one house."""
+
+    def __init__(self, house: ServiceIndex, config: Config) -> None:
+        routes, images, networks = Routes(house), Images(house), Networks(house)
+        ports, dependencies = Ports(house, routes), Dependencies(house, images, networks)
+        inventory, exposure = Inventory(house, routes), Exposure(house, config, routes)
+        self._handlers: dict[str, Callable[[ResolvedMentions], Found | None]] = {
+            "exposed": exposure.exposed,
+            "admitted": exposure.admitted,
+            "ports": lambda scoped: exposure.shared(scoped) or ports.ports(scoped),
+            "port_owner": ports.port_owner,
+            "publishers": ports.publishers,
+            "images": images.images,
+            "versions": lambda scoped: config.with_own_version(scoped, images.versions(scoped)),
+            "image_users": images.image_users,
+            "networks": networks.networks,
+            "network_members": networks.network_members,
+            "network_peers": networks.network_peers,
+            "shared_networks": networks.shared_networks,
+            "sharers": networks.sharers,
+            "dependencies": dependencies.dependencies,
+            "conditions": dependencies.dependencies,
+            "connections": dependencies.connections,
+            "dependents": dependencies.dependents,
+            "users": dependencies.users,
+            "routes": routes.routes,
+            "behind": routes.behind,
+            "hostnames": lambda scoped: routes.hostnames(scoped) or exposure.shared(scoped),
+            "proxy_scheme": routes.proxy_scheme,
+            "proxied": routes.proxied,
+            "proxy_hosts": routes.proxy_hosts,
+            "tls": routes.tls,
+            "auth": routes.auth,
+            "location": inventory.location,
+            "members": inventory.members,
+            "project_of": inventory.project_of,
+            "inventory": inventory.inventory,
+            "container_name": inventory.container_name,
+            "vpn": inventory.vpn,
+            "vpn_users": inventory.vpn_users,
+            "on_address": inventory.on_address,
+            "ip": inventory.ip,
+        }
+
+    def find(self, kind: str, scoped: ResolvedMentions) -> Found | None:
+        """What the graph says to a question of this kind; None if it says nothing."""
+        handler = self._handlers.get(kind)
+        found = handler(scoped) if handler is not None else None
+        if found is not None and len(found.statements) == MAX_SCOPES:
+            subject = subject_of(scoped)
+            if subject is not None and len(subject[1]) > MAX_SCOPES:
+                found.statements[-1].text += f" In all {len(subject[1])} services have that name."
+        return found
+
+
+# --- The one entry: what the facts of a knowledge base say to a question, with places and a confidence, or
+#     what was looked for in vain
+#
+# Every reading of the question (with and without its weak names) is tried with every kind that it may ask
+# for; the answer that leaves the fewest words unexplained wins. A word that no name, kind, key or value
+# explains means that something else is asked, so it costs most of the confidence: a wrong fact is worse
+# than none.
+
+#: The least confidence of an answer.
+MIN_CONFIDENCE = 0.75
+#: What an unexplained word costs: one that is hardly a common word, and any other.
+_COST_NAME, _COST_WORD = 0.5, 0.2
+#: Letters of a word that may be part of a name: the TURN port of coturn.
+_MIN_INSIDE = 4
+_TOKEN = re.compile(r"[^\W_]+")
+#: Who asks for these wants nothing that stands beside them.
+_SECRETS = frozenset(
+    [
+        "password",
+        "passwords",
+        "passphrase",
+        "secret",
+        "secrets",
+        "token",
+        "tokens",
+        "credentials",
+        "key",
+        "keys",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FactCitation:
+    """Where a sentence stands: code points ``[start, end)`` of a document and the line there; ``text`` is
+    that line. ``edge_id`` is empty where it is no edge."""
+
+    doc_id: str
+    line: int
+    start: int
+    end: int
+    edge_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FactSentence:
+    text: str
+    citations: tuple[FactCitation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FactAnswer:
+    """What the facts say. Without ``sentences`` nothing fits, and ``looked_for`` says in words what was
+    looked for. ``kind``: what was asked; ``linked``: the names in the question that are known."""
+
+    sentences: tuple[FactSentence, ...]
+    confidence: float
+    kind: str
+    linked: tuple[str, ...]
+    looked_for: str
+
+    @property
+    def found(self) -> bool:
+        return bool(self.sentences)
+
+    @property
+    def text(self) -> str:
+        return " ".join(s.text for s in self.sentences)
+
+
+class _Best(NamedTuple):
+    """What answers best so far, and the reading of the question that it answers."""
+
+    sure: float
+    kind: str
+    found: Found
+    question: Question
+
+
+def _better(known: _Best | None, new: _Best) -> _Best:
+    return new if known is None or new.sure > known.sure else known
+
+
+class Answerer:
+    """The facts of one view. Made once per view."""
+
+    def __init__(self, view: View) -> None:
+        self.house = ServiceIndex(view.graph, view.index, view.manifest)
+        self.names = Names(self.house)
+        self.config = Config(self.house)
+        self.facts = Facts(self.house, self.config)
+        self.holders = ServiceProperties(self.house, self.config)
+
+    def answer(self, text: str, near: Near | None = None) -> FactAnswer | None:
+        """The best answer; one without sentences if the thing or the kind is known and nothing fits; None if
+        the question names nothing known and asks for no kind of fact. ``near``: how near texts are to the
+        question, for a value that shares no words with it, which is of the kind ``near`` and less sure
+        than any other answer."""
+        linked = self.names.link(text)
+        if not linked.words:
+            return None
+        best: _Best | None = None
+        asked_kind = "unknown"
+        compounds = compounded(self.house, linked)
+        joined = [Question(linked, compounds)] if compounds else []
+        for n, question in enumerate([*joined, *readings(linked)]):
+            if not question.is_fact:
+                continue
+            kinds = question.asked()
+            if kinds and asked_kind == "unknown":
+                asked_kind = kinds[0].kind
+            scoped = ResolvedMentions(self.house, question)
+            for rank, asked in enumerate(kinds):
+                found = self.facts.find(asked.kind, scoped)
+                if found is None and asked.kind == "ports":
+                    found = self.config.listening(scoped)
+                if found is not None and found.statements:
+                    sure = _confidence(question, found, set(asked.words)) - 0.02 * rank - 0.01 * n
+                    certain = asked.kind == "exposed" or found.statements[0].text.startswith(("Yes", "No"))
+                    if question.yes_no and not certain:
+                        sure -= 0.05  # a reading that answers yes or no is before one that does not
+                    best = _better(best, _Best(sure, asked.kind, found, question))
+            found = self.holders.find(scoped)
+            if found is not None:
+                sure = _confidence(question, found, set()) - 0.01 * n
+                best = _better(best, _Best(sure, "holders", found, question))
+            found = None if self.holders.asks(question) else self.config.find(scoped)
+            if found is not None:
+                sure = _confidence(question, found, set(), config=True) - 0.01 * n
+                sure += 0.02 if found.weight > 1 else -0.05  # a key as it is written is before what edges say
+                best = _better(best, _Best(sure, "config", found, question))
+        names = tuple(dict.fromkeys(m.text for m in linked.mentions))
+        if best is not None and best.sure >= MIN_CONFIDENCE:
+            statements = [s for s in best.found.statements if s.cites]
+            _say_slips(best, statements)
+            sentences = tuple(self._sentence(s.text, s.cites) for s in statements)
+            if sentences:
+                looked_for = best.found.looked_for
+                return FactAnswer(sentences, min(best.sure, 1.0), best.kind, names, looked_for)
+        if near is not None:
+            known = best is not None and best.kind == "config"
+            guessed = [c for s in best.found.statements for c in s.cites] if best and known else []
+            closest = self._nearest(linked, near, guessed)
+            if closest is not None:
+                sure, found = closest
+                said = tuple(self._sentence(s.text, s.cites) for s in found.statements)
+                return FactAnswer(said, sure * MIN_CONFIDENCE, "near", names, found.looked_for)
+        if not names and asked_kind == "unknown":
+            return None
+        return FactAnswer((), 0.0, asked_kind, names, _looked_for(linked, asked_kind))
+
+    def _nearest(
+        self, linked: Linked, near: Near, guessed: list[StatementSpan]
+    ) -> tuple[float, Found] | None:
+        every = readings(linked)
+        question = max(every, key=lambda q: len(q.mentions))
+        if not question.is_fact or not question.mentions:
+            return None
+        return self.config.nearest(ResolvedMentions(self.house, question), near, guessed)
+
+    def _sentence(self, text: str, cites: Sequence[StatementSpan]) -> FactSentence:
+        return FactSentence(
+            text,
+            tuple(
+                FactCitation(
+                    c.doc_id, c.line, c.start, c.end, c.edge_id, self.house.line_text(c.doc_id, c.line)
+                )
+                for c in cites
+            ),
+        )
+
+
+def _say_slips(best: _Best, statements: Sequence[CitedStatement]) -> None:
+    """Say of each name that was read out of a slip of the pen how it was written."""
+    for mention in best.question.mentions:
+        if (
+            not statements
+            or not mention.meant
+            or not best.found.used & set(range(mention.first, mention.last))
+        ):
+            continue
+        name = re.compile(rf"(?<![\w.-]){re.escape(mention.meant)}(?![\w-])", re.IGNORECASE)
+        said, count = name.subn(rf"\g<0> (you wrote {mention.text})", statements[0].text, count=1)
+        if not count:
+            said = f"{mention.meant} (you wrote {mention.text}): {statements[0].text}"
+        statements[0].text = said
+
+
+def _confidence(question: Question, found: Found, asked: set[int], *, config: bool = False) -> float:
+    left = question.unexplained(found.used | asked)
+    if not config:
+        said = set(_TOKEN.findall(" ".join(s.text for s in found.statements).lower()))
+        left = [i for i in left if i in question.named or question.linked.words[i].text not in said]
+    names = [m.text.lower() for m in question.mentions if found.used & set(range(m.first, m.last))]
+    words = question.linked.words
+    left = [
+        i
+        for i in left
+        if i in question.named
+        or len(words[i].text) < _MIN_INSIDE
+        or not any(words[i].text in n for n in names)
+    ]
+    sure = found.weight
+    for mention in question.mentions:
+        if found.used & set(range(mention.first, mention.last)):
+            sure = min(sure, mention.sureness)
+    for i in left:
+        word = question.linked.words[i].text
+        common = word not in _SECRETS and word.isalpha() and word in stopwords() and i not in question.named
+        dear = config and found.matched < 2
+        sure -= (1.5 if dear else 1.0) * (_COST_WORD if common else _COST_NAME)
+    return sure
+
+
+def _looked_for(linked: Linked, kind: str) -> str:
+    names = ", ".join(dict.fromkeys(m.text for m in linked.mentions)) or "the configuration"
+    return f"{names}: {kind.replace('_', ' ')}"
+
+
+_LOCK = threading.Lock()
+_ANSWERERS: WeakKeyDictionary[View, Answerer] = WeakKeyDictionary()
+
+
+def answer_from_facts(view: View, question: str, near: Near | None = None) -> FactAnswer | None:
+    """What the graph and the configuration files of a view say to a question; see :meth:`Answerer.answer`."""
+    return _answerer(view).answer(question, near)
+
+
+def names_in(view: View, text: str) -> list[Named]:
+    """The names in a text that are surely meant as such, those of services first."""
+    mentions = _answerer(view).names.link(text)
+    held = sorted(mentions.strong(), key=lambda m: not m.of("service"))
+    return [Named(*mentions.span(m), m.text) for m in held]
+
+
+def _answerer(view: View) -> Answerer:
+    with _LOCK:
+        answerer = _ANSWERERS.get(view)
+        if answerer is None:
+            answerer = _ANSWERERS[view] = Answerer(view)
+    return answerer
+
+
+# --- An answer from facts as it is returned: its sentences, each with the numbers of its citations
+
+
+def fact_answer(
+    view: View, request: SearchRequest, limit: int = 50, near: Near | None = None
+) -> Answer | None:
+    """What the facts say to ``request.query``, at most ``limit`` sentences; None if they do not answer it, or
+    not out of documents that pass the request's filter. ``near``: how near texts are to the question."""
+    facts = answer_from_facts(view, request.query, near)
+    if facts is None or not facts.found or not _pass(view, request, facts):
+        return None
+    citations: list[Citation] = []
+    parts = []
+    for sentence in facts.sentences[:limit]:
+        numbers = []
+        for cited in sentence.citations:
+            citations.append(_citation(view, cited, len(citations) + 1))
+            numbers.append(f"[{len(citations)}]")
+        parts.append(f"{sentence.text} {''.join(numbers)}")
+    return Answer(
+        question=request.query,
+        found=True,
+        text=" ".join(parts),
+        citations=tuple(citations),
+        confidence=facts.confidence,
+        kind="facts",
+        looked_for=facts.looked_for,
+    )
+
+
+def _pass(view: View, request: SearchRequest, facts: FactAnswer) -> bool:
+    mask = view.index.passing(request.filter)
+    if mask is None:
+        return True
+    ids = view.index.documents.column("doc_id")
+    allowed = {ids[int(row)].as_py() for row in np.unique(view.index.document[mask])}
+    return all(c.doc_id in allowed for s in facts.sentences for c in s.citations)
+
+
+def _citation(view: View, cited: FactCitation, number: int) -> Citation:
+    index = view.index
+    at = index.document_row(cited.doc_id)
+    row = index.row_at(cited.doc_id, cited.start)
+    title = "" if at is None else index.documents.column("title")[at].as_py()
+    chunk = "" if row is None else index.chunk_id(row)
+    url = view.document_url(cited.doc_id)
+    if at is not None:
+        url = view.passage_url(index.document_fields(at), cited.start)
+    return Citation(
+        number=number,
+        text=cited.text,
+        doc_id=cited.doc_id,
+        chunk_id=chunk,
+        url=url,
+        title=title,
+        # The lines of what is rendered from a PDF or a message are none that people know.
+        line=None if _is_rendered(view, cited.doc_id) else cited.line,
+        start=cited.start,
+        end=cited.end,
+    )
+
+
+def _is_rendered(view: View, doc_id: str) -> bool:
+    documents = view.graph.documents
+    at = documents.column("doc_id").index(doc_id).as_py()
+    return at >= 0 and has_form(documents.column("mime")[at].as_py())

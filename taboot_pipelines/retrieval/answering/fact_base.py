@@ -1,0 +1,155 @@
+"""What the kinds of facts have in common: how things are called, and lists of services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from taboot_pipelines.retrieval.answering.citations import (
+    MAX_CITED,
+    MAX_SCOPES,
+    CitedStatement,
+    Found,
+    StatementSpan,
+    cites,
+    listed,
+    plural,
+)
+from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions, subject_of
+from taboot_pipelines.retrieval.answering.entity_linking import Mention
+from taboot_pipelines.retrieval.answering.question import Question
+from taboot_pipelines.retrieval.answering.service_index import Edge, Service, ServiceIndex
+
+
+def over(services: Sequence[Service]) -> str:
+    """``in 3 projects``, with a blank before it, of services of several; else empty."""
+    projects = {(s.place, s.project) for s in services}
+    return f" in {plural(len(projects), 'project')}" if len(projects) > 1 else ""
+
+
+class FactKind:
+    """Facts of one kind over one house."""
+
+    def __init__(self, house: ServiceIndex) -> None:
+        self.house = house
+
+    def subject(self, scoped: ResolvedMentions) -> tuple[Mention, list[Service], set[int]] | None:
+        """The mention whose services the question is about: the first that another does not narrow."""
+        return subject_of(scoped)
+
+    def each(
+        self,
+        scoped: ResolvedMentions,
+        say: Callable[[Service], CitedStatement | None],
+        looked_for: str,
+        weight: float = 1.0,
+    ) -> Found | None:
+        """What is said of each service that the question is about, of at most :data:`MAX_SCOPES`."""
+        subject = self.subject(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        said = [s for s in map(say, services[:MAX_SCOPES]) if s is not None and s.cites]
+        return Found(said, used, weight, looked_for) if said else None
+
+    def called(self, service: Service, among: Sequence[Service] = ()) -> str:
+        """A service's name, with its project where there is one."""
+        return f"{service.name} ({service.project})" if service.declared else service.name
+
+    def names(self, services: Sequence[Service]) -> list[str]:
+        """The names of services, each with its project where these are of several."""
+        projects = {(s.place, s.project) for s in services}
+        return [self.called(s) if len(projects) > 1 else s.name for s in services]
+
+    def network(self, node: int, project: str = "") -> str:
+        """A network's name as its project writes it, and its real name where that is another."""
+        name = self.house.name(node)
+        short = name.removeprefix(f"{project}_") if project else name
+        return short if short == name else f"{short} ({name})"
+
+    def networks_of(self, service: Service) -> list[Edge]:
+        container = self.house.container_of.get(service.number)
+        return self.house.out(container, "RUNS_IN") if container is not None else []
+
+    def declaration(self, services: Sequence[Service]) -> list[StatementSpan]:
+        """Where services are declared: their image, else any edge of theirs."""
+        found = []
+        for service in services:
+            edges = self.house.out(service.number, "BUILDS")
+            container = self.house.container_of.get(service.number)
+            if container is not None and not edges:
+                edges = self.house.out(container, "RUNS_IN", "RUNS")
+            found += edges[:1]
+        return cites(found)
+
+    def declarations(self, services: Sequence[Service]) -> list[StatementSpan]:
+        return self.declaration(services[: 2 * MAX_CITED])
+
+    def scope_pairs(
+        self, scoped: ResolvedMentions, pairs: list[tuple[Service, Edge]]
+    ) -> tuple[list[tuple[Service, Edge]], set[int]]:
+        """Pairs in what the mentions name as a project or host; the house's own where nothing is named."""
+        used: set[int] = set()
+        named = False
+        for mention in scoped.mentions:
+            projects, hosts = scoped.projects(mention), scoped.hosts(mention)
+            kept = [p for p in pairs if (p[0].place, p[0].project) in projects or p[0].place in hosts]
+            if kept:
+                pairs, used, named = kept, used | scoped.words(mention), True
+        own = [p for p in pairs if p[0].own]
+        return (pairs if named or not own else own), used
+
+    def listing(
+        self,
+        scoped: ResolvedMentions,
+        services: Sequence[Service],
+        edges: Sequence[Edge],
+        what: str,
+        used: set[int],
+        total: int | None = None,
+    ) -> Found:
+        """``a, b and c do what``, or how many."""
+        distinct_services = list({s.number: s for s in services}.values())
+        count = total or len(distinct_services)
+        names = listed(self.names(distinct_services), count)
+        verb, _, rest = what.partition(" ")
+        if count == 1:
+            verb = {
+                "use": "uses",
+                "publish": "publishes",
+                "depend": "depends",
+                "are": "is",
+                "need": "needs",
+                "run": "runs",
+            }.get(verb, verb)
+        if scoped.question.counts or over(distinct_services):
+            text = f"{plural(count, 'service')}{over(distinct_services)} {verb} {rest}: {names}."
+        else:
+            text = f"{names} {verb} {rest}."
+        return Found([CitedStatement(text, cites(edges))], used, looked_for=what)
+
+    def published(self, service: Service, edges: Sequence[Edge], question: Question) -> CitedStatement:
+        pairs: dict[tuple[int, int, str], list[str]] = {}
+        for edge in edges:
+            facts = edge.properties
+            port = facts.get("port") or 0
+            key = (port, facts.get("targetPort") or port, str(facts.get("hostIp") or ""))
+            pairs.setdefault(key, []).append(str(facts.get("protocol") or "tcp"))
+        said = []
+        for (port, target, address), protocols in pairs.items():
+            text = f"{port}/{'+'.join(sorted(set(protocols)))}"
+            text += f" (container port {target})" if target != port else ""
+            text += f" on {address}" if address else ""
+            said.append(text)
+        places = listed([self.house.name(e.end) for e in edges])
+        where = "" if places in ("0.0.0.0", "::") else f" on {places}"
+        if question.counts:
+            count = len({(p, a) for p, _, a in pairs})
+            return CitedStatement(
+                f"{self.called(service)} publishes {plural(count, 'port')}{where}: {listed(said)}.",
+                cites(edges),
+            )
+        begin = "Yes: " if question.yes_no else ""
+        noun = "port" if len(said) == 1 else "ports"
+        return CitedStatement(
+            f"{begin}{self.called(service)} publishes {noun} {listed(said, len(said))}{where}.", cites(edges)
+        )

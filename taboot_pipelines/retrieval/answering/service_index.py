@@ -1,0 +1,359 @@
+"""What the configuration of a namespace states, indexed once per manifest for questions: services with their
+projects, the edges between nodes by either end, and the texts of the configuration documents.
+
+MENTIONS are left out: they say where a name stands, not what is configured. Edges are read as rows only when
+a question reaches them.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from taboot_pipelines.model.ids import digest
+from taboot_pipelines.retrieval.graph import Graph
+from taboot_pipelines.retrieval.index import Index
+from taboot_pipelines.shards import Manifest
+from taboot_pipelines.sources import stance_of
+
+Numbers = npt.NDArray[np.int64]
+
+#: Edges of one node and kind that a question reads; the rest is counted only.
+MAX_EDGES = 400
+#: Documents whose texts are kept put together.
+_MAX_TEXTS = 512
+
+#: What names the documents whose text is configuration, by content type.
+CONFIG_TYPES = frozenset(
+    {"application/yaml", "application/json", "application/toml", "text/x-nginx-conf", "text/x-ini"}
+)
+#: A path that says of itself that it is not in force.
+_EXAMPLE = re.compile(r"(?:^|[/._-])(?:samples?|examples?|templates?|demos?)(?:$|[/._-])", re.IGNORECASE)
+
+_EDGE_COLUMNS = (
+    "edge_id",
+    "type",
+    "properties",
+    "doc_id",
+    "line",
+    "supports",
+    "extraction_method",
+    "end_observed",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An edge as facts use it. ``start`` and ``end``: numbers of nodes; ``span``: code points of its
+    statement in the document; ``observed``: the name of its end as written."""
+
+    edge_id: str
+    type: str
+    start: int
+    end: int
+    properties: dict[str, Any]
+    doc_id: str
+    line: int
+    span: tuple[int, int]
+    method: str
+    observed: str
+    methods: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service. ``place``: the host or source of its scope, ``project``: the Compose project; both empty
+    where only its name is known. ``own``: it runs on a host of the house."""
+
+    number: int
+    name: str
+    place: str
+    project: str
+    properties: dict[str, Any]
+    own: bool
+
+    @property
+    def declared(self) -> bool:
+        return bool(self.project)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document: ``row`` in the graph's table and ``index_row`` in the index's."""
+
+    doc_id: str
+    source: str
+    path: str
+    mime: str
+    example: bool
+    title: str
+    source_type: str
+
+    @property
+    def folder(self) -> str:
+        return posixpath.basename(posixpath.dirname(self.path))
+
+
+class ServiceIndex:
+    """Made once per view. Safe to use from several threads: what is filled later is only ever replaced by its
+    equal."""
+
+    def __init__(self, graph: Graph, index: Index, manifest: Manifest) -> None:
+        self.graph = graph
+        self._index = index
+        self._sources = manifest.sources
+        self._namespace = manifest.namespace
+        labels = graph.nodes.column("label").combine_chunks().dictionary_encode()
+        self._label_codes = labels.indices.to_numpy(zero_copy_only=False)
+        self._label_names: list[str] = labels.dictionary.to_pylist()
+        types = graph.edges.column("type").combine_chunks()
+        facts = pc.not_equal(types, "MENTIONS").to_numpy(zero_copy_only=False)
+        facts &= (graph.start >= 0) & (graph.end >= 0)
+        self._edges = np.flatnonzero(facts)
+        self._types = np.array(types.take(pa.array(self._edges)).to_pylist(), dtype=object)
+        self._starts, self._ends = graph.start[self._edges], graph.end[self._edges]
+        self._by_start = np.argsort(self._starts, kind="stable")
+        self._by_end = np.argsort(self._ends, kind="stable")
+        self._sorted_starts = self._starts[self._by_start]
+        self._sorted_ends = self._ends[self._by_end]
+        self._texts: OrderedDict[str, str] = OrderedDict()
+        #: What ``describing`` made of services, by its own keys.
+        self.descriptions: dict[tuple[str, str], frozenset[str]] = {}
+
+    # --- nodes ----------------------------------------------------------------------------------------------
+
+    def label(self, node: int) -> str:
+        return self._label_names[int(self._label_codes[node])]
+
+    def name(self, node: int) -> str:
+        name: str = self.graph.nodes.column("name")[node].as_py()
+        return name
+
+    def key(self, node: int) -> str:
+        key: str = self.graph.nodes.column("key")[node].as_py()
+        return key
+
+    def properties(self, node: int) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.graph.nodes.column("properties")[node].as_py())
+        return found
+
+    def of_label(self, label: str) -> list[int]:
+        if label not in self._label_names:
+            return []
+        found: list[int] = np.flatnonzero(self._label_codes == self._label_names.index(label)).tolist()
+        return found
+
+    @cached_property
+    def services(self) -> dict[int, Service]:
+        """Every service, by its node."""
+        numbers = self.of_label("Service")
+        rows = self.graph.nodes.take(pa.array(numbers, pa.int64())).select(["name", "scope", "properties"])
+        found = {}
+        for number, row in zip(numbers, rows.to_pylist(), strict=True):
+            place, _, project = (row["scope"] or "").rpartition("/")
+            own = bool(project) and place not in self._sources
+            found[number] = Service(number, row["name"], place, project, json.loads(row["properties"]), own)
+        return found
+
+    @cached_property
+    def container_of(self) -> dict[int, int]:
+        """The first container of each declared service, by its service."""
+        known = {self.key(n): n for n in self.of_label("Container")}
+        found = {}
+        for number, service in self.services.items():
+            if service.declared:
+                scope = f"{service.place}/{service.project}"
+                container = known.get(digest(self._namespace, scope, service.name, 1))
+                if container is not None:
+                    found[number] = container
+        return found
+
+    @cached_property
+    def service_of(self) -> dict[int, int]:
+        """The service of each declared container."""
+        return {container: service for service, container in self.container_of.items()}
+
+    @cached_property
+    def projects(self) -> dict[tuple[str, str], list[int]]:
+        """The declared services of each (place, project), in the order of their names."""
+        found: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for number, service in self.services.items():
+            if service.declared:
+                found[service.place, service.project].append(number)
+        return dict(found)
+
+    # --- edges ----------------------------------------------------------------------------------------------
+
+    def out(self, node: int, *types: str) -> list[Edge]:
+        """The edges of these types that begin at a node, at most :data:`MAX_EDGES`."""
+        return self._rows(self._slice(self._sorted_starts, self._by_start, node, types))
+
+    def into(self, node: int, *types: str) -> list[Edge]:
+        """The edges of these types that end at a node, at most :data:`MAX_EDGES`."""
+        return self._rows(self._slice(self._sorted_ends, self._by_end, node, types))
+
+    def count_into(self, node: int, *types: str) -> int:
+        """How many edges of these types end at a node, from how many starts."""
+        at = self._slice(self._sorted_ends, self._by_end, node, types)
+        return len(np.unique(self._starts[at]))
+
+    def of_type(self, type_: str) -> list[Edge]:
+        return self._rows(np.flatnonzero(self._types == type_), most=20_000)
+
+    def _slice(self, keys: Numbers, order: Numbers, node: int, types: Sequence[str]) -> Numbers:
+        at = order[np.searchsorted(keys, node) : np.searchsorted(keys, node, side="right")]
+        found: Numbers = at[np.isin(self._types[at], types)] if types else at
+        return found
+
+    def _rows(self, at: Numbers, most: int = MAX_EDGES) -> list[Edge]:
+        at = at[:most]
+        if not len(at):
+            return []
+        rows = self.graph.edges.take(pa.array(self._edges[at])).select(_EDGE_COLUMNS).to_pylist()
+        found = [
+            Edge(
+                row["edge_id"],
+                row["type"],
+                int(start),
+                int(end),
+                json.loads(row["properties"]),
+                row["doc_id"],
+                row["line"],
+                _span(row["supports"], row["line"]),
+                row["extraction_method"],
+                row["end_observed"],
+                frozenset(str(s.get("method")) for s in json.loads(row["supports"])),
+            )
+            for row, start, end in zip(rows, self._starts[at], self._ends[at], strict=True)
+        ]
+        return sorted(found, key=lambda e: (self.is_example(e.doc_id), e.doc_id, e.line, e.edge_id))
+
+    # --- documents ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def documents(self) -> dict[str, Document]:
+        table = self.graph.documents.select(["doc_id", "source_id", "path", "mime", "title", "source_type"])
+        return {
+            r["doc_id"]: Document(
+                r["doc_id"],
+                r["source_id"],
+                r["path"],
+                r["mime"],
+                is_example_path(r["path"]),
+                r["title"],
+                r["source_type"],
+            )
+            for r in table.to_pylist()
+        }
+
+    @cached_property
+    def config_documents(self) -> list[Document]:
+        """The documents whose text is configuration, those in force first, and of these those of
+        sources that declare things."""
+        found = [d for d in self.documents.values() if d.mime in CONFIG_TYPES]
+        return sorted(
+            found, key=lambda d: (d.example, not stance_of(d.source_type).of_the_house, d.source, d.path)
+        )
+
+    @cached_property
+    def by_path(self) -> dict[tuple[str, str], str]:
+        """The document at each (source, path)."""
+        return {(d.source, d.path): d.doc_id for d in self.documents.values()}
+
+    def is_example(self, doc_id: str) -> bool:
+        document = self.documents.get(doc_id)
+        return document is None or document.example
+
+    def declaring(self, service: Service) -> list[str]:
+        """The documents that declare a service, its project's main file first."""
+        edges = self.out(service.number, "BUILDS", "BINDS", "DEPENDS_ON", "CONNECTS_TO")
+        container = self.container_of.get(service.number)
+        if container is not None:
+            edges += self.out(container, "RUNS_IN", "RUNS")
+        found: dict[str, int] = {}
+        for edge in edges:
+            document = self.documents.get(edge.doc_id)
+            if document is not None and document.mime == "application/yaml":
+                found[edge.doc_id] = found.get(edge.doc_id, 0) + 1
+        for document_id in self.graph.nodes.column("doc_ids")[service.number].as_py() or ():
+            document = self.documents.get(document_id)
+            folders = {posixpath.dirname(self.documents[d].path) for d in found}
+            if (
+                document is not None
+                and document.mime == "application/yaml"
+                and posixpath.dirname(document.path) in folders
+            ):
+                found.setdefault(document_id, 0)
+        return sorted(found, key=lambda d: (-found[d], self.documents[d].path))
+
+    @cached_property
+    def _index_rows(self) -> dict[str, int]:
+        ids = self._index.documents.column("doc_id").to_pylist() if len(self._index) else []
+        return {doc_id: row for row, doc_id in enumerate(ids)}
+
+    @cached_property
+    def _chunk_cuts(self) -> tuple[Numbers, Numbers]:
+        order = np.argsort(self._index.document, kind="stable")
+        return order, self._index.document[order]
+
+    def text(self, doc_id: str) -> str:
+        """The text of a document, put together from its chunks; what stands in none (blanks between two) is
+        blank here too, with as many line breaks. Empty if there is no such document."""
+        known = self._texts.get(doc_id)
+        if known is not None:
+            return known
+        at = self._index_rows.get(doc_id)
+        if at is None:
+            return ""
+        order, keys = self._chunk_cuts
+        rows = np.sort(order[np.searchsorted(keys, at) : np.searchsorted(keys, at, side="right")])
+        parts: list[str] = []
+        length, line = 0, 1
+        for row in rows.tolist():
+            shard, local = self._index.locate(row)
+            chunks = self._index.shards[shard].chunks
+            start, text = chunks.column("start")[local].as_py(), chunks.column("text")[local].as_py()
+            if start > length:
+                begins = chunks.column("line")[local].as_py() or line
+                breaks = min(max(begins - line, 0), start - length)
+                parts.append(" " * (start - length - breaks) + "\n" * breaks)
+                length, line = start, line + breaks
+            new = text[length - start :]
+            parts.append(new)
+            length, line = length + len(new), line + new.count("\n")
+        made = "".join(parts)
+        self._texts[doc_id] = made
+        while len(self._texts) > _MAX_TEXTS:
+            self._texts.popitem(last=False)
+        return made
+
+    def line_text(self, doc_id: str, line: int) -> str:
+        lines = self.text(doc_id).split("\n", line)
+        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+def _span(supports: str, line: int) -> tuple[int, int]:
+    """The code points of the statement at the edge's line: its supports' span there, else the first one's."""
+    found = [s for s in json.loads(supports) if len(s.get("span") or ()) == 2]
+    at = next((s for s in found if s.get("line") == line), found[0] if found else None)
+    return (int(at["span"][0]), int(at["span"][1])) if at else (0, 0)
+
+
+def is_example_path(path: str) -> bool:
+    """Whether a path says of itself that what it holds is not in force."""
+    return _EXAMPLE.search(path) is not None
+
+
+def distinct(values: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(values))
