@@ -11,8 +11,8 @@ Five ways lead to a secret:
 - in JSON, a name that announces all that stands below it: ``json_values``, with the names of a UniFi
   controller.
 
-``values`` judges a name and a value; ``scanner`` reads the text around them; ``masking`` puts the ways
-together and writes the asterisks; ``pages`` applies them to HTML, through its tags.
+``values`` judges a name and a value; ``scanner`` reads the text around them; ``finding`` puts the ways
+together; ``pages`` applies them to HTML, through its tags; ``masking`` writes the asterisks.
 
 Every search is linear in the text. What may begin a secret is found by automata in two passes, patterns are
 tried only there and have bounded repetition, and what is looked for ahead is looked for once. The text alone

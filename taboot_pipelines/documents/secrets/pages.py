@@ -16,7 +16,7 @@ from itertools import accumulate
 
 from taboot_pipelines.documents.html_tree import BLOCK, RAW
 from taboot_pipelines.documents.mime import HTML, MARKDOWN
-from taboot_pipelines.documents.secrets.masking import find_in_text
+from taboot_pipelines.documents.secrets.finding import find_in_text
 from taboot_pipelines.documents.secrets.scanner import Scanner
 from taboot_pipelines.documents.secrets.values import KEYWORDS, Span, strength
 
