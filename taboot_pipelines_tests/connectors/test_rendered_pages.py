@@ -32,7 +32,7 @@ from taboot_pipelines.stores.leases import FileLeases
 from taboot_pipelines.stores.state import Lenient, open_state
 from taboot_pipelines_tests.connectors.servers import Site, send, serve
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium")]
 
 PAGE = b"""<!doctype html><title>Made by a script</title><main id="m"></main>
 <a href="/next">next</a><script>document.getElementById("m").textContent = "Port " + 4 * 2020;</script>"""

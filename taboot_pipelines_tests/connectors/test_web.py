@@ -574,6 +574,7 @@ def _folder(h: BaseHTTPRequestHandler) -> None:
 
 
 @pytest.mark.parametrize("name", ["sitemap.xml", "sitemap.xml.gz", "index.xml"])
+@pytest.mark.needs("data")
 def test_a_real_site_is_read_whole_by_its_sitemap(name: str) -> None:
     with serve(_folder) as other:
         by_path, end = crawl(
@@ -589,6 +590,7 @@ def test_a_real_site_is_read_whole_by_its_sitemap(name: str) -> None:
         assert page.data == (DATA / "site-ingress-nginx/site/faq/index.html").read_bytes()
 
 
+@pytest.mark.needs("data")
 def test_a_list_that_cannot_be_read_leaves_the_enumeration_incomplete() -> None:
     with serve(_folder) as other:
         base = f"{other.base}/ingress-nginx"

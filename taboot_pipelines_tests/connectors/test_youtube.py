@@ -21,7 +21,7 @@ from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.access import MemoryState
 from taboot_pipelines.connectors.api.resources import without
 from taboot_pipelines.connectors.plans import Planner
-from taboot_pipelines.connectors.youtube_entry import YoutubeSource
+from taboot_pipelines.connectors.youtube.entry import YoutubeSource
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex
@@ -46,6 +46,8 @@ from taboot_pipelines.sources.sources_file import parse_entry
 from taboot_pipelines_tests.connectors.servers import send
 from taboot_pipelines_tests.fakes.youtube import KEY, FakeVideo, FakeYoutube
 from taboot_pipelines_tests.world import DATA
+
+pytestmark = pytest.mark.needs("data")
 
 YOUTUBE = DATA / "youtube"
 A, B, C = "aaaaaaaaaaA", "bbbbbbbbb-B", "ccccccccc_C"
