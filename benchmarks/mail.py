@@ -119,7 +119,7 @@ def mail_parser(box: Path) -> int:
 
 
 def _split(box: Path) -> Iterator[bytes]:
-    from taboot_pipelines.connectors.gmail_files import split_mbox
+    from taboot_pipelines.connectors.gmail.files import split_mbox
 
     with box.open("rb") as stream:
         yield from split_mbox(stream, 1 << 30)

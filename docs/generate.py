@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from taboot_pipelines.cli.group import cli
 from taboot_pipelines.connectors import SourceEntry
-from taboot_pipelines.connectors.gmail_entry import Imap
+from taboot_pipelines.connectors.gmail.entry import Imap
 from taboot_pipelines.crawl.captures import Capture
 from taboot_pipelines.crawl.domains import DomainSettings
 from taboot_pipelines.crawl.proxies import ProxyServer, ProxySettings

@@ -132,7 +132,7 @@ CODES: dict[str, tuple[int, str]] = {
     "E_TRANSITION": (409, "The state machine does not allow this step."),
     "E_STORAGE_PENDING": (
         409,
-        "Its bytes wait to be uploaded to the blob store, which `taboot ingest` does once it answers; then try again.",
+        "Its bytes wait for the blob store; run `taboot ingest` once that answers, then try again.",
     ),
     "E_INTERPRETATION_IN_PROGRESS": (
         409,

@@ -96,7 +96,7 @@ class SourceEntry(BaseModel):
     type: str
     namespace: Name = Field(
         "default",
-        description="The tenant: knowledge bases and deduplication are per namespace, and model questions are counted so.",
+        description="The tenant: knowledge bases and deduplication are per namespace.",
     )
     tags: Annotated[list[Tag], AfterValidator(unique)] = Field(
         default_factory=list, description="Free labels to filter by."

@@ -32,7 +32,7 @@ from taboot_pipelines.crawl.fetching import Fetching
 from taboot_pipelines.crawl.freshness import Freshness
 from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.crawl.links import LINKS_VERSION
-from taboot_pipelines.crawl.settling import UNSPECIFIC, media_type
+from taboot_pipelines.crawl.settling import TRANSIENT, UNSPECIFIC, media_type
 from taboot_pipelines.crawl.targets import TARGETS_VERSION, Folder, Targets, Test
 from taboot_pipelines.crawl.urls import KEY_VERSION, MAX_LENGTH, WebUrl, parse_url
 from taboot_pipelines.errors import TabootError
@@ -325,7 +325,7 @@ class _Pages:
     def finished(self, timeout: float) -> list[tuple[int, Answer | TabootError]]:
         ended = self._fetching.finished(timeout)
         for _, result in ended:
-            if isinstance(result, TabootError):
+            if isinstance(result, TabootError) and result.code in TRANSIENT:
                 result.details["attempts"] = max(MAX_ATTEMPTS, result.details["attempts"])
         return ended
 

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from taboot_pipelines.connectors.access import Access
     from taboot_pipelines.connectors.ai_session import AiSessionSource
     from taboot_pipelines.connectors.compose import ComposeSource
-    from taboot_pipelines.connectors.elasticsearch_entry import ElasticsearchSource
+    from taboot_pipelines.connectors.elasticsearch.entry import ElasticsearchSource
     from taboot_pipelines.connectors.files import FilesSource
-    from taboot_pipelines.connectors.github_entry import GithubSource
-    from taboot_pipelines.connectors.gmail_entry import GmailSource
+    from taboot_pipelines.connectors.github.entry import GithubSource
+    from taboot_pipelines.connectors.gmail.entry import GmailSource
     from taboot_pipelines.connectors.protocol import Connector
-    from taboot_pipelines.connectors.reddit_entry import RedditSource
+    from taboot_pipelines.connectors.reddit.entry import RedditSource
     from taboot_pipelines.connectors.swag import SwagSource
     from taboot_pipelines.connectors.tailscale import TailscaleSource
-    from taboot_pipelines.connectors.unifi import UnifiSource
+    from taboot_pipelines.connectors.unifi.connector import UnifiSource
     from taboot_pipelines.connectors.web import WebSource
-    from taboot_pipelines.connectors.youtube_entry import YoutubeSource
+    from taboot_pipelines.connectors.youtube.entry import YoutubeSource
     from taboot_pipelines.documents.forms import Form
     from taboot_pipelines.knowledge.project_units import ProjectExtractor
 
@@ -177,12 +177,12 @@ class Github(SourceKind["GithubSource"]):
 
     @property
     def entry(self) -> type[GithubSource]:
-        from taboot_pipelines.connectors.github_entry import GithubSource
+        from taboot_pipelines.connectors.github.entry import GithubSource
 
         return GithubSource
 
     def connect(self, entry: GithubSource, access: Access) -> Connector:
-        from taboot_pipelines.connectors.github import connect
+        from taboot_pipelines.connectors.github.connector import connect
 
         return connect(entry, access)
 
@@ -222,12 +222,12 @@ class Reddit(SourceKind["RedditSource"]):
 
     @property
     def entry(self) -> type[RedditSource]:
-        from taboot_pipelines.connectors.reddit_entry import RedditSource
+        from taboot_pipelines.connectors.reddit.entry import RedditSource
 
         return RedditSource
 
     def connect(self, entry: RedditSource, access: Access) -> Connector:
-        from taboot_pipelines.connectors.reddit import connect
+        from taboot_pipelines.connectors.reddit.connector import connect
 
         return connect(entry, access)
 
@@ -247,12 +247,12 @@ class Youtube(SourceKind["YoutubeSource"]):
 
     @property
     def entry(self) -> type[YoutubeSource]:
-        from taboot_pipelines.connectors.youtube_entry import YoutubeSource
+        from taboot_pipelines.connectors.youtube.entry import YoutubeSource
 
         return YoutubeSource
 
     def connect(self, entry: YoutubeSource, access: Access) -> Connector:
-        from taboot_pipelines.connectors.youtube import connect
+        from taboot_pipelines.connectors.youtube.connector import connect
 
         return connect(entry, access)
 
@@ -272,12 +272,12 @@ class Gmail(SourceKind["GmailSource"]):
 
     @property
     def entry(self) -> type[GmailSource]:
-        from taboot_pipelines.connectors.gmail_entry import GmailSource
+        from taboot_pipelines.connectors.gmail.entry import GmailSource
 
         return GmailSource
 
     def connect(self, entry: GmailSource, access: Access) -> Connector:
-        from taboot_pipelines.connectors.gmail import connect
+        from taboot_pipelines.connectors.gmail.connector import connect
 
         return connect(entry, access)
 
@@ -296,12 +296,12 @@ class Elasticsearch(SourceKind["ElasticsearchSource"]):
 
     @property
     def entry(self) -> type[ElasticsearchSource]:
-        from taboot_pipelines.connectors.elasticsearch_entry import ElasticsearchSource
+        from taboot_pipelines.connectors.elasticsearch.entry import ElasticsearchSource
 
         return ElasticsearchSource
 
     def connect(self, entry: ElasticsearchSource, access: Access) -> Connector:
-        from taboot_pipelines.connectors.elasticsearch import connect
+        from taboot_pipelines.connectors.elasticsearch.connector import connect
 
         return connect(entry, access)
 
@@ -349,12 +349,12 @@ class Unifi(SourceKind["UnifiSource"]):
 
     @property
     def entry(self) -> type[UnifiSource]:
-        from taboot_pipelines.connectors.unifi import UnifiSource
+        from taboot_pipelines.connectors.unifi.connector import UnifiSource
 
         return UnifiSource
 
     def connect(self, entry: UnifiSource, access: Access) -> Connector:
-        from taboot_pipelines.connectors.unifi import unifi_connector
+        from taboot_pipelines.connectors.unifi.connector import unifi_connector
 
         return unifi_connector(entry, access)
 

@@ -361,7 +361,7 @@ def _apply(
         report.tables, report.skipped = dict(pointer.tables), "unchanged"
         return
     # Tables of an earlier release may have other columns; then all are made again.
-    whole = whole and pointer is not None and tables.fit(namespace, NAMESPACE, pointer.tables)
+    whole = whole and all(tables.fits(namespace, NAMESPACE, name) for name in TABLES)
     # What a killed run left ahead of the pointer is rolled back, and the tables hold again what was
     # published. If one of them is lost, all are made again.
     published = {name: pointer.tables[name] if pointer and whole else None for name in TABLES}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors import gmail_api
+from taboot_pipelines.connectors.gmail import api as gmail_api
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Failed, Fetched, Gone, Skipped

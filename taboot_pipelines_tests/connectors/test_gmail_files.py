@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors.gmail_files import MailReader, split_mbox
+from taboot_pipelines.connectors.gmail.files import MailReader, split_mbox
 from taboot_pipelines.connectors.recorded import RecordedFile
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.model.records import Enumerated, Failed, Fetched, Skipped

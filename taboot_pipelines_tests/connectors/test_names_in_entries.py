@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines.connectors.youtube_entry import channel_of, playlist_of
+from taboot_pipelines.connectors.youtube.entry import channel_of, playlist_of
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.videos import video_id
 from taboot_pipelines.sources.sources_file import load_sources

@@ -21,7 +21,7 @@ from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.access import MemoryState
 from taboot_pipelines.connectors.api.resources import without
 from taboot_pipelines.connectors.plans import Planner
-from taboot_pipelines.connectors.youtube_entry import YoutubeSource
+from taboot_pipelines.connectors.youtube.entry import YoutubeSource
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex

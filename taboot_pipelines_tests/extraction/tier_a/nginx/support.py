@@ -51,7 +51,7 @@ def exposures(result: Interpretation) -> list[EdgeClaim]:
 def ends(result: Interpretation) -> list[tuple[object, ...]]:
     """(host, location, path, end key) of every route, in order."""
     return [
-        (e.properties["host"], e.properties["location"], e.properties["path"], e.end.key)
+        (e.properties.get("host"), e.properties.get("location"), e.properties.get("path"), e.end.key)
         for e in routes(result)
     ]
 
