@@ -1,7 +1,8 @@
 """A Compose project from its files, as ``docker compose config`` puts it together.
 
-That is ``.env``, interpolation, several documents, ``extends``, ``include``, override files. Nothing outside the source's root is read; a part
-that cannot be read becomes a :class:`Problem` and the rest stands.
+That is ``.env``, interpolation, several documents, ``extends``, ``include``, override files. Nothing
+outside the source's root is read; a part that cannot be read becomes a :class:`Problem` and the rest
+stands.
 
 Compose looks into the directory that it is started in: ``COMPOSE_FILE`` of the ``.env`` there names the
 files, else the directory's default file and its override are the project. The first file's directory is the

@@ -1,4 +1,4 @@
-"""What single directives mean: the variables of ``set``, the target of a pass, and a whole ``server`` block."""
+"""What directives mean: the variables of ``set``, the target of a pass, and a whole ``server`` block."""
 
 from __future__ import annotations
 

@@ -5,11 +5,12 @@ are the server's. A ``return`` runs before anything is passed on, so a pass behi
 before that too, so the last assignment of a block counts wherever it stands in it, and an inner block's goes
 over an outer one's; a value is put together from what its variables hold at that point.
 
-nginx resolves the relative name of an ``include`` against the directory of its main file. A source may begin
-above, at or below that directory, and an absolute name is one of the machine nginx runs on
+nginx resolves the relative name of an ``include`` against the directory of its main file. A source may
+begin above, at or below that directory, and an absolute name is one of the machine nginx runs on
 (``/config/nginx/proxy.conf``). So names are looked for below the main file's directory and then each of its
-parents up to the source's root; of an absolute name, the longest tail that is there counts. The bare file name
-of an absolute *pattern* does not: ``/etc/nginx/conf.d/*.conf`` must not take in every file beside the main one.
+parents up to the source's root; of an absolute name, the longest tail that is there counts. The bare file
+name of an absolute *pattern* does not: ``/etc/nginx/conf.d/*.conf`` must not take in every file beside the
+main one.
 """
 
 from __future__ import annotations
