@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from taboot_pipelines.cli.state import gather
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.runs import ARCHIVES
 from taboot_pipelines.knowledge.structured import STATED
@@ -275,3 +276,33 @@ def test_vectors_and_archived_runs_are_carried_over(
         assert rows(owner, name, column) == [str({column: nothing})] * len(before[name])
         assert tables.fits("default", owner, name)
     assert not tables.names("default", "stack").count("observations")
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_lost_catalog_is_not_begun_anew_beside_what_it_knew_of(house: World, emptied: bool) -> None:
+    house.workspace.close()
+    for file in house.home.glob("catalog.db*"):
+        file.unlink()
+    if emptied:
+        (house.home / "catalog.db").touch()
+    for _ in range(2):
+        with pytest.raises(TabootError, match="gone or empty") as caught:
+            house.open(house.home)
+        assert caught.value.code == "E_CATALOG" and "backup" in caught.value.remedy
+    told = gather(house.settings(house.home), [], [], ask_parts=True)
+    assert not told["ok"] and (not emptied or told["error"]["code"] == "E_CATALOG")
+    shutil.copy(house.root / "kept" / "catalog.db", house.home)
+    house.workspace = house.open(house.home)
+    house.ingest("notes")
+
+
+def test_the_state_of_a_home_that_waits_for_a_migration_is_told(house: World) -> None:
+    older_catalog(house)
+    house.workspace.close()
+    told = gather(house.settings(house.home), [], [])
+    assert {h["part"]: h["message"] for h in told["health"] if h["part"] in {"catalog", "state"}} == {
+        "catalog": "",
+        "state": "",
+    }
+    assert "error" not in told and {s["id"] for s in told["sources"]} == {"notes", "stack"}
+    house.workspace = house.open(house.home)
