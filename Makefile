@@ -1,4 +1,5 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`. Both install into .venv first.
+# Two commands do everything on a fresh machine: `make demo` and `make test`. Both install into .venv first;
+# `make test` installs what it needs of the system too, where it may.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,13 +7,13 @@ DEMO_HOME ?= .taboot-demo
 DATA ?= ../shared/data
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test dev bench soak lint clean servers-check servers-fetch
+.PHONY: help demo check test dev bench soak lint clean system servers-fetch
 .PHONY: lint-ruff lint-mypy lint-services lint-imports
 
 help:
 	@echo "make demo   install, ingest examples/homelab, search it, ask it a question"
 	@echo "make check  for every edit: lint, types, the tests without servers, a browser or long runs"
-	@echo "make test   install, lint, type-check, run all tests"
+	@echo "make test   install, lint, type-check, run all tests (COMPLETE=1: none may be left out)"
 	@echo "make dev    open the Dagster UI over the demo's data on http://127.0.0.1:3000"
 	@echo "make bench  run the benchmarks beside their peers (DATA=$(DATA))"
 	@echo "make soak   the random and kill tests, longer (SOAK_SECONDS=1800)"
@@ -54,16 +55,17 @@ lint-imports:
 check: lint
 	$(BIN)/python -m pytest -q -n logical -m "not server and not ui and not slow and not soak"
 
-# The tests start their servers themselves and stop them again. This says first, in words, what they cannot do without.
-servers-check:
-	@$(PYTHON) deploy/local/services.py check
+# Chromium and the servers' programs, by apt-get where this may change the system; else it says which tests are left
+# out. The tests start their servers themselves, and stop them again.
+system:
+	@$(PYTHON) deploy/local/services.py install $(if $(COMPLETE),--complete)
 
 # What takes minutes to fetch is fetched beside the installation; whoever needs it waits for it, and says why if it failed.
 servers-fetch:
 	@for what in neo4j s3 compose-schema docker-compose; do $(PYTHON) deploy/local/services.py fetch --only $$what >/dev/null 2>&1 & done
 
-test: servers-check servers-fetch $(BIN)/.test lint
-	$(BIN)/python -m pytest -n auto -m "not soak" --durations=30 --durations-min=15
+test: system servers-fetch $(BIN)/.test lint
+	TABOOT_TEST_COMPLETE=$(COMPLETE) $(BIN)/python -m pytest -n auto -m "not soak" --durations=30 --durations-min=15
 
 soak: $(BIN)/.test
 	TABOOT_TEST_SOAK_SECONDS=$${SOAK_SECONDS:-1800} $(BIN)/python -m pytest -s --timeout 0 -m soak taboot_pipelines_tests

@@ -18,11 +18,12 @@ import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
-from taboot_pipelines.connectors import Access, open_connector
+from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.ai_session import AiSessionSource
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.model.records import Fetched
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.sources import document_forms, open_connector
 
 SESSIONS, MESSAGES = 1000, 10
 WORDS = ("the", "proxy", "container", "network", "volume", "restart", "port", "database", "disk", "of")
@@ -104,6 +105,7 @@ def documents(folder: Path) -> int:
                 charset=None,
                 languages=["en"],
                 max_chars=20_000_000,
+                forms=document_forms(),
             )
             made += 1
     return made

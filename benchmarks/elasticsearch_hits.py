@@ -19,11 +19,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from taboot_pipelines.connectors import Access, open_connector
-from taboot_pipelines.connectors.sources_file import parse_entry
+from taboot_pipelines.connectors import Access
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.model.records import Fetched
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.sources import document_forms, open_connector
+from taboot_pipelines.sources.sources_file import parse_entry
 
 DOCUMENTS, GROUP = 10_000, 10
 BASE = 1_700_000_000_000
@@ -113,6 +114,7 @@ def documents(hits: int, grouped: bool, folder: Path) -> int:
                     charset=None,
                     languages=["en"],
                     max_chars=20_000_000,
+                    forms=document_forms(),
                 )
                 made += 1
         return made

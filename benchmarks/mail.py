@@ -57,13 +57,14 @@ def write(path: Path, data: Path, count: int) -> None:
 
 
 def ours(box: Path) -> int:
-    from taboot_pipelines.connectors import Access, open_connector
-    from taboot_pipelines.connectors.sources_file import parse_entry
+    from taboot_pipelines.connectors import Access
     from taboot_pipelines.documents.forms.mail_attachments import attached_texts
     from taboot_pipelines.documents.parse import parse_document
     from taboot_pipelines.errors import TabootError
     from taboot_pipelines.model.records import Fetched
     from taboot_pipelines.settings import Settings
+    from taboot_pipelines.sources import document_forms, open_connector
+    from taboot_pipelines.sources.sources_file import parse_entry
 
     entry = parse_entry({"id": "mail", "type": "gmail", "path": str(box.parent)})
     access = replace(Access.of(Settings(), box.parent), attachments=attached_texts)
@@ -78,6 +79,7 @@ def ours(box: Path) -> int:
                     charset=event.charset,
                     languages=[],
                     max_chars=2_000_000,
+                    forms=document_forms(),
                 )
             except TabootError:
                 continue
@@ -117,7 +119,7 @@ def mail_parser(box: Path) -> int:
 
 
 def _split(box: Path) -> Iterator[bytes]:
-    from taboot_pipelines.connectors.gmail_files import split_mbox
+    from taboot_pipelines.connectors.gmail.files import split_mbox
 
     with box.open("rb") as stream:
         yield from split_mbox(stream, 1 << 30)

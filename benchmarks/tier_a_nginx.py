@@ -50,7 +50,11 @@ def found_facts(result: Interpretation) -> dict[str, set[Fact]]:
     for edge in result.edges:
         if edge.type == "ROUTES_TO":
             facts[edge.type].add(
-                (edge.properties["host"], edge.properties["location"], (edge.end.label, *edge.end.key))
+                (
+                    edge.properties.get("host"),
+                    edge.properties.get("location"),
+                    (edge.end.label, *edge.end.key),
+                )
             )
         else:
             facts[edge.type].add((edge.start.name, edge.end.key))

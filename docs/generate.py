@@ -18,8 +18,8 @@ import click
 from pydantic import BaseModel
 
 from taboot_pipelines.cli.group import cli
-from taboot_pipelines.connectors import SOURCE_KINDS, SourceEntry
-from taboot_pipelines.connectors.gmail_entry import Imap
+from taboot_pipelines.connectors import SourceEntry
+from taboot_pipelines.connectors.gmail.entry import Imap
 from taboot_pipelines.crawl.captures import Capture
 from taboot_pipelines.crawl.domains import DomainSettings
 from taboot_pipelines.crawl.proxies import ProxyServer, ProxySettings
@@ -27,6 +27,7 @@ from taboot_pipelines.errors import CODES
 from taboot_pipelines.model.graph import EDGES, NODES
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.sources import SOURCE_KINDS
 from taboot_pipelines.stages.chain import CHAIN
 
 ROOT = Path(__file__).parents[1]

@@ -97,6 +97,7 @@ CODES: dict[str, tuple[int, str]] = {
         501,
         "Install the extra named in the message, such as `pip install 'taboot-pipelines[qdrant]'`.",
     ),
+    "E_PLUGIN": (501, "Upgrade or reinstall the package named in the message, or uninstall it."),
     "E_BLOB_CORRUPT": (
         500,
         (

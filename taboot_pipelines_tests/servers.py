@@ -7,9 +7,8 @@ databases of PostgreSQL and a number of Redis of its own; buckets are told apart
 of Neo4j, which has one database, all run in one worker (``conftest.py`` sees to that).
 
 A server that the environment names (``TABOOT_TEST_POSTGRES_URL``, ``…_REDIS_URL``, ``…_NEO4J_URL``,
-``…_S3_URL``) is used instead of starting one; ``…_S3_URL`` reads ``http://KEY:SECRET@HOST:PORT``. Without
-PostgreSQL, Redis or Neo4j a test fails and says what to install. S3 alone may be skipped, by name, since its
-server has to be compiled.
+``…_S3_URL``) is used instead of starting one; ``…_S3_URL`` reads ``http://KEY:SECRET@HOST:PORT``. What cannot
+be started here is skipped (``needs.py``); S3, whose server has to be compiled, also where that fails.
 """
 
 from __future__ import annotations
@@ -39,6 +38,9 @@ from obstore.store import S3Store
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
+from taboot_pipelines_tests.needs import SERVICES as SERVICES
+from taboot_pipelines_tests.needs import demand
+
 FOR_TESTS = ("--no-fsync", "--neo4j-quick-start", "--json")
 #: The file of a run's folder that names the process which the run belongs to.
 OWNER = "owner"
@@ -48,7 +50,6 @@ WORKER = os.environ.get("PYTEST_XDIST_WORKER", "main")
 FIXTURES = frozenset({"postgres", "redis_url", "neo4j_url", "s3"})
 #: Redis has 16 databases; ``defs/test_celery.py`` takes the eleventh and the twelfth.
 MAX_REDIS_WORKERS = 10
-SERVICES = Path(__file__).parents[1] / "deploy" / "local" / "services.py"
 
 
 @dataclass(frozen=True)
@@ -311,6 +312,7 @@ def _s3_or_skip() -> None:
 
 @contextmanager
 def _own(name: str, folder: Path, *options: str) -> Iterator[OwnServer]:
+    demand(name)
     place = folder / f"own-{name}"
     noted = RUN.note(place)
     server = OwnServer(name, place, *options)

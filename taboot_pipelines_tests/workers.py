@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines_tests import servers
+from taboot_pipelines_tests import needs, servers
 
 #: The file of a run's folder that says which test belongs to which group.
 GROUPS = "groups.json"
@@ -25,6 +25,8 @@ GROUPS = "groups.json"
 def pytest_configure(config: pytest.Config) -> None:
     told: dict[str, Any] = getattr(config, "workerinput", {})
     servers.RUN = servers.Run(told.get("servers"))
+    if not told:
+        needs.refuse_to_leave_out()
     _pass_over_full_stacks()
 
 
@@ -47,6 +49,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     servers.RUN.close()
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    needs.summary(terminalreporter)
+
+
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
     """Name binary data by its argument: workers must name a test alike, and packed bytes hold a clock."""
     return argname if isinstance(val, bytes) and not (val.isascii() and val.decode().isprintable()) else None
@@ -54,7 +60,8 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs a server and what is slow, note the groups, and put what is slow first.
+    """Mark what needs a server and what is slow, skip what needs what is not here, note the groups, and put
+    what is slow first.
 
     A worker that began the longest test last would end alone. Acceptance tests are slow by nature: they run
     the whole chain on real data.
@@ -65,6 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("server")
         if item.path.parent.name == "acceptance":
             item.add_marker("slow")
+        needs.leave_out(item)
         groups[item.nodeid] = group_of(item)
     # Sorting is stable, so that a group stays in its order.
     slow = {groups[item.nodeid] for item in items if item.get_closest_marker("slow")}

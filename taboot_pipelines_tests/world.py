@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -25,10 +24,7 @@ from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.running import run_chain
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE
-
-DATA = Path(
-    os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[1] / ".." / "shared" / "data"
-).resolve()
+from taboot_pipelines_tests.needs import DATA as DATA
 
 #: Tables of the catalog that are inputs of a replay (rule ``incremental-equals-scratch``); everything else is
 #: derived or history.

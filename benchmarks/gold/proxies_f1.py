@@ -49,7 +49,7 @@ def routes(said: Interpretation) -> set[Route]:
             p = edge.properties
             found.add(
                 (
-                    p["host"],
+                    p.get("host"),
                     p.get("location"),
                     p.get("path"),
                     p["tls"],

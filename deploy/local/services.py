@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """PostgreSQL, Redis, Neo4j and an S3 server in a folder, without containers, for development and tests.
 
-    services.py up DIR [--only postgres,redis,neo4j,s3] [--json]   start what does not run, wait until it
-    answers services.py status DIR [--json]                                 what runs; exit code 1 if
-    something does not services.py down DIR [--delete]                                 end what ``up``
-    started, and only that services.py check [--only postgres,redis,neo4j,s3]              say what must be
-    installed first; exit code 1 if anything services.py fetch
-    [--only neo4j,s3,compose-schema,docker-compose]  bring in what is fetched once, start nothing
+    services.py up DIR [--only postgres,redis,neo4j,s3] [--json]
+                                                  start what does not run, wait until it answers
+    services.py status DIR [--json]               what runs; exit code 1 if something does not
+    services.py down DIR [--delete]               end what ``up`` started, and only that
+    services.py check [--only postgres,redis,neo4j,s3]
+                                                  say what must be installed first; exit code 1 if anything
+    services.py fetch [--only neo4j,s3,compose-schema,docker-compose]
+                                                  bring in what is fetched once, start nothing
+    services.py install [--complete]              what the tests need: install it by apt-get where this
+                                                  process may, and say what is left out; see installing.py
+    services.py missing                           what the tests need and is not there, as JSON
 
 ``up`` starts PostgreSQL, Redis and Neo4j unless told otherwise; ``s3`` must be named, since it is compiled
 once. All listen on 127.0.0.1 only, on ports that stay the same for a folder. A folder's servers share its
@@ -29,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import fetching
+import installing
 from fetching import locked
 from processes import Refused, alive, birth, end, free_port, is_free, wait
 from servers import SERVERS, Options, Postgres, Server, write_whole
@@ -292,6 +298,9 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     bringing = commands.add_parser("fetch", help="bring in what is fetched once, start nothing")
     bringing.add_argument("--only", default=",".join(FETCHED), help="default %(default)s")
+    commands.add_parser("missing", help="what the tests need and is not there, by name, as a JSON object")
+    installed = commands.add_parser("install", help="install what the tests need, where this process may")
+    installed.add_argument("--complete", action="store_true", help="exit code 1 if anything is missing then")
     return parser.parse_args(arguments)
 
 
@@ -306,6 +315,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if asked.command == "fetch":
             fetch(_names(asked.only, tuple(FETCHED)))
+            return 0
+        if asked.command == "install":
+            if told := installing.provide(asked.complete):
+                print(told)
+            return 0
+        if asked.command == "missing":
+            print(json.dumps(installing.missing()))
             return 0
         if asked.command == "check":
             check(_names(asked.only, NAMES))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command()
 def schema() -> None:
     """Print the JSON Schema of the sources file, for editors."""
-    from taboot_pipelines.connectors.sources_file import json_schema
+    from taboot_pipelines.sources.sources_file import json_schema
 
     emit_json(json_schema())
 

@@ -73,7 +73,7 @@ def _held_json(h: Held) -> dict[str, Any]:
 
 def dry_run(settings: Settings, sources: Sequence[str], as_json: bool) -> bool:
     """Show what a run of these sources (none: of all) would do; whether it could be found out for all."""
-    from taboot_pipelines.connectors.sources_file import load_sources
+    from taboot_pipelines.sources.sources_file import load_sources
     from taboot_pipelines.stages.dry_run import foresee
 
     declared = load_sources(settings.sources_file)

@@ -137,7 +137,7 @@ def ingest(sources: tuple[str, ...], confirm_deletes: bool, dry_run: bool, as_js
         sys.exit(0 if held.dry_run(settings, sources, as_json) else 1)
     # The sources file is read before Dagster is loaded and before a home is made: a mistake in it is reported
     # at once, and a command in the wrong folder leaves nothing behind.
-    from taboot_pipelines.connectors.sources_file import load_sources
+    from taboot_pipelines.sources.sources_file import load_sources
     from taboot_pipelines.stages.workspace import Workspace
 
     load_sources(settings.sources_file)

@@ -14,7 +14,7 @@ from taboot_pipelines.cli.output import console, emit_json, json_option, table, 
 from taboot_pipelines.errors import TabootError
 
 if TYPE_CHECKING:
-    from taboot_pipelines.connectors.survey import Found
+    from taboot_pipelines.sources.survey import Found
 
 _HEAD = """\
 # What the knowledge base is made of: one entry for each source. Paths are relative to this file.
@@ -22,34 +22,7 @@ _HEAD = """\
 # All fields of all types: docs/sources.md, or `taboot schema` for an editor.
 sources:
 """
-_TAIL = """
-  # What is not beneath this folder, to be filled in:
-  # - id: docs
-  #   type: web
-  #   sitemaps: [https://docs.example.org/sitemap.xml]
-  #   max_pages: 500
-  #   schedule: "0 4 * * *"
-  # - id: code
-  #   type: github
-  #   repo: owner/name
-"""
-_MORE = {
-    "compose": (
-        "Docker Compose projects.",
-        ("# host: nas.lan        # the machine that they run on", '# schedule: "*/30 * * * *"'),
-    ),
-    "swag": (
-        "nginx confs of the reverse proxy; a *.conf.sample is not in force and is not read.",
-        ("# proxy: swag          # what the proxy is called", '# schedule: "*/30 * * * *"'),
-    ),
-    "files": (
-        "Documents.",
-        (
-            "languages: [en]        # others are passed over; ISO 639 codes",
-            "# tags: [operations]   # free labels to filter by",
-        ),
-    ),
-}
+_TAIL = "\n  # What is not beneath this folder, to be filled in:\n"
 
 
 @click.command()
@@ -62,9 +35,9 @@ def init(folder: Path | None, force: bool, as_json: bool) -> None:
     Compose projects, confs of nginx and Markdown are found. The file is TABOOT_SOURCES, by default
     sources.yaml here.
     """
-    from taboot_pipelines.connectors.sources_file import load_sources
-    from taboot_pipelines.connectors.survey import survey
     from taboot_pipelines.settings import load_settings
+    from taboot_pipelines.sources.sources_file import load_sources
+    from taboot_pipelines.sources.survey import survey
 
     file = load_settings().sources_file
     if file.exists() and not force:
@@ -83,7 +56,7 @@ def init(folder: Path | None, force: bool, as_json: bool) -> None:
             remedy="Name another folder, or write the file by hand: docs/sources.md shows entries.",
             path=str(around),
         )
-    written = _HEAD + "\n".join(_entries(looked.found, around, file.parent)) + _TAIL
+    written = _HEAD + "\n".join(_entries(looked.found, around, file.parent)) + _TAIL + _sketches()
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(written, encoding="utf-8")
     entries = load_sources(file).entries
@@ -102,22 +75,38 @@ def init(folder: Path | None, force: bool, as_json: bool) -> None:
 def _entries(found: Collection[Found], around: Path, root: Path) -> Iterator[str]:
     taken: set[str] = set()
     for f in found:
-        comment, more = _MORE[f.type]
         source_id = _id(f, around, taken)
         path = os.path.relpath(around / f.path, root).replace(os.sep, "/")
-        lines = [f"# {comment}", f"- id: {source_id}", f"  type: {f.type}", f"  path: {_quoted(path)}"]
-        if f.type == "files":
+        lines = [
+            f"# {f.beginning.comment}",
+            f"- id: {source_id}",
+            f"  type: {f.type}",
+            f"  path: {_quoted(path)}",
+        ]
+        if f.ending:
             lines.append(f'  include: ["**/*{f.ending}"]')
-        lines += [f"  {line}" for line in more]
+        lines += [f"  {line}" for line in f.beginning.lines]
         yield "\n".join(f"  {line}" for line in lines) + "\n"
+
+
+def _sketches() -> str:
+    """Entries that are to be filled in, as comments."""
+    from taboot_pipelines.sources import source_kinds
+
+    lines = [
+        f"  # {'- ' if number == 0 else '  '}{line}\n"
+        for kind in source_kinds().values()
+        for number, line in enumerate(kind.sketch)
+    ]
+    return "".join(lines)
 
 
 def _id(found: Found, around: Path, taken: set[str]) -> str:
     """An id after the folder; the type is added where another source has it."""
     name = around.name if found.path == "." else Path(found.path).name
     slug = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:40] or found.type
-    kind = {"files": "docs", "swag": "proxy"}.get(found.type, found.type)
-    wanted = [slug, f"{slug}-{kind}", *(f"{slug}-{kind}-{n}" for n in range(2, 1000))]
+    label = found.beginning.label
+    wanted = [slug, f"{slug}-{label}", *(f"{slug}-{label}-{n}" for n in range(2, 1000))]
     source_id = next(w for w in wanted if w not in taken)
     taken.add(source_id)
     return source_id
@@ -144,10 +133,10 @@ def check(as_json: bool) -> None:
     Nothing is changed. Exit code 1 if something is wrong.
     """
     from taboot_pipelines.connectors.files import source_directory
-    from taboot_pipelines.connectors.sources_file import load_sources
     from taboot_pipelines.connectors.web import WebSource
     from taboot_pipelines.connectors.web_lists import readable_urls
     from taboot_pipelines.settings import load_settings
+    from taboot_pipelines.sources.sources_file import load_sources
 
     file = load_settings().sources_file
     declared = load_sources(file)
@@ -184,8 +173,8 @@ def list_(as_json: bool) -> None:
     """List the sources: those of the file, and those that have left it and still hold documents."""
     from taboot_pipelines.cli.state import gather
     from taboot_pipelines.cli.status import ago, word
-    from taboot_pipelines.connectors.sources_file import load_sources
     from taboot_pipelines.settings import load_settings
+    from taboot_pipelines.sources.sources_file import load_sources
 
     settings = load_settings()
     known = {

@@ -55,7 +55,7 @@ def gather(
 
 def _sources_file(settings: Settings, state: dict[str, Any]) -> dict[str, Any]:
     """Whether the sources file is there and right, and which of its sources no run has read yet."""
-    from taboot_pipelines.connectors.sources_file import load_sources
+    from taboot_pipelines.sources.sources_file import load_sources
 
     file = settings.sources_file
     told: dict[str, Any] = {"path": str(file), "exists": file.exists(), "error": None, "new": []}

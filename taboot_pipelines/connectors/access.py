@@ -2,17 +2,20 @@
 
 A connector opens nothing else: it reads no settings, no environment and no clock of its own, so that a test
 can stand in for each of them, and a new kind of source finds its seat here.
+
+The secrets of an entry: it names the environment variable that holds one, and never the secret itself.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
-from pydantic import SecretStr
+from pydantic import AfterValidator, SecretStr
 
 from taboot_pipelines.crawl.addresses import Network, Resolver, resolve
 from taboot_pipelines.crawl.client import Admit, Client
@@ -140,7 +143,9 @@ class Access:
     UTC; time-outs and waits run on the monotonic clock. ``frontier``: see :data:`OpenFrontier`; None: a crawl
     is kept in memory, and begins anew with each process. ``stored_page``: see :data:`ReadStoredPage`.
     ``attachments``: see :data:`Attachments`; None are known by default. ``secrets`` and ``state``: see
-    :data:`Secrets` and :class:`SourceState`.
+    :data:`Secrets` and :class:`SourceState`. ``config_globs``: of configuration files that an entry with
+    ``interpret: true`` takes besides its type's own globs, where it names none; compared with paths in lower
+    case.
     """
 
     root: Path
@@ -155,6 +160,7 @@ class Access:
     stored_page: ReadStoredPage = lambda _: None
     secrets: Secrets = environment_secret
     state: SourceState = field(default_factory=MemoryState)
+    config_globs: Sequence[str] = ()
 
     @classmethod
     def of(
@@ -230,3 +236,43 @@ class Access:
             pages=pages,
             clock=self.clock,
         )
+
+
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]{0,199})\}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+
+
+def _reference(value: str) -> str:
+    if not _REFERENCE.fullmatch(value):
+        raise ValueError("is not of the form `${NAME}`; set that environment variable to the secret")
+    return value
+
+
+def _variable(value: str) -> str:
+    if not _VARIABLE.fullmatch(value):
+        raise ValueError("is not the name of an environment variable")
+    return value
+
+
+#: ``${NAME}``: the secret in the environment variable NAME.
+SecretReference = Annotated[str, AfterValidator(_reference)]
+#: The name of an environment variable that holds a secret.
+VariableName = Annotated[str, AfterValidator(_variable)]
+
+
+def secret_of(access: Access, reference: str | None, variable: str | None) -> SecretStr | None:
+    """The secret that a pair of fields such as ``token`` and ``token_env`` names; None where neither is set.
+
+    Raises ``E_CONFIG`` with the variable's name where that is not set.
+    """
+    match = _REFERENCE.fullmatch(reference) if reference is not None else None
+    name = match[1] if match is not None else variable
+    return None if name is None else access.secrets(name)
+
+
+def header_value(secret: SecretStr, what: str) -> str:
+    """The secret as an HTTP header carries it. Raises ``E_CONFIG`` where it cannot (a line break, say)."""
+    value = secret.get_secret_value().strip()
+    if not re.fullmatch(r"[\x20-\x7e]+", value):
+        raise TabootError("E_CONFIG", f"The {what} holds characters that an HTTP header cannot carry.")
+    return value

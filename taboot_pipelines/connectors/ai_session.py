@@ -16,7 +16,6 @@ from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.ai_session_files import ChatFiles
 from taboot_pipelines.connectors.entries import Day, PathText, RecordedSource
 from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.connectors.recorded import RecordedFiles
 from taboot_pipelines.connectors.walk import Listing
 from taboot_pipelines.model.chats import CHAT, CHAT_WITH_THINKING
@@ -94,6 +93,3 @@ def _last_written(listing: Listing, path: str) -> date | None:
 def _is_known(event: Fetched, known: Mapping[str, Known]) -> bool:
     before = known.get(event.path)
     return before is not None and before.sha256 == hashlib.sha256(event.data).hexdigest()
-
-
-SOURCE = SourceKind(AiSessionSource, AiSessionConnector)

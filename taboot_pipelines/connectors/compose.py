@@ -26,7 +26,6 @@ from taboot_pipelines.connectors.entries import DirectorySource, HostName, Proxy
 from taboot_pipelines.connectors.files import is_env, items, names, planned, source_directory
 from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.connectors.walk import Directory, File, Item, Listing, read
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Event, Known, Role
@@ -252,6 +251,3 @@ def _variables(text: str) -> Iterator[tuple[str, str]]:
             yield name, value[1:].partition(value[0])[0]
         else:
             yield name, re.split(r"(?:^|\s)#", value, maxsplit=1)[0].rstrip()
-
-
-SOURCE = SourceKind(ComposeSource, ComposeConnector)

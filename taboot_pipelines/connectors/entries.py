@@ -149,35 +149,6 @@ class DirectorySource(SourceEntry):
     )
 
 
-#: What a source with ``interpret: true`` takes besides its type's own globs, where the entry names none:
-#: configuration files without an ending of data. Compared with paths in lower case; a last segment without a
-#: wildcard would mean a directory too.
-CONFIG_INCLUDE = (
-    "[c]addyfile",
-    "[c]addyfile.*",
-    "*.[c]addyfile",
-    "*.[c]addy",
-    "[d]ockerfile",
-    "[d]ockerfile[._-]*",
-    "*.dockerfile",
-    "[c]ontainerfile",
-    "[c]ontainerfile[._-]*",
-    "*.containerfile",
-    "[k]ustomization",
-    "*.service",
-    "*.socket",
-    "*.container",
-    "*.pod",
-    "*.network",
-    "*.kube",
-    "[h]osts",
-    "[h]osts.*",
-    "*.hosts",
-    "**/[h]osts.d/*",
-    "[c]ustom.list",
-)
-
-
 class RecordedSource(SourceEntry):
     """A source that is asked by its API, or whose exported files lie in the directory ``path``."""
 
@@ -210,3 +181,9 @@ class BoundedSource(LimitedSource):
     since: Day | None = Field(
         None, description="Nothing that was last changed before this day (UTC) is taken."
     )
+
+
+class UnavailableSource(SourceEntry):
+    """A source of a type that this installation cannot read now. Its fields are kept as they are."""
+
+    model_config = ConfigDict(extra="allow")

@@ -2,7 +2,7 @@
 
 By default it takes :data:`DEFAULT_INCLUDE`; ``include`` replaces that, ``exclude`` wins over it. Environment
 files (``.env``, ``*.env``, ``.env.*``) are never documents (rule ``secrets-stop-at-the-blob``), whatever the
-globs say, nor are links to them. With ``interpret`` the default takes :data:`CONFIG_INCLUDE` too.
+globs say, nor are links to them. With ``interpret`` the default takes ``Access.config_globs`` too.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.entries import CONFIG_INCLUDE, DirectorySource, HostName, ProxyName
+from taboot_pipelines.connectors.entries import DirectorySource, HostName, ProxyName
 from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.connectors.walk import Content, Directory, File, Item, Listing, read_signed
 from taboot_pipelines.model.records import (
     Enumerated,
@@ -122,7 +121,7 @@ class FilesConnector:
         self._access = access
         #: Endings of the default are taken in any case (README.MD); a person's globs mean what they say.
         self._fold = not entry.include
-        more = CONFIG_INCLUDE if entry.interprets else ()
+        more = access.config_globs if entry.interprets else ()
         self._include = Globs(entry.include or (*default_include, *more))
         self._exclude = Globs(entry.exclude)
 
@@ -207,6 +206,3 @@ def items(
         yield Enumerated(False, "the directory was replaced or unmounted meanwhile")
     else:
         yield Enumerated(listing.complete, listing.reason)
-
-
-SOURCE = SourceKind(FilesSource, FilesConnector)

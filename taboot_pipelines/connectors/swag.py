@@ -11,7 +11,6 @@ from pydantic import Field
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.entries import DirectorySource, ProxyName
 from taboot_pipelines.connectors.files import FilesConnector
-from taboot_pipelines.connectors.protocol import SourceKind
 
 
 class SwagSource(DirectorySource):
@@ -24,6 +23,3 @@ class SwagSource(DirectorySource):
 def swag_connector(entry: SwagSource, access: Access) -> FilesConnector:
     """Read the confs as files are read."""
     return FilesConnector(entry, access, default_include=("*.conf",))
-
-
-SOURCE = SourceKind(SwagSource, swag_connector)

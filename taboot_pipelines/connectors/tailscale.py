@@ -14,12 +14,10 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from taboot_pipelines.connectors.access import Access
+from taboot_pipelines.connectors.access import Access, SecretReference, VariableName, header_value, secret_of
 from taboot_pipelines.connectors.api import AccessToken, Answer, ApiClient, Grant, Limits, item
-from taboot_pipelines.connectors.credentials import SecretReference, VariableName, header_value, secret_of
 from taboot_pipelines.connectors.entries import LimitedSource, RecordedSource
 from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.connectors.recorded import Part, RecordedFile, RecordedFiles
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex
@@ -402,6 +400,3 @@ def tailnet_connector(entry: TailscaleSource, access: Access) -> RecordedFiles |
         include = ("*.json", "*.hujson", "*.jsonc", "*.json5")
         return RecordedFiles(entry, access, TailnetReader(), default_include=include)
     return TailnetConnector(entry, access)
-
-
-SOURCE = SourceKind(TailscaleSource, tailnet_connector)

@@ -18,7 +18,6 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from taboot_pipelines.connectors.access import Access, FetchRules
 from taboot_pipelines.connectors.entries import Name, SourceEntry, unique
 from taboot_pipelines.connectors.globs import UrlGlobs
-from taboot_pipelines.connectors.protocol import SourceKind
 from taboot_pipelines.connectors.web_captures import PageCaptures
 from taboot_pipelines.connectors.web_lists import Lists, readable_urls
 from taboot_pipelines.crawl.addresses import Network
@@ -33,7 +32,7 @@ from taboot_pipelines.crawl.fetching import Fetching
 from taboot_pipelines.crawl.freshness import Freshness
 from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.crawl.links import LINKS_VERSION
-from taboot_pipelines.crawl.settling import UNSPECIFIC, media_type
+from taboot_pipelines.crawl.settling import TRANSIENT, UNSPECIFIC, media_type
 from taboot_pipelines.crawl.targets import TARGETS_VERSION, Folder, Targets, Test
 from taboot_pipelines.crawl.urls import KEY_VERSION, MAX_LENGTH, WebUrl, parse_url
 from taboot_pipelines.errors import TabootError
@@ -326,7 +325,7 @@ class _Pages:
     def finished(self, timeout: float) -> list[tuple[int, Answer | TabootError]]:
         ended = self._fetching.finished(timeout)
         for _, result in ended:
-            if isinstance(result, TabootError):
+            if isinstance(result, TabootError) and result.code in TRANSIENT:
                 result.details["attempts"] = max(MAX_ATTEMPTS, result.details["attempts"])
         return ended
 
@@ -342,6 +341,3 @@ def _admit(headers: dict[str, str], url: str) -> None:
     if mime in UNSPECIFIC and (not mime or _TEXT_NAME.fullmatch(url.partition("?")[0])):
         return
     raise TabootError("E_MIME", f"{url} has a content type that is not read.", url=url)
-
-
-SOURCE = SourceKind(WebSource, WebConnector)

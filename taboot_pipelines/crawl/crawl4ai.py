@@ -25,7 +25,7 @@ from taboot_pipelines.crawl.client import Reply, Request
 from taboot_pipelines.crawl.rendering import OWN_HEADERS, STALE_HEADERS, late
 from taboot_pipelines.crawl.urls import WebUrl, parse_url
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.http import Peer, RetryingClient
+from taboot_pipelines.http.server import Peer, ServerClient
 from taboot_pipelines.settings import Crawl4AiSettings
 
 #: An answer holds the page several times over: as it came, cleaned, and as Markdown.
@@ -50,7 +50,7 @@ class Crawl4Ai:
         self._settings = settings
         self._allowed = tuple(allowed)
         self._resolver = resolver
-        self._service = RetryingClient(_PEER, settings)
+        self._service = ServerClient(_PEER, settings)
         self._threads = ThreadPoolExecutor(settings.max_concurrency, thread_name_prefix="taboot-crawl4ai")
         self._arrivals = Arrivals()
 
@@ -88,7 +88,7 @@ class Crawl4Ai:
         address = self._check(request.url)
         seconds = min(request.timeouts.total, self._settings.timeout_seconds)
         try:
-            answer = self._service.send(
+            answer = self._service.once(
                 "POST",
                 "/crawl",
                 orjson.dumps(_body(request, seconds)),

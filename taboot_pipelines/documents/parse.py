@@ -10,7 +10,7 @@ import numpy as np
 
 from taboot_pipelines.documents import language, metadata
 from taboot_pipelines.documents.encoding import byte_ends, decode
-from taboot_pipelines.documents.forms import FORMS, Given
+from taboot_pipelines.documents.forms import FORMS, Form, Given
 from taboot_pipelines.documents.html_content import main_content
 from taboot_pipelines.documents.html_markdown import Segment, join
 from taboot_pipelines.documents.html_tree import parse as parse_html
@@ -40,6 +40,7 @@ def parse_document(
     languages: Sequence[str],
     max_chars: int,
     extraction: Extraction = "markdown",
+    forms: Mapping[str, Form] = FORMS,
 ) -> ParsedDocument:
     """The document in ``data``.
 
@@ -47,8 +48,8 @@ def parse_document(
     exact map. HTML gives the Markdown of its main content; its map leads each block (in code, each line) to
     the source of the element that holds it, and covers every code point. By ``extraction`` HTML gives its
     structured data instead, as Markdown too, or its source, as plain text with an exact map. Secret values
-    are masked in text, title and metadata (rule ``secrets-stop-at-the-blob``). What
-    :data:`~taboot_pipelines.documents.forms.FORMS` lists is rendered to Markdown by its form.
+    are masked in text, title and metadata (rule ``secrets-stop-at-the-blob``). What ``forms`` lists by its
+    media type is rendered to Markdown; by default that is what any source may hold.
 
     ``path`` names the thing in errors and, where ``mime`` says too little, its kind. ``languages``: ISO 639-1
     codes that are wanted; empty means all, and an undetermined language is always taken. ``max_chars`` bounds
@@ -56,7 +57,7 @@ def parse_document(
     ``E_LANGUAGE``, ``E_MIME``.
     """
     try:
-        return _parse(data, path, mime, charset, languages, max_chars, extraction)
+        return _parse(data, path, mime, charset, languages, max_chars, extraction, forms)
     except TabootError as error:
         if "path" in error.details:
             raise
@@ -83,11 +84,12 @@ def _parse(
     languages: Sequence[str],
     max_chars: int,
     extraction: Extraction,
+    forms: Mapping[str, Form],
 ) -> ParsedDocument:
     if not data.strip():
         raise TabootError("E_EMPTY", f"{path} is empty.", path=path)
     mime = mime_of(path, data, declared)
-    form = FORMS.get(mime)
+    form = forms.get(mime)
     if form is None and not is_text(mime):
         if magic_of(data) or mime == "application/octet-stream":
             raise TabootError("E_BINARY", f"{path} is not text but {mime}.", path=path, mime=mime)

@@ -15,7 +15,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
-    from taboot_pipelines.inference.http import Circuit
+    from taboot_pipelines.stores.state.circuit import Circuit
 
 __all__ = ["Embedder", "Space", "Vectors", "check_limit", "open_embedder"]
 

@@ -18,10 +18,11 @@ import numpy as np
 
 from taboot_pipelines.embedding.protocol import Space, Vectors, unit_vectors
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.http import Circuit, Peer
+from taboot_pipelines.http.server import Peer
 from taboot_pipelines.inference.tei import Info, TeiServer
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.settings import SPECIAL_TOKENS, TeiSettings
+from taboot_pipelines.stores.state.circuit import Circuit
 
 _PEER = Peer("The embedding server", "TABOOT_TEI", "E_EMBEDDER", "E_EMBEDDER", max_answer=256 * 1024 * 1024)
 

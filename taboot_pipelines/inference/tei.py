@@ -16,16 +16,11 @@ from typing import Any, TypeVar
 import orjson
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.http import (
-    Circuit,
-    Peer,
-    Reply,
-    RetryingClient,
-    ServerSettings,
-    gather,
-    is_unicode,
-)
+from taboot_pipelines.http.answers import Answer
+from taboot_pipelines.http.server import Peer, ServerClient, ServerSettings
+from taboot_pipelines.inference.batching import gather, is_unicode
 from taboot_pipelines.model.health import Health, probe
+from taboot_pipelines.stores.state.circuit import Circuit
 
 #: A server may be redeployed with another model while it is in use: ask again after this many seconds.
 INFO_TTL = 60.0
@@ -52,7 +47,7 @@ class TeiServer:
     def __init__(
         self, peer: Peer, settings: ServerSettings, *, backoff_seconds: float, circuit: Circuit | None
     ) -> None:
-        self.http = RetryingClient(peer, settings, backoff_seconds=backoff_seconds, circuit=circuit)
+        self.http = ServerClient(peer, settings, backoff_seconds=backoff_seconds, circuit=circuit)
         self._lock = threading.Lock()
         self._info: Info | None = None
         self._asked = 0.0
@@ -73,10 +68,10 @@ class TeiServer:
         """
 
         def ask() -> tuple[str | None, str]:
-            reply = self.http.send("GET", "/health")
+            reply = self.http.once("GET", "/health")
             if reply.status != 200:
                 raise self.http.refusal(reply.status, "/health")
-            info = self._read(self.http.send("GET", "/info"))
+            info = self._read(self.http.once("GET", "/info"))
             wrong = info.kind not in ("", kind)
             said = (
                 f"The server at {self.http.peer.setting}__URL serves {_a(info.kind)} model, not {_a(kind)}"
@@ -141,7 +136,7 @@ class TeiServer:
             ) from None
         return [read(answer, texts, start)]
 
-    def _read(self, reply: Reply) -> Info:
+    def _read(self, reply: Answer) -> Info:
         peer = self.http.peer
         if reply.status != 200:
             raise self.http.refusal(reply.status, "/info")

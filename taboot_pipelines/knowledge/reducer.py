@@ -19,7 +19,7 @@ from taboot_pipelines.model.ids import canonical_json
 REDUCER_VERSION = "3"
 
 
-#: Before the source of a claim that a document of a type in ``model.graph.PROPOSING`` makes.
+#: Before the source of a claim that a document makes which only proposes (``DocumentInput.proposed``).
 PROPOSED = "proposed:"
 
 

@@ -21,7 +21,7 @@ from taboot_pipelines.knowledge.mentions import MATCHER_VERSION, NameMatcher, re
 from taboot_pipelines.knowledge.names import Meaning
 from taboot_pipelines.knowledge.reducer import PROPOSED, Claim, Node
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import PRIORITY, PROPOSING, Basis, EdgeSource
+from taboot_pipelines.model.graph import PRIORITY, Basis, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.offsets import OffsetMap
 
@@ -225,6 +225,8 @@ class DocumentInput:
     document: Mapping[str, Any]
     chunks: Sequence[Mapping[str, Any]]
     observations: Sequence[Mapping[str, Any]]
+    #: Whether what it says is only proposed, as in a chat with a language model.
+    proposed: bool = False
 
     @property
     def doc_id(self) -> str:
@@ -386,7 +388,7 @@ def document_claims(given: DocumentInput, statements: Iterable[Relation]) -> lis
     """What the document claims of nodes, as observed: with properties where it declares them, else that they
     exist. Each claim once, ascending. What a chat says is proposed, by whichever tier.
     """
-    proposed = PROPOSED if given.document["source_type"] in PROPOSING else ""
+    proposed = PROPOSED if given.proposed else ""
     declared = [o for o in given.observations if o["kind"] == "node"]
     claims = {(_start(o), str(o["source"]), float(o["confidence"]), str(o["properties"])) for o in declared}
     nodes = {(o["type"], o["start_key"]) for o in declared}

@@ -22,27 +22,6 @@ from taboot_pipelines.errors import TabootError
 SCHEMA_VERSION = "1.0.0"
 
 
-class SourceType(StrEnum):
-    """Every source type that the product is to have, said here alone; what entries, payloads and nodes may
-    say derives from it.
-
-    Those that this version reads are in ``connectors.registry``.
-    """
-
-    WEB = "web"
-    GITHUB = "github"
-    REDDIT = "reddit"
-    YOUTUBE = "youtube"
-    GMAIL = "gmail"
-    ELASTICSEARCH = "elasticsearch"
-    COMPOSE = "compose"
-    SWAG = "swag"
-    TAILSCALE = "tailscale"
-    UNIFI = "unifi"
-    AI_SESSION = "ai_session"
-    FILES = "files"
-
-
 class EdgeSource(StrEnum):
     """Who says it; the reducer's priorities (rule ``deterministic-reducer``) are :data:`PRIORITY`."""
 
@@ -60,10 +39,6 @@ PRIORITY = {
     EdgeSource.TIER_B: 20,
     EdgeSource.TIER_C: 10,
 }
-
-#: In documents of these types people and models propose; what they say of an entity ranks beneath what any
-#: other document says, whichever tier reads it.
-PROPOSING = frozenset({SourceType.AI_SESSION})
 
 
 class Basis(StrEnum):
@@ -86,6 +61,7 @@ _PORT_LIST = re.compile(r"\*|[0-9]{1,5}(?:-[0-9]{1,5})?(?:,[0-9]{1,5}(?:-[0-9]{1
 _HEX64 = re.compile(r"[0-9a-f]{64}")
 _CONTAINER_ID = re.compile(r"[0-9a-f]{12}|[0-9a-f]{64}")
 _DIGEST = re.compile(r"[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32,}")
+_SOURCE_TYPE = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 SCHEMES = frozenset(
@@ -112,6 +88,11 @@ def _bool(v: Any) -> bool:
 
 def _port(v: Any) -> bool:
     return isinstance(v, int) and not isinstance(v, bool) and 1 <= v <= 65535
+
+
+def is_source_type(v: Any) -> bool:
+    """Whether ``v`` can be the name of a source type; ``taboot_pipelines.sources`` knows which there are."""
+    return isinstance(v, str) and _SOURCE_TYPE.fullmatch(v) is not None
 
 
 def _full(pattern: re.Pattern[str]) -> Check:
@@ -190,7 +171,7 @@ NODES: dict[str, NodeType] = {
             {
                 "url": _text,
                 "title": _str,
-                "sourceType": _one_of(frozenset(SourceType)),
+                "sourceType": is_source_type,
                 "retentionPolicy": lambda v: isinstance(v, int) and v >= 1,
                 "contentHash": _full(_HEX64),
                 "metadata": _map,

@@ -10,3 +10,7 @@ LOGS = "application/vnd.taboot.logs+json"
 REDDIT_THREAD = "application/vnd.taboot.reddit-thread+json"
 #: What Reddit puts in the place of a text that its author, or a moderator, took away.
 REDDIT_TAKEN_AWAY = frozenset({"[deleted]", "[removed]", "[ Removed by Reddit ]", "[ Removed by reddit ]"})
+#: What the media types of GitHub's resources begin with.
+GITHUB = "application/vnd.taboot.github-"
+#: What people said there at a time, unlike what a repository says of itself.
+GITHUB_THREADS = frozenset(f"{GITHUB}{what}+json" for what in ("issue", "pull", "release", "discussion"))

@@ -6,7 +6,7 @@ Column order is the schema's. ``bucket`` is the partition column: the hash of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -377,5 +377,35 @@ def conform(table: pa.Table, name: str) -> pa.Table:
     return table
 
 
+def widened(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows of an earlier schema under ``schema``: what they lack is null, or where that may not be
+    zero, false or empty."""
+    return pa.record_batch(
+        [
+            rows.column(f.name).cast(f.type)
+            if f.name in rows.schema.names
+            else pa.array([None if f.nullable else _nothing(f.type)] * rows.num_rows, f.type)
+            for f in schema
+        ],
+        schema=schema,
+    )
+
+
+def _nothing(kind: pa.DataType) -> Any:
+    if pa.types.is_string(kind):
+        return ""
+    if pa.types.is_binary(kind):
+        return b""
+    return [] if pa.types.is_list(kind) else 0
+
+
 def empty(name: str) -> pa.Table:
     return TABLES[name][0].empty_table()
+
+
+def declared(names: Iterable[str]) -> dict[str, list[list[Any]]]:
+    """Return {table: [column, type, whether it may be null]} of some tables, as they are declared."""
+    return {
+        name: [[f.name, str(f.type), f.nullable] for f in TABLES[name.partition(".")[0]][0]]
+        for name in sorted(names)
+    }

@@ -12,7 +12,6 @@ from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge import drift
 from taboot_pipelines.knowledge.drift import Authority, DocumentView, Drift, DriftKind
-from taboot_pipelines.model.graph import PROPOSING, SourceType
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.answering.ownership import Ownership
 from taboot_pipelines.retrieval.answering.service_index import ServiceIndex, is_example_path
@@ -21,11 +20,10 @@ from taboot_pipelines.retrieval.request import check_limit
 from taboot_pipelines.retrieval.results.drift import DriftItem, DriftReport, DriftSide
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.settings import RetrievalSettings
+from taboot_pipelines.sources import source_kind, stance_of
 
 MAX_ITEMS = 100_000
 
-#: Sources whose documents people write once and leave as they are.
-_RECORDS = PROPOSING | {SourceType.GMAIL, SourceType.REDDIT, SourceType.YOUTUBE}
 #: A path that tells of a day or of releases: a report, minutes, a history.
 _OF_A_DAY = re.compile(
     r"(?:19|20)\d\d-[01]\d(?:-[0-3]\d)?|(?:^|[/._-])(?:change-?logs?|history|news|releases?(?:-?notes)?|incidents?"
@@ -108,7 +106,7 @@ class Drifts:
             (doc_id, source, kind, path, title, mime, _folder(view, source, path, url))
             for doc_id, source, kind, path, url, title, mime in rows_of(view.graph.documents, *columns)
         ]
-        projects = {folder for _, _, kind, _, _, _, folder in rows if kind == SourceType.COMPOSE}
+        projects = {folder for _, _, type_, _, _, _, folder in rows if source_kind(type_).projects}
         return {
             doc_id: DocumentView(
                 self._standing(view, source, kind, path, mime, folder in projects), folder, path or title
@@ -120,7 +118,7 @@ class Drifts:
         """``beside``: in the folder of a Compose project, where a text speaks of that project."""
         if is_example_path(path):
             return Authority.OTHER
-        if kind in _RECORDS:
+        if stance_of(kind, mime).of_a_time:
             return Authority.RECORD
         if is_code(mime):
             return Authority.OTHER if _SET_ASIDE.search(path) else Authority.CONFIG

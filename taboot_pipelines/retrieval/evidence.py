@@ -59,6 +59,7 @@ class Source:
         if not has_form(self.mime):
             return None
         from taboot_pipelines.documents.parse import parse_document
+        from taboot_pipelines.sources import document_forms
 
         return parse_document(
             self.data,
@@ -67,6 +68,7 @@ class Source:
             charset=self.charset,
             languages=(),
             max_chars=self.max_chars,
+            forms=document_forms(),
         )
 
     @cached_property

@@ -144,9 +144,9 @@ def _one_of(
 
 
 def _source_types() -> Collection[str]:
-    from taboot_pipelines.model.graph import SourceType
+    from taboot_pipelines.sources import type_names
 
-    return [str(t) for t in SourceType]
+    return type_names()
 
 
 def _content_types() -> Collection[str]:

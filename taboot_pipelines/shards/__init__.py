@@ -27,7 +27,7 @@ from __future__ import annotations
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards.files import verified_at
 from taboot_pipelines.shards.inputs import DocumentRows, ShardInput
-from taboot_pipelines.shards.manifest import Manifest
+from taboot_pipelines.shards.manifest import Manifest, NewerManifest
 from taboot_pipelines.shards.plan import plan
 from taboot_pipelines.shards.protocol import (
     ManifestVersion,
@@ -44,6 +44,7 @@ __all__ = [
     "DocumentShard",
     "Manifest",
     "ManifestVersion",
+    "NewerManifest",
     "PublishReport",
     "PublishedVectors",
     "ShardInput",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Literal
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from taboot_pipelines.embedding.protocol import Space
@@ -116,6 +117,10 @@ class Manifest(_Model):
         return self.model_copy(update={"version": other.version}) == other
 
 
+class NewerManifest(TabootError):
+    """``E_SHARD_CORRUPT`` of a manifest that a newer release has published: nothing may replace it."""
+
+
 @lru_cache(maxsize=4)
 def _parsed(data: bytes) -> Manifest:
     """The manifest in these bytes, which a run reads more than once."""
@@ -123,11 +128,17 @@ def _parsed(data: bytes) -> Manifest:
 
 
 def parse_manifest(data: bytes, namespace: str) -> Manifest:
-    """Read a manifest. Raises ``E_SHARD_CORRUPT``, which names the manifest and the field that is wrong."""
+    """Read a manifest.
+
+    Raises ``E_SHARD_CORRUPT``, which names the manifest and the field that is wrong, and as
+    :class:`NewerManifest` if a newer release has published it.
+    """
     name = manifest_name(namespace)
     try:
         manifest = _parsed(data)
     except (ValidationError, RecursionError, ValueError) as error:
+        if _number(data, "format") > FORMAT:  # which may have other fields
+            raise _newer(name, _number(data, "format")) from None
         where = (
             ".".join(str(p) for p in error.errors()[0]["loc"]) if isinstance(error, ValidationError) else ""
         )
@@ -139,6 +150,8 @@ def parse_manifest(data: bytes, namespace: str) -> Manifest:
         ) from None
     if manifest.namespace != namespace:
         raise TabootError("E_SHARD_CORRUPT", f"The manifest {name} belongs to another namespace.", file=name)
+    if manifest.format > FORMAT:
+        raise _newer(name, manifest.format)
     if (manifest.format, manifest.analyzer) != (FORMAT, ANALYZER):
         raise TabootError(
             "E_SHARD_CORRUPT",
@@ -149,3 +162,25 @@ def parse_manifest(data: bytes, namespace: str) -> Manifest:
             file=name,
         )
     return manifest
+
+
+def manifest_number(data: bytes) -> int:
+    """Return the version of a manifest that cannot be used otherwise; 0 if it does not say."""
+    return _number(data, "version")
+
+
+def _number(data: bytes, field: str) -> int:
+    try:
+        found = orjson.loads(data)[field]
+    except (ValueError, TypeError, KeyError):
+        return 0
+    return found if isinstance(found, int) else 0
+
+
+def _newer(name: str, number: int) -> NewerManifest:
+    return NewerManifest(
+        "E_SHARD_CORRUPT",
+        f"The manifest {name} was published by a newer release (format {number}; this one reads {FORMAT}).",
+        remedy="Install that release or a newer one.",
+        file=name,
+    )

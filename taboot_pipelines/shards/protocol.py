@@ -17,7 +17,13 @@ from taboot_pipelines.model.health import Health
 from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.shards import files
 from taboot_pipelines.shards.files import Verified
-from taboot_pipelines.shards.manifest import Manifest, ShardEntry, parse_manifest
+from taboot_pipelines.shards.manifest import (
+    Manifest,
+    NewerManifest,
+    ShardEntry,
+    manifest_number,
+    parse_manifest,
+)
 
 #: Fills an empty folder with a shard's files, each synced to disk, and returns the entry that describes them.
 Build = Callable[[Path], ShardEntry]
@@ -131,19 +137,24 @@ def load_manifest(store: ShardStore, namespace: str) -> Manifest | None:
     return None if found is None else parse_manifest(found[0], namespace)
 
 
-def manifest_and_etag(store: ShardStore, namespace: str) -> tuple[Manifest | None, str]:
-    """What a publisher starts from: the current manifest, and the ETag to swap it by.
+def publisher_start(store: ShardStore, namespace: str) -> tuple[Manifest | None, int, str]:
+    """What a publisher starts from: the current manifest, its version, and the ETag to swap it by.
 
-    A manifest that is damaged or of another format counts as none, so that the publisher replaces it.
+    A manifest that is damaged or of an earlier format counts as none, so that the publisher replaces it. Its
+    version is followed all the same (0: there is none): what readers noted of it must not fit another one.
+    Raises ``E_SHARD_CORRUPT`` for a manifest of a newer release.
     """
     found = store.read_manifest(namespace)
     if found is None:
-        return None, ""
+        return None, 0, ""
     data, etag = found
     try:
-        return parse_manifest(data, namespace), etag
+        manifest = parse_manifest(data, namespace)
+    except NewerManifest:
+        raise
     except TabootError:
-        return None, etag
+        return None, manifest_number(data), etag
+    return manifest, manifest.version, etag
 
 
 def damaged_shards(store: ShardStore, manifest: Manifest) -> list[str]:

@@ -24,7 +24,7 @@ from taboot_pipelines.shards.files import file_entry
 from taboot_pipelines.shards.inputs import ShardInput
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry, SourceEntry, SpaceEntry
 from taboot_pipelines.shards.plan import PlannedShard, planned_shards
-from taboot_pipelines.shards.protocol import ShardStore, load_manifest, manifest_and_etag
+from taboot_pipelines.shards.protocol import ShardStore, load_manifest, publisher_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def publish(store: ShardStore, shard_input: ShardInput, settings: ShardSettings)
     ``E_STORAGE`` if the disk or the store refuses.
     """
     namespace = check_namespace(shard_input.namespace)
-    previous, etag = manifest_and_etag(store, namespace)
+    previous, version, etag = publisher_start(store, namespace)
     damaged = store.damage(namespace)
     known = {s.key: s for s in previous.shards} if previous else {}
     shards: list[ShardEntry] = []
@@ -66,7 +66,7 @@ def publish(store: ShardStore, shard_input: ShardInput, settings: ShardSettings)
     try:
         manifest = Manifest(
             namespace=namespace,
-            version=previous.version + 1 if previous else 1,
+            version=version + 1,
             snapshot=shard_input.snapshot,
             space=SpaceEntry.of(shard_input.space),
             analyzer=ANALYZER,

@@ -25,6 +25,7 @@ from taboot_pipelines.stages.assertions import asserted, handed_in
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import caches, forget_results, remove_old_files
 from taboot_pipelines.stages.deriving import follow
+from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog.assertions import HandedIn, NewAssertion
 
@@ -58,6 +59,7 @@ def decide(
 
     Raises ``E_TRANSITION`` for a merge of what is one already, ``E_BUSY``, ``E_STORAGE``.
     """
+    upgrade_tables(workspace, namespace)
     with workspace.leases.namespace(namespace):
         known = in_force(asserted(workspace, namespace))
         _check_merges(known, wanted)
@@ -70,6 +72,7 @@ def undo(workspace: Workspace, namespace: str, assertion_id: str, *, who: str, r
     ``assertion_id``: the id or the beginning of it. Raises ``E_NOT_FOUND``, ``E_QUERY`` for a beginning that
     several have, ``E_TRANSITION`` if it is undone or erased already, ``E_BUSY``.
     """
+    upgrade_tables(workspace, namespace)
     with workspace.leases.namespace(namespace):
         assertions = asserted(workspace, namespace)
         target = _find(assertions, assertion_id)
@@ -92,6 +95,7 @@ def erase(workspace: Workspace, namespace: str, assertion_id: str) -> Recorded:
     Raises as :func:`undo`, but for what is undone or erased already.
     """
     catalog = workspace.catalog
+    upgrade_tables(workspace, namespace)
     with workspace.alone(namespace):
         assertions = asserted(workspace, namespace)
         target = _find(assertions, assertion_id)

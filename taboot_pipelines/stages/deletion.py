@@ -32,6 +32,7 @@ from taboot_pipelines.stages.housekeeping import (
 )
 from taboot_pipelines.stages.snapshot import SnapshotReader, needed_snapshot, snapshot_pointer
 from taboot_pipelines.stages.tiers import TierStage
+from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.catalog import Catalog, Locator
 from taboot_pipelines.stores.state.keys import CACHE_QUERY
@@ -88,6 +89,7 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
             f"{len(unknown)} of {len(wanted)} documents are not in namespace {namespace}.",
             doc_ids=unknown[:10],
         )
+    upgrade_tables(workspace, namespace)
     receipt_id = uuid.uuid4().hex
     # An erasure removes files, vectors and blobs that a run of any source might be about to use.
     with (
@@ -143,6 +145,7 @@ def restore(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> R
             f"{len(missing)} of {len(wanted)} documents were not deleted.",
             doc_ids=missing[:10],
         )
+    upgrade_tables(workspace, namespace)
     located = catalog.locators.of_documents(namespace, wanted)
     stored = [x for _, x in located if workspace.blobs.exists(namespace, x.sha256)]
     with workspace.leases.several(namespace, {source for source, _ in located}):

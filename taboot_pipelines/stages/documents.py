@@ -21,6 +21,7 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.records import Extraction
 from taboot_pipelines.model.tables import DOCUMENTS
+from taboot_pipelines.sources import document_forms, source_kind
 from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.blobs import UNREADABLE
@@ -67,6 +68,8 @@ def run(work: SourceWork) -> None:
         entry.config.type,
         workspace.settings.limits.max_document_chars,
         *_FORMS[_extraction(entry)],
+        # Of a type that has no version of its own, the shape is what earlier releases published.
+        *filter(None, (source_kind(entry.config.type).parsing,)),
     )
     raw = work.upstream["raw_blobs"]
     inputs = ids.digest(raw.inputs, *settings)
@@ -219,6 +222,7 @@ def _row(workspace: Workspace, entry: Entry, x: Locator, fingerprint: str) -> di
         charset=x.charset,
         languages=entry.config.languages,
         max_chars=workspace.settings.limits.max_document_chars,
+        forms=document_forms(),
         extraction=_extraction(entry),
     )
     metadata = dict(parsed.metadata)

@@ -13,13 +13,13 @@ from functools import partial
 
 from pydantic import SecretStr
 
-from taboot_pipelines.connectors.sources_file import SourcesFile
 from taboot_pipelines.crawl.domains import Domains, DomainSettings, Limits, domain_name
 from taboot_pipelines.crawl.proxies import Proxies, ProxySettings
 from taboot_pipelines.crawl.urls import parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.settings import HttpSettings
+from taboot_pipelines.sources.sources_file import SourcesFile
 from taboot_pipelines.stores.catalog import Catalog, Pointer, now_micros
 from taboot_pipelines.stores.state import Lenient
 from taboot_pipelines.stores.tables import NAMESPACE

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from taboot_pipelines.connectors.plans import Planned, Planner
-from taboot_pipelines.connectors.sources_file import SourcesFile
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.document_units import SourceDocuments
 from taboot_pipelines.knowledge.window_units import WindowCutter, WindowRow
@@ -29,6 +28,7 @@ from taboot_pipelines.model.records import (
     Stored,
     Unchanged,
 )
+from taboot_pipelines.sources.sources_file import SourcesFile
 from taboot_pipelines.stages import documents
 from taboot_pipelines.stages.document_lookup import did_you_mean
 from taboot_pipelines.stages.held_deletions import fresh_paths, judge

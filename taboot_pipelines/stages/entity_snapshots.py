@@ -71,7 +71,6 @@ from taboot_pipelines.knowledge.relations import (
 from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.knowledge.titles import TITLES_VERSION, TitleMatcher, title_keys
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import PROPOSING
 from taboot_pipelines.model.tables import (
     DECLARATIONS,
     DOC_STATE,
@@ -80,6 +79,7 @@ from taboot_pipelines.model.tables import (
     TITLE_LINKS,
     rows_of,
 )
+from taboot_pipelines.sources import Stance, stance_of
 from taboot_pipelines.stages.assertions import OBSERVATIONS as STATED_OBSERVATIONS
 from taboot_pipelines.stages.assertions import asserted, bring_up_to_date
 from taboot_pipelines.stages.report import StageReport, reporting
@@ -243,7 +243,7 @@ class _Sources:
 
     def _proposes(self, source: str) -> bool:
         types = self._read(source, "documents", columns=["source_type"]).column("source_type")
-        return not PROPOSING.isdisjoint(pc.unique(types).to_pylist())
+        return any(stance_of(type_) is Stance.PROPOSES for type_ in pc.unique(types).to_pylist())
 
     def titles(self, source: str, doc_ids: Collection[str]) -> Iterator[str]:
         """Yield by what texts may name some documents."""
@@ -280,7 +280,10 @@ class _Sources:
             for doc_id, rows in pick(name, at).items():
                 observations.setdefault(doc_id, []).extend(rows)
         for doc_id, (document,) in pick("documents", buckets).items():
-            yield DocumentInput(document, chunks.get(doc_id, []), observations.get(doc_id, []))
+            proposed = stance_of(document["source_type"]) is Stance.PROPOSES
+            yield DocumentInput(
+                document, chunks.get(doc_id, []), observations.get(doc_id, []), proposed=proposed
+            )
 
     def _read(self, source: str, name: str, **options: Any) -> pa.Table:
         # A version of the source may be older than a table of observations, and then lacks it.
@@ -358,7 +361,7 @@ def _apply(
         report.tables, report.skipped = dict(pointer.tables), "unchanged"
         return
     # Tables of an earlier release may have other columns; then all are made again.
-    whole = whole and pointer is not None and tables.fit(namespace, NAMESPACE, pointer.tables)
+    whole = whole and all(tables.fits(namespace, NAMESPACE, name) for name in TABLES)
     # What a killed run left ahead of the pointer is rolled back, and the tables hold again what was
     # published. If one of them is lost, all are made again.
     published = {name: pointer.tables[name] if pointer and whole else None for name in TABLES}

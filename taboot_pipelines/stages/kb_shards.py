@@ -16,6 +16,7 @@ from taboot_pipelines.model.audit import Discrepancy
 from taboot_pipelines.shards import (
     DocumentRows,
     Manifest,
+    NewerManifest,
     PublishedVectors,
     ShardInput,
     ShardStore,
@@ -251,6 +252,8 @@ def _published(store: ShardStore, namespace: str) -> Manifest | None:
     """
     try:
         manifest = load_manifest(store, namespace)
+    except NewerManifest:
+        raise
     except TabootError:
         return None
     return None if manifest is None or damaged_shards(store, manifest) else manifest

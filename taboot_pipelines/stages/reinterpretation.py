@@ -34,6 +34,7 @@ from taboot_pipelines.stages import documents
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deriving import follow
 from taboot_pipelines.stages.tiers import TierStage, check_overrides
+from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
 
 
@@ -79,6 +80,7 @@ def reinterpret(
     """
     stage, overrides = tier_named(tier), dict(config or {})
     check_overrides(stage.tier, overrides)
+    upgrade_tables(workspace, namespace)
     works = [
         _Work(workspace, entry, stage, doc_ids, canonical_json(overrides))
         for entry, doc_ids in _places(workspace, namespace, docs, source)
@@ -294,6 +296,7 @@ def promote(
     named = {runs} if isinstance(runs, str) else set(runs)
     rows = _wanted(workspace, namespace, named, source, tier)
     sources = {row["source_id"] for row in rows}
+    upgrade_tables(workspace, namespace)
     with workspace.leases.several(namespace, sources):
         chosen, lapsed = _standing(workspace, namespace, rows)
         if lapsed and named:
@@ -343,6 +346,7 @@ def rollback(
     if not rows:
         raise TabootError("E_NOT_FOUND", "Nothing of that is promoted, so nothing is taken back.")
     sources = {row["source_id"] for row in rows}
+    upgrade_tables(workspace, namespace)
     with workspace.leases.several(namespace, sources):
         catalog.choices.withdraw(namespace, [row["id"] for row in rows])
         run_ids = sorted({row["run_id"] for row in rows})

@@ -15,6 +15,7 @@ from taboot_pipelines.stages.deriving import run_tracked
 from taboot_pipelines.stages.progress import tracked
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
+from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
 
 _log = logging.getLogger(__name__)
@@ -41,10 +42,9 @@ def run_stage(
         return run_together(workspace, found, [source_id], progress)
     assert isinstance(found, SourceStage)
     with _logged(stage, source_id) as reports, _rarely_collecting():
-        reports += [
-            run_tracked(workspace, found, entry, progress, confirm_deletes=confirm_deletes)
-            for entry in workspace.entries(source_id)
-        ]
+        for entry in workspace.entries(source_id):
+            upgrade_tables(workspace, entry.namespace)
+            reports.append(run_tracked(workspace, found, entry, progress, confirm_deletes=confirm_deletes))
     return reports
 
 
@@ -69,6 +69,7 @@ def run_together(
         for namespace in dict.fromkeys(e.namespace for e in entries):
             inside = [e for e in entries if e.namespace == namespace]
             try:
+                upgrade_tables(workspace, namespace)
                 reports.append(_run_in(workspace, stage, namespace, inside, progress))
             except TabootError as error:
                 failure = failure or error

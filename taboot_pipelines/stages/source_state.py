@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import orjson
 
-from taboot_pipelines.connectors import Access, Connector, open_connector
+from taboot_pipelines.connectors import Access, Connector
 from taboot_pipelines.connectors.access import MemoryState, OpenFrontier, SourceState
 from taboot_pipelines.connectors.entries import DirectorySource, RecordedSource
 from taboot_pipelines.connectors.files import source_directory
@@ -25,6 +25,7 @@ from taboot_pipelines.extraction.tier_a.compose import project_files, references
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.records import Known, KnownItems, Role
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.sources import open_connector
 from taboot_pipelines.stages.domains import open_domains, open_proxies
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.catalog import Catalog, Locator

@@ -15,11 +15,11 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from taboot_pipelines.errors import CODES, TabootError
 from taboot_pipelines.model.audit import Discrepancy
-from taboot_pipelines.stages.circuit import circuit
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot import snapshot_pointer
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.state.circuit import Circuit
 from taboot_pipelines.stores.tables import TableVersion
 
 #: Whose rows a table holds: those of one source, or the namespace's.
@@ -340,7 +340,7 @@ class ServerTarget(Generic[Server]):
     def _guarded(self, workspace: Workspace, namespace: str) -> Iterator[None]:
         """Put the circuit breaker around requests to the server, and call ``failed`` or ``settled``."""
         try:
-            with circuit(workspace, namespace, self.circuit, self.code):
+            with Circuit(workspace.hints, self.circuit, namespace).guard(self.code):
                 yield
         except TabootError as error:
             if error.code == self.code:

@@ -23,6 +23,7 @@ from taboot_pipelines.stages.chain import AGREEING, CHAIN
 from taboot_pipelines.stages.deriving import derive
 from taboot_pipelines.stages.snapshot import snapshot_pointer
 from taboot_pipelines.stages.source_versions import source_versions
+from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
 
@@ -58,6 +59,8 @@ def run(workspace: Workspace, namespace: str, *, repair: bool = False, deep: boo
     cannot be asked at all.
     """
     report = AuditReport(namespace)
+    if repair:
+        upgrade_tables(workspace, namespace)
     # No source is added meanwhile: its first bytes would be taken for those that no fetch recorded.
     with workspace.alone(namespace):
         first = _Audit(workspace, namespace, deep, report.checked)

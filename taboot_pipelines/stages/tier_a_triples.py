@@ -7,67 +7,24 @@ configuration file of a source with ``interpret: true``. Holds rules ``unit-of-i
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from taboot_pipelines.documents.mime import is_code
-from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
-from taboot_pipelines.extraction.tier_a.config_files import ConfigFiles
-from taboot_pipelines.extraction.tier_a.elasticsearch import ElasticsearchExtractor
-from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
 from taboot_pipelines.extraction.tier_a.prose import PROSE_VERSION, Mention, find_mentions
-from taboot_pipelines.extraction.tier_a.tailscale import TailscaleExtractor
-from taboot_pipelines.extraction.tier_a.unifi import UnifiExtractor
 from taboot_pipelines.knowledge.document_units import DocumentText, DocumentUnits
-from taboot_pipelines.knowledge.project_units import (
-    FormatExtractor,
-    ProjectExtractor,
-    ProjectUnits,
-    RootedProjects,
-)
+from taboot_pipelines.knowledge.project_units import FormatExtractor, ProjectExtractor, ProjectUnits
 from taboot_pipelines.knowledge.runs import Tier
 from taboot_pipelines.knowledge.units import UnitExtractor
 from taboot_pipelines.model import records
 from taboot_pipelines.model.graph import Basis, EdgeSource
 from taboot_pipelines.model.records import EdgeClaim, Evidence, NodeRef
+from taboot_pipelines.sources import source_kind
 from taboot_pipelines.stages.documents import PARSING
 from taboot_pipelines.stages.tiers import InterpretedKind, TierInput
 
 STAGE = "tier_a_triples"
 VERSION = "1"
 TIER = Tier(EdgeSource.TIER_A, STAGE, "observations", VERSION, extractor_type="rule_based")
-
-#: The repository of a file, with its slash (``connectors.github``).
-_REPOSITORY = re.compile(r"[^/#]+/[^/#]+/")
-_NGINX = re.compile(
-    r"^[ \t]*(?:server|location|upstream|proxy_pass|include|(?:fastcgi|grpc|uwsgi)_pass)\b[^;{\n]*[;{]", re.M
-)
-
-#: Interpretation follows the source's type (rule ``unit-of-interpretation``); a source of any other type
-#: gives documents and prose only.
-EXTRACTORS: dict[str, tuple[Callable[[], ProjectExtractor], ...]] = {
-    "compose": (ComposeExtractor,),
-    "swag": (NginxExtractor,),
-    "github": (
-        lambda: RootedProjects(ComposeExtractor(), _REPOSITORY),
-        lambda: RootedProjects(
-            NginxExtractor(),
-            _REPOSITORY,
-            project=lambda path: path.endswith(".conf"),
-            # Other programs' files are called so too.
-            reads=lambda text: _NGINX.search(text) is not None,
-        ),
-    ),
-    "tailscale": (TailscaleExtractor,),
-    "unifi": (UnifiExtractor,),
-    "elasticsearch": (ElasticsearchExtractor,),
-}
-
-#: What an entry adds with ``interpret: true``, by its source's type.
-CONFIG_EXTRACTORS: dict[str, Callable[[], ProjectExtractor]] = {
-    "files": ConfigFiles,
-    "github": lambda: RootedProjects(ConfigFiles(), _REPOSITORY),
-}
 
 #: A mention in prose says less than a declaration.
 _MENTION_CONFIDENCE = 0.95
@@ -89,7 +46,7 @@ def versions(source: InterpretedKind) -> Sequence[object]:
 
 def has_projects(source: InterpretedKind) -> bool:
     """Return whether a kind of source has units that read several files."""
-    return source.source_type in EXTRACTORS or (source.interprets and source.source_type in CONFIG_EXTRACTORS)
+    return bool(_projects(source))
 
 
 def extractors(given: TierInput) -> Sequence[UnitExtractor]:
@@ -109,10 +66,8 @@ def extractors(given: TierInput) -> Sequence[UnitExtractor]:
 
 
 def _projects(source: InterpretedKind) -> Sequence[ProjectExtractor]:
-    projects = [kind() for kind in EXTRACTORS.get(source.source_type, ())]
-    if source.interprets and source.source_type in CONFIG_EXTRACTORS:
-        projects.append(CONFIG_EXTRACTORS[source.source_type]())
-    return projects
+    """Interpretation follows the source's type (rule ``unit-of-interpretation``)."""
+    return source_kind(source.source_type).extractors(source.interprets)
 
 
 class ProseExtractor:

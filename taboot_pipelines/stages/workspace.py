@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from taboot_pipelines.connectors import SourceEntry
-from taboot_pipelines.connectors.sources_file import SourcesFile, load_sources, parse_entry
 from taboot_pipelines.embedding import Embedder, Space, check_limit, open_embedder
 from taboot_pipelines.embedding.remembered import Remembered, RememberedEmbedder
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.shards import open_shards
+from taboot_pipelines.sources.sources_file import SourcesFile, load_sources, parse_entry
 from taboot_pipelines.stages.domains import publish_settings
 from taboot_pipelines.stores.blobs import open_blobs
 from taboot_pipelines.stores.catalog import Pointer, open_catalog
@@ -36,8 +36,8 @@ from taboot_pipelines.stores.tables import NAMESPACE, Tables
 
 if TYPE_CHECKING:
     from taboot_pipelines.inference.chat import ChatModel
-    from taboot_pipelines.inference.http import Circuit
     from taboot_pipelines.stores.graph import Neo4jGraph
+    from taboot_pipelines.stores.state.circuit import Circuit
     from taboot_pipelines.stores.vectors import QdrantPoints
 
 
@@ -81,6 +81,8 @@ class Workspace:
         self.shards = open_shards(self.settings)
         #: The sources file that the home belonged to when another one was last read (``sync_sources``).
         self.former_sources: Path | None = None
+        #: Namespaces whose tables are known to be those that are declared today (``stages.upgrade``).
+        self.current_tables: set[str] = set()
         self._embedder = embedder
         self._other_chats: dict[str, ChatModel] = {}
 
@@ -121,7 +123,7 @@ class Workspace:
 
     def _circuit(self, server: str) -> Circuit:
         """The circuit breaker of a model server, which all namespaces share."""
-        from taboot_pipelines.inference.http import Circuit
+        from taboot_pipelines.stores.state.circuit import Circuit
         from taboot_pipelines.stores.state.keys import CIRCUIT
 
         return Circuit(self.hints, CIRCUIT(server), self.settings.namespace)

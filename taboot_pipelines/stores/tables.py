@@ -99,15 +99,44 @@ class Tables:
         there = set(self.names(namespace, owner)) if any(v is not None for v in versions.values()) else set()
         return all(v is None or name in there for name, v in versions.items())
 
-    def fit(self, namespace: str, owner: str, versions: Mapping[str, TableVersion | None]) -> bool:
-        """Whether these versions have the columns that are declared today."""
-        for name, version in versions.items():
-            table = None if version is None else self._open(namespace, owner, name, version)
-            if table is not None:
-                schema, _ = model.TABLES[_base(name)]
-                if {field.name for field in table.schema().fields} != set(schema.names):
-                    return False
-        return True
+    def fits(self, namespace: str, owner: str, name: str) -> bool:
+        """Whether the newest version has the columns that are declared today; so it is without a table."""
+        from deltalake import Schema
+
+        table = self._open(namespace, owner, name, None)
+        if table is None:
+            return True
+        declared = Schema.from_arrow(model.TABLES[_base(name)][0])
+        return {f.name: f for f in table.schema().fields} == {f.name: f for f in declared.fields}
+
+    def carry_over(self, namespace: str, owner: str, name: str) -> None:
+        """Give a table the columns that are declared today, in one commit, and keep its rows.
+
+        In a column that they lack they hold nothing: null, or where that may not be zero, false or empty.
+        """
+        from deltalake import CommitProperties, write_deltalake
+
+        table = self._open(namespace, owner, name, None)
+        if table is None:
+            return
+        self._confirm()
+        schema, key = model.TABLES[_base(name)]
+        with self._typed(f"Table {name} of {owner} cannot be written", name):
+            dataset = table.to_pyarrow_dataset(
+                filesystem=self._place.filesystem(_path(namespace, owner, name))
+            )
+            held = [column for column in schema.names if column in dataset.schema.names]
+            write_deltalake(
+                table,
+                pa.RecordBatchReader.from_batches(
+                    schema,
+                    (model.widened(batch, schema) for batch in dataset.scanner(columns=held).to_batches()),
+                ),
+                mode="overwrite",
+                schema_mode="overwrite",
+                partition_by=None if key is None else ["bucket"],
+                commit_properties=CommitProperties(custom_metadata={"taboot.txn": "carried over"}),
+            )
 
     def transaction(self, namespace: str, owner: str, name: str) -> str | None:
         """Return the transaction id that the newest version carries."""

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines.connectors.sources_file import load_sources
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.shards import layout
+from taboot_pipelines.sources.sources_file import load_sources
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines_tests.acceptance.checks import (
     blob_path,

@@ -152,8 +152,7 @@ def test_a_server_that_stops_in_the_middle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage, allowed = CASES[kind]
-    for module in ("taboot_pipelines.inference.http", "taboot_pipelines.stages.circuit"):
-        monkeypatch.setattr(f"{module}.SERVER_REST_SECONDS", REST_SECONDS)
+    monkeypatch.setattr("taboot_pipelines.stores.state.circuit.SERVER_REST_SECONDS", REST_SECONDS)
     with contextlib.ExitStack() as stack:
         own = stack.enter_context(one_of_our_own(kind, tmp_path))
         # What stops is a server of this test's own; the rest is the default set-up.

@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines.connectors.registry import SOURCE_KINDS
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.retrieval.snippets import snippet
+from taboot_pipelines.sources import SOURCE_KINDS
 from taboot_pipelines_tests.cli.terminal import bare, seen, too_long
 
 HOMELAB = Path(__file__).parents[2] / "examples" / "homelab"

@@ -19,8 +19,8 @@ from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.stages.running import run_chain
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines_tests.browse.house import EXAMPLE, House, Served
+from taboot_pipelines_tests.needs import BROWSER
 
-BROWSER = os.environ.get("TABOOT_TEST_BROWSER", "/usr/bin/chromium")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 
 

@@ -15,7 +15,7 @@ from taboot_pipelines.cli import main
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines_tests.connectors.servers import Site, send, serve
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium")]
 #: Runs the command with these arguments: exit code, output, errors.
 Run = Callable[..., tuple[int, str, str]]
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from taboot_pipelines.connectors.sources_file import load_sources
 from taboot_pipelines.crawl.proxies import Proxy
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.sources.sources_file import load_sources
 from taboot_pipelines.stages.domains import blocks, open_domains, open_proxies, set_blocked
 from taboot_pipelines_tests.cli.test_cli import Shell
 from taboot_pipelines_tests.connectors.servers import Site, send, serve

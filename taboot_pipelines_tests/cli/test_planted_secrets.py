@@ -21,9 +21,9 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from taboot_pipelines.cli import main
-from taboot_pipelines.connectors import SOURCE_KINDS
 from taboot_pipelines.defs import materialize
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.sources import SOURCE_KINDS
 from taboot_pipelines.stores.catalog import database
 from taboot_pipelines.stores.leases import postgres as leases
 from taboot_pipelines_tests.fakes.tei import FakeTei

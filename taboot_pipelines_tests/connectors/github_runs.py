@@ -10,13 +10,14 @@ from unittest.mock import patch
 
 from pydantic import SecretStr
 
-from taboot_pipelines.connectors import Access, open_connector
+from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.api import client
-from taboot_pipelines.connectors.sources_file import parse_entry
 from taboot_pipelines.crawl.following import StoredPage
 from taboot_pipelines.extraction.tier_a.compose import project_files, references
 from taboot_pipelines.model.records import Enumerated, Fetched
 from taboot_pipelines.settings import LimitSettings, Settings
+from taboot_pipelines.sources import open_connector
+from taboot_pipelines.sources.sources_file import parse_entry
 from taboot_pipelines_tests.connectors.mirror import Catalog
 from taboot_pipelines_tests.fakes.github import TOKEN
 

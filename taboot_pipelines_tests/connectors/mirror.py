@@ -185,4 +185,4 @@ def quick_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     tried again is tried soon."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     monkeypatch.setattr(client, "_trusted", lambda: context)
-    monkeypatch.setattr(client.random, "uniform", lambda *_: 0.0)
+    monkeypatch.setattr("taboot_pipelines.http.client.random.uniform", lambda *_: 0.0)

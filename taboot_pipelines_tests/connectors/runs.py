@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from taboot_pipelines.connectors import Access, open_connector
-from taboot_pipelines.connectors.sources_file import parse_entry
+from taboot_pipelines.connectors import Access
 from taboot_pipelines.model.records import Enumerated
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.sources import open_connector
+from taboot_pipelines.sources.sources_file import parse_entry
 from taboot_pipelines_tests.connectors.mirror import Catalog
 
 

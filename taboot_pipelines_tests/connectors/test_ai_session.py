@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors import Access, open_connector
+from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.access import MemoryState
 from taboot_pipelines.connectors.ai_session import AiSessionSource
 from taboot_pipelines.connectors.ai_session_files import SLICE_BYTES, elements, slices
@@ -27,6 +27,7 @@ from taboot_pipelines.model.chats import CHAT, CHAT_WITH_THINKING, FileKind, beg
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.model.records import Enumerated, Event, Failed, Fetched, Known, Skipped, Unchanged
 from taboot_pipelines.settings import LimitSettings, Settings
+from taboot_pipelines.sources import open_connector
 from taboot_pipelines_tests.world import DATA
 
 SAMPLES = DATA / "ai-chats"

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors import Access, open_connector
+from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.access import References
 from taboot_pipelines.connectors.compose import ComposeSource, has_services
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Failed, Fetched, Role
 from taboot_pipelines.settings import LimitSettings, Settings
+from taboot_pipelines.sources import open_connector
 from taboot_pipelines_tests.connectors.conftest import DATA
 
 SERVICES = "services:\n  web:\n    image: nginx\n"

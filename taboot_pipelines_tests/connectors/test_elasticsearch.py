@@ -17,15 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from taboot_pipelines.connectors import Access, Connector, open_connector
-from taboot_pipelines.connectors.elasticsearch_hits import iso, parse_time, segment, value_at, window_in
+from taboot_pipelines.connectors import Access, Connector
+from taboot_pipelines.connectors.elasticsearch.hits import iso, parse_time, segment, value_at, window_in
 from taboot_pipelines.connectors.plans import Planner
-from taboot_pipelines.connectors.sources_file import parse_entry
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Failed, Fetched, Skipped
 from taboot_pipelines.model.resource_types import LOGS
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.sources import document_forms, open_connector
+from taboot_pipelines.sources.sources_file import parse_entry
 from taboot_pipelines_tests.connectors.conftest import DATA
 from taboot_pipelines_tests.connectors.mirror import Crash, Mirror, MirrorState, quick_clients
 from taboot_pipelines_tests.connectors.servers import certificate, send, serve
@@ -493,7 +494,13 @@ def test_every_recorded_answer_is_a_document_or_has_a_typed_reason() -> None:
     assert len(files) == 31 == len(mirror.items) and mirror.reasons() == []
     for path, data in mirror.items.items():
         parsed = parse_document(
-            data, path=path, mime=mirror.mimes[path], charset=None, languages=[], max_chars=10**6
+            data,
+            path=path,
+            mime=mirror.mimes[path],
+            charset=None,
+            languages=[],
+            max_chars=10**6,
+            forms=document_forms(),
         )
         assert parsed.text.strip(), path
     (one,) = [path for path in mirror.items if "#" in path]

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines.connectors import github_lists, github_service, open_connector
 from taboot_pipelines.connectors.access import environment_secret
+from taboot_pipelines.connectors.github import entry as github_entry
+from taboot_pipelines.connectors.github import listings
 from taboot_pipelines.connectors.plans import Planner
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated
+from taboot_pipelines.sources import document_forms, open_connector
 from taboot_pipelines_tests.connectors.conftest import DATA
 from taboot_pipelines_tests.connectors.github_runs import Store, entry_of
 from taboot_pipelines_tests.fakes.github import TOKEN, Answer, FakeGithub, Link, Repository, Submodule
@@ -66,7 +68,13 @@ def fine(store: Store, hub: FakeGithub, **fields: Any) -> None:
 def text_of(store: Store, path: str) -> str:
     x = store.items[path]
     parsed = parse_document(
-        x.data, path=path, mime=x.mime, charset=x.charset, languages=[], max_chars=1_000_000
+        x.data,
+        path=path,
+        mime=x.mime,
+        charset=x.charset,
+        languages=[],
+        max_chars=1_000_000,
+        forms=document_forms(),
     )
     return parsed.text
 
@@ -109,7 +117,7 @@ def test_without_a_token_files_and_releases_are_read(hub: FakeGithub, shop: Repo
 def test_an_unchanged_repository_costs_its_conditional_requests(
     hub: FakeGithub, shop: Repository, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(github_lists, "PER_PAGE", size)
+    monkeypatch.setattr(listings, "PER_PAGE", size)
     hub.per_page = size
     talked(shop)
     for i in range(3):
@@ -192,7 +200,7 @@ def test_what_is_deleted_is_absent(hub: FakeGithub, shop: Repository) -> None:
 def test_a_deletion_while_pages_are_read_hides_no_other_thread(
     hub: FakeGithub, shop: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(github_lists, "PER_PAGE", 2)
+    monkeypatch.setattr(listings, "PER_PAGE", 2)
     for i in range(6):
         shop.issue(f"Issue {i}")
     store = Store()
@@ -444,7 +452,7 @@ def test_a_storm_ends_the_run(hub: FakeGithub, shop: Repository) -> None:
 def test_rate_limits(
     hub: FakeGithub, shop: Repository, refusal: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(github_service, "_SECONDARY_SECONDS", 0.01)
+    monkeypatch.setattr(github_entry, "_SECONDARY_SECONDS", 0.01)
     left = [2]
 
     def refuse(path: str) -> Answer | None:
@@ -458,7 +466,7 @@ def test_rate_limits(
     fine(store, hub)
     assert "acme/shop/README.md" in store.items
     left[0] = 10**6
-    monkeypatch.setattr(github_service, "_SECONDARY_SECONDS", 60.0)
+    monkeypatch.setattr(github_entry, "_SECONDARY_SECONDS", 60.0)
     end = store.run(hub.url, max_wait_seconds=1)
     assert end is not None and not end.complete and "name one in `token`" in end.reason
     end = store.run(hub.url, max_wait_seconds=1, issues=False, pulls=False, **WITH_TOKEN)
@@ -595,7 +603,7 @@ def test_entries_that_are_refused(fields: dict[str, Any]) -> None:
     ],
 )
 def test_enterprise_has_its_addresses(base: str, graphql: str, web: str) -> None:
-    assert github_service.graphql_of(base) == graphql and github_service.web_of(base) == web
+    assert github_entry.graphql_of(base) == graphql and github_entry.web_of(base) == web
 
 
 # --- recordings of the real API -----------------------------------------------------------------------------
@@ -626,6 +634,60 @@ def test_the_recordings_hold_these() -> None:
         f"{org}/rename-repository-newname#repository",
     }
     assert len(store.problems()) == 6, "what only writes, statuses, references and labels are no documents"
+
+
+def issue_of(number: int) -> dict[str, Any]:
+    page = f"https://github.com/acme/shop/issues/{number}"
+    return {"number": number, "title": f"Issue {number}", "state": "open", "body": "Words.", "html_url": page}
+
+
+def comment_of(number: int, id_: int, kind: str = "issues", **more: Any) -> dict[str, Any]:
+    page = f"https://github.com/acme/shop/{kind}/{number}#issuecomment-{id_}"
+    api = f"https://api.github.com/repos/acme/shop/issues/{number}"
+    return {"id": id_, "body": f"Comment {id_}.", "html_url": page, "issue_url": api, **more}
+
+
+def read_recorded(folder: Path, **answers: Any) -> Store:
+    for name, answer in answers.items():
+        (folder / f"{name}.json").write_text(json.dumps(answer))
+    store = Store()
+    entry: dict[str, Any] = {"repositories": None, "path": str(folder)}
+    assert store.run("https://api.github.com", **entry) == Enumerated(True)
+    return store
+
+
+def test_what_a_recorded_search_found_are_items(tmp_path: Path) -> None:
+    found = [
+        {**issue_of(7), "score": 1.0},
+        {**issue_of(8), "pull_request": {"merged_at": None}, "score": 0.5},
+    ]
+    search = {"total_count": 2, "incomplete_results": False, "items": found}
+    exchange = [{"path": "/search/issues", "method": "get", "status": 200, "response": search}]
+    store = read_recorded(tmp_path, body=search, exchange=exchange)
+    assert set(store.items) == {
+        f"{name}.json#acme/shop#{of}" for name in ("body", "exchange") for of in ("issues/7", "pulls/8")
+    }
+    assert text_of(store, "body.json#acme/shop#issues/7").startswith("# Issue 7 (#7)\n")
+
+
+def test_recorded_comments_are_read_with_their_issue_or_alone(tmp_path: Path) -> None:
+    comments = [comment_of(7, 1), comment_of(7, 2), comment_of(9, 3, "pull")]
+    line = comment_of(9, 4, "pull", pull_request_url="https://api.github.com/repos/acme/shop/pulls/9")
+    exchange = [
+        {"path": "/repos/acme/shop/issues/7", "method": "get", "status": 200, "response": issue_of(7)},
+        {"path": "/repos/acme/shop/issues/comments", "method": "get", "status": 200, "response": comments},
+    ]
+    store = read_recorded(tmp_path, alone=[*comments, line], with_issue=exchange, one=comments[0])
+    assert set(store.items) == {
+        *(f"{name}.json#acme/shop#issues/7" for name in ("alone", "with_issue", "one")),
+        *(f"{name}.json#acme/shop#pulls/9" for name in ("alone", "with_issue")),
+    }
+    alone = text_of(store, "alone.json#acme/shop#issues/7")
+    assert "Comment 1." in alone and "Comment 2." in alone and "(#7)" in alone
+    whole = text_of(store, "with_issue.json#acme/shop#issues/7")
+    assert whole.startswith("# Issue 7 (#7)\n") and "Words." in whole and "Comment 2." in whole
+    pull = text_of(store, "alone.json#acme/shop#pulls/9")
+    assert "Comment 3." in pull and "Comment 4." in pull and "Comment on lines" in pull
 
 
 @pytest.mark.parametrize("file", RECORDINGS, ids=lambda f: f.parent.name)

@@ -11,9 +11,10 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors import github_lists
+from taboot_pipelines.connectors.github import listings
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.model.records import Enumerated
+from taboot_pipelines.sources import document_forms
 from taboot_pipelines_tests.connectors.github_runs import Store
 from taboot_pipelines_tests.fakes.github import FakeGithub, File, Link, Repository
 
@@ -98,7 +99,13 @@ def documents(store: Store) -> dict[str, str]:
     for path, x in store.items.items():
         if "#" in path:
             parsed = parse_document(
-                x.data, path=path, mime=x.mime, charset=x.charset, languages=[], max_chars=1_000_000
+                x.data,
+                path=path,
+                mime=x.mime,
+                charset=x.charset,
+                languages=[],
+                max_chars=1_000_000,
+                forms=document_forms(),
             )
             found[path] = parsed.text
         else:
@@ -110,7 +117,7 @@ def documents(store: Store) -> dict[str, str]:
 @given(st.lists(steps, min_size=3, max_size=40), st.integers(0, 2**32), st.sampled_from([1, 2, 5]))
 def test_incremental_equals_from_scratch(taken: list[str], seed: int, size: int) -> None:
     pick = random.Random(seed)
-    with FakeGithub() as hub, patch.object(github_lists, "PER_PAGE", size):
+    with FakeGithub() as hub, patch.object(listings, "PER_PAGE", size):
         hub.per_page, hub.restless = size, True
         shop = hub.repository("acme/shop", {"README.md": "# Shop\n"})
         hub.repository("acme/old", {"README.md": "# Old\n"})
@@ -174,7 +181,7 @@ def test_runs_with_too_few_requests_come_to_what_one_run_reads(
     # One discussion with all its comments may take three.
     fields = {**FIELDS, "repositories": ["acme/typo", "acme/shop", "acme/old"], "discussions": few >= 3}
     bounds = {"max_requests": few, "max_items": items}
-    with FakeGithub() as hub, patch.object(github_lists, "PER_PAGE", 2):
+    with FakeGithub() as hub, patch.object(listings, "PER_PAGE", 2):
         hub.per_page = 2
         shop = furnished(hub, pick)
         hub.repository("acme/old", {"README.md": "# Old\n"})

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors import gmail_api, open_connector
-from taboot_pipelines.connectors.sources_file import parse_entry
+from taboot_pipelines.connectors.gmail import api as gmail_api
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Failed, Fetched, Gone, Skipped
+from taboot_pipelines.sources import document_forms, open_connector
+from taboot_pipelines.sources.sources_file import parse_entry
 from taboot_pipelines_tests.connectors.runs import Kept, access_to
 from taboot_pipelines_tests.fakes.gmail import CLIENT_SECRET, REFRESH_TOKEN, FakeGmail, serving
 
@@ -102,11 +103,18 @@ def test_the_recorded_messages_are_items_and_documents(data, server, access):
         charset=None,
         languages=[],
         max_chars=9999,
+        forms=document_forms(),
     )
     assert document.title.startswith("Another PDF")
     for path, blob in kept.contents().items():
         parse_document(
-            blob, path=path, mime=kept.mimes[path], charset="utf-8", languages=[], max_chars=100_000
+            blob,
+            path=path,
+            mime=kept.mimes[path],
+            charset="utf-8",
+            languages=[],
+            max_chars=100_000,
+            forms=document_forms(),
         )
     for path in messages:
         assert json.loads(kept.contents()[path]) == server.messages[path]
@@ -287,6 +295,7 @@ def labels_of(kept: Kept, n: int) -> list[str]:
         charset="utf-8",
         languages=[],
         max_chars=9999,
+        forms=document_forms(),
     )
     return document.metadata["labels"]
 

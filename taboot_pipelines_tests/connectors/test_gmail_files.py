@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors.gmail_files import MailReader, split_mbox
+from taboot_pipelines.connectors.gmail.files import MailReader, split_mbox
 from taboot_pipelines.connectors.recorded import RecordedFile
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.model.records import Enumerated, Failed, Fetched, Skipped
+from taboot_pipelines.sources import document_forms
 from taboot_pipelines_tests.connectors.runs import Kept, access_to
 
 FROM = b"From ann@example.org Mon Mar  2 10:00:00 2026\n"
@@ -214,6 +215,7 @@ def test_every_text_that_is_attached_is_a_document(data):
             charset=None,
             languages=[],
             max_chars=9999,
+            forms=document_forms(),
         )
         assert document.text.strip(), path
 

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors import gmail_imap_session, open_connector
+from taboot_pipelines.connectors.gmail import imap as gmail_imap
 from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.sources_file import parse_entry
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Failed, Fetched, Skipped
+from taboot_pipelines.sources import open_connector
+from taboot_pipelines.sources.sources_file import parse_entry
 from taboot_pipelines_tests.connectors.runs import Kept, access_to
 from taboot_pipelines_tests.connectors.servers import certificate
 from taboot_pipelines_tests.fakes import gmail
@@ -252,7 +253,7 @@ def test_a_folder_that_may_not_be_opened_keeps_nothing_from_those_beside_it(serv
     ],
 )
 def test_whatever_a_server_says_a_run_ends_and_deletes_nothing(server, access, monkeypatch, command, says):
-    monkeypatch.setattr(gmail_imap_session, "_MAX_LINES_BYTES", 100_000)
+    monkeypatch.setattr(gmail_imap, "_MAX_LINES_BYTES", 100_000)
     small = replace(access, max_blob_bytes=100_000)
     for n in range(3):
         server.folders["INBOX"].put(mail(n))

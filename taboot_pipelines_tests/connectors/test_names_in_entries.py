@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines.connectors.sources_file import load_sources
-from taboot_pipelines.connectors.youtube_entry import channel_of, playlist_of
+from taboot_pipelines.connectors.youtube.entry import channel_of, playlist_of
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.videos import video_id
+from taboot_pipelines.sources.sources_file import load_sources
 
 VIDEO, LIST, CHANNEL = "dQw4w9WgXcQ", "PLabcdefghijk", "UC" + "a" * 22
 REDDIT = {"client_id_env": "A", "client_secret_env": "B"}

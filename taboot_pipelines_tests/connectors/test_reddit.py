@@ -16,17 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from taboot_pipelines.connectors import Access, Connector, open_connector
+from taboot_pipelines.connectors import Access, Connector
 from taboot_pipelines.connectors.api import Limits
 from taboot_pipelines.connectors.plans import Planner
-from taboot_pipelines.connectors.reddit_api import RedditApi, seconds_asked
-from taboot_pipelines.connectors.reddit_threads import Thread, pairs
-from taboot_pipelines.connectors.sources_file import parse_entry
+from taboot_pipelines.connectors.reddit.client import RedditApi, Thread, pairs, seconds_asked
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Failed, Fetched, Gone, NotModified, Skipped
 from taboot_pipelines.model.resource_types import REDDIT_THREAD
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.sources import document_forms, open_connector
+from taboot_pipelines.sources.sources_file import parse_entry
 from taboot_pipelines_tests.connectors.conftest import DATA
 from taboot_pipelines_tests.connectors.mirror import Crash, Mirror, quick_clients
 from taboot_pipelines_tests.fakes.answering import Response
@@ -67,6 +67,7 @@ def text_of(mirror: Mirror, path: str) -> str:
         charset="utf-8",
         languages=[],
         max_chars=10**6,
+        forms=document_forms(),
     ).text
 
 
@@ -401,16 +402,55 @@ def test_every_recorded_answer_is_a_document_or_has_a_typed_reason() -> None:
     read = {path.partition("#")[0] for path in mirror.items}
     told = {e.path: e.code for e in mirror.events if isinstance(e, Skipped)}
     assert read | told.keys() == files and len(files) == 12
-    assert told == {
-        "bodies/TestComment.test_parent__comment.1.json": "E_MIME",
-        "bodies/TestSubreddit.test_submit__selftext.1.json": "E_MIME",
-    }
-    assert len(mirror.items) == 2 * (1 + 1 + 6 + 1 + 102)
+    assert told == {"bodies/TestSubreddit.test_submit__selftext.1.json": "E_MIME"}
+    assert len(mirror.items) == 2 * (1 + 1 + 6 + 1 + 102) + 1
+    alone = text_of(mirror, "bodies/TestComment.test_parent__comment.1.json#2gmzqe")
+    assert alone.startswith("# Thread 2gmzqe\n\nr/redditdev\n") and "### u/bboe" in alone
+    assert "Yes it does. That fix is also in the master branch" in alone
     assert not [e for e in mirror.events if isinstance(e, Failed | NotModified)]
     for path in mirror.items:
         assert text_of(mirror, path).startswith("# ")
     shown = text_of(mirror, "bodies/TestSubmission.test_comments.1.json#2gmzqe")
     assert "u/bboe" in shown and "## Comments" in shown and "> **u/" in shown
+
+
+def recorded(folder: Path, *answers: object) -> Mirror:
+    for number, answer in enumerate(answers):
+        (folder / f"{number}.json").write_text(json.dumps(answer))
+    mirror = Mirror()
+    entry = parse_entry({"id": "r", "type": "reddit", "path": str(folder)})
+    assert mirror.run(open_connector(entry, Access.of(Settings(), folder, state=mirror.state))).complete
+    return mirror
+
+
+def post_thing(id_: str) -> dict[str, Any]:
+    return {"kind": "t3", "data": {"id": id_, "title": f"Post {id_}", "subreddit": "redditdev"}}
+
+
+def test_recorded_duplicates_are_threads_too(tmp_path: Path) -> None:
+    mirror = recorded(tmp_path, [listing([post_thing("a1")]), listing([post_thing("b2"), post_thing("c3")])])
+    assert sorted(mirror.items) == ["0.json#a1", "0.json#b2", "0.json#c3"]
+
+
+def test_recorded_comments_alone_make_the_threads_they_belong_to(tmp_path: Path) -> None:
+    said = {"link_id": "t3_a1", "subreddit": "redditdev", "link_title": "Where is it?", "link_author": "kim"}
+    comments = [
+        {
+            "kind": "t1",
+            "data": {**said, "id": "c1", "parent_id": "t3_a1", "body": "Here it is.", "author": "a"},
+        },
+        {
+            "kind": "t1",
+            "data": {**said, "id": "c2", "parent_id": "t1_c1", "body": "Thank you.", "author": "b"},
+        },
+        {"kind": "t1", "data": {**said, "id": "c3", "link_id": "t3_b2", "body": "Elsewhere.", "author": "a"}},
+    ]
+    mirror = recorded(tmp_path, listing(comments), [listing([post_thing("a1")]), listing(comments[:1])])
+    assert sorted(mirror.items) == ["0.json#a1", "0.json#b2", "1.json#a1"]
+    text = text_of(mirror, "0.json#a1")
+    assert text.startswith("# Where is it?\n\nr/redditdev, u/kim") and "Here it is." in text
+    assert "> Thank you." in text and "Elsewhere." not in text
+    assert text_of(mirror, "1.json#a1").startswith("# Post a1\n")
 
 
 def test_recorded_listings_are_read_by_the_api_too() -> None:

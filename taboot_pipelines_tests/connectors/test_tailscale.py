@@ -19,10 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from taboot_pipelines.connectors import Access, open_connector
+from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.api import canonical
 from taboot_pipelines.connectors.plans import Planner
-from taboot_pipelines.connectors.sources_file import parse_entry
 from taboot_pipelines.connectors.tailscale import TailscaleSource
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex
@@ -37,6 +36,8 @@ from taboot_pipelines.model.records import (
     Skipped,
 )
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.sources import open_connector
+from taboot_pipelines.sources.sources_file import parse_entry
 from taboot_pipelines_tests.fakes.tailscale import CLIENT_ID, CLIENT_SECRET, TOKEN, FakeTailnet
 from taboot_pipelines_tests.world import DATA
 

@@ -15,11 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from taboot_pipelines.connectors import Access, open_connector
+from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.access import HttpAccess
 from taboot_pipelines.connectors.plans import Planner
-from taboot_pipelines.connectors.sources_file import parse_entry
-from taboot_pipelines.connectors.unifi_versions import stable, version
+from taboot_pipelines.connectors.unifi.connector import stable, version
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.unifi import UnifiExtractor
 from taboot_pipelines.model.ids import sha256_hex
@@ -36,6 +35,8 @@ from taboot_pipelines.model.records import (
     Unchanged,
 )
 from taboot_pipelines.settings import HttpSettings, Settings
+from taboot_pipelines.sources import open_connector
+from taboot_pipelines.sources.sources_file import parse_entry
 from taboot_pipelines_tests.connectors.servers import certificate
 from taboot_pipelines_tests.fakes.unifi import KEY, PASSWORD, USER, FakeController
 from taboot_pipelines_tests.world import DATA

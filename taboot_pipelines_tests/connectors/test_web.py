@@ -21,7 +21,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors import Access, open_connector
+from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.web import WebConnector, WebSource
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (
@@ -37,6 +37,7 @@ from taboot_pipelines.model.records import (
     Unchanged,
 )
 from taboot_pipelines.settings import HttpSettings, LimitSettings, Settings
+from taboot_pipelines.sources import open_connector
 from taboot_pipelines_tests.connectors.conftest import DATA
 from taboot_pipelines_tests.connectors.servers import Site, base_of, certificate, resolving, send, serve
 
@@ -573,6 +574,7 @@ def _folder(h: BaseHTTPRequestHandler) -> None:
 
 
 @pytest.mark.parametrize("name", ["sitemap.xml", "sitemap.xml.gz", "index.xml"])
+@pytest.mark.needs("data")
 def test_a_real_site_is_read_whole_by_its_sitemap(name: str) -> None:
     with serve(_folder) as other:
         by_path, end = crawl(
@@ -588,6 +590,7 @@ def test_a_real_site_is_read_whole_by_its_sitemap(name: str) -> None:
         assert page.data == (DATA / "site-ingress-nginx/site/faq/index.html").read_bytes()
 
 
+@pytest.mark.needs("data")
 def test_a_list_that_cannot_be_read_leaves_the_enumeration_incomplete() -> None:
     with serve(_folder) as other:
         base = f"{other.base}/ingress-nginx"

@@ -17,12 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
-from taboot_pipelines.connectors import Access, open_connector
+from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.access import MemoryState
 from taboot_pipelines.connectors.api.resources import without
 from taboot_pipelines.connectors.plans import Planner
-from taboot_pipelines.connectors.sources_file import parse_entry
-from taboot_pipelines.connectors.youtube_entry import YoutubeSource
+from taboot_pipelines.connectors.youtube.entry import YoutubeSource
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex
@@ -42,9 +41,13 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.model.videos import video_id
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.sources import document_forms, open_connector
+from taboot_pipelines.sources.sources_file import parse_entry
 from taboot_pipelines_tests.connectors.servers import send
 from taboot_pipelines_tests.fakes.youtube import KEY, FakeVideo, FakeYoutube
 from taboot_pipelines_tests.world import DATA
+
+pytestmark = pytest.mark.needs("data")
 
 YOUTUBE = DATA / "youtube"
 A, B, C = "aaaaaaaaaaA", "bbbbbbbbb-B", "ccccccccc_C"
@@ -96,7 +99,13 @@ class Runs:
 
 def read(event: Fetched) -> ParsedDocument:
     return parse_document(
-        event.data, path=event.path, mime=event.mime, charset=event.charset, languages=[], max_chars=10**6
+        event.data,
+        path=event.path,
+        mime=event.mime,
+        charset=event.charset,
+        languages=[],
+        max_chars=10**6,
+        forms=document_forms(),
     )
 
 

@@ -43,7 +43,7 @@ from taboot_pipelines_tests.crawl.rendered import (
 )
 from taboot_pipelines_tests.crawl.socks import socks_proxy
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium")]
 HTML = {"content_type": "text/html; charset=iso-8859-1", "etag": '"1"', "last_modified": "now"}
 #: Pages that come to rest are waited for, however slow the machine is.
 PATIENT = BrowserSettings(settle_seconds=60)

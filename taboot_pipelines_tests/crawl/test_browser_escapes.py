@@ -33,7 +33,7 @@ from taboot_pipelines.crawl.urls import parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import BrowserSettings
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium")]
 PAGE_HOST = "127.0.0.2"
 _HERE = Path(__file__).parent
 #: What a page can do by markup alone, with the URL of a way's trap at ``{way}``, and what it does by scripts.

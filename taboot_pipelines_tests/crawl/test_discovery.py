@@ -486,6 +486,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> s
     return out + err
 
 
+@pytest.mark.needs("data")
 def test_the_command_prints_what_it_found_and_fetches_no_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

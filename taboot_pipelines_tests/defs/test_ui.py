@@ -24,11 +24,11 @@ from taboot_pipelines.stages.source_state import fingerprint
 from taboot_pipelines_tests.defs.conftest import GUIDE
 from taboot_pipelines_tests.defs.launching import end_session
 from taboot_pipelines_tests.held_port import held_port
+from taboot_pipelines_tests.needs import BROWSER
 from taboot_pipelines_tests.world import World
 
 pytestmark = pytest.mark.ui
 
-BROWSER = os.environ.get("TABOOT_TEST_BROWSER", "/usr/bin/chromium")
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",

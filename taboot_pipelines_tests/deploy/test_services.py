@@ -21,7 +21,7 @@ import redis
 
 from taboot_pipelines_tests.servers import SERVICES, ended
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.needs("postgres", "redis")]
 
 
 def command(*arguments: str) -> list[str]:

@@ -15,9 +15,9 @@ import click
 import pytest
 
 from taboot_pipelines.cli.group import cli
-from taboot_pipelines.connectors.sources_file import load_sources
 from taboot_pipelines.errors import CODES
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.sources.sources_file import load_sources
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines_tests.docs.conftest import ROOT
 
@@ -139,8 +139,8 @@ def test_anchors_exist() -> None:
             }, f"{name}#{anchor}"
 
 
-def test_the_chain_is_the_readmes() -> None:
-    assert re.findall(r"^\| `([a-z0-9_]+)` \|", TEXTS["README.md"], re.MULTILINE) == list(CHAIN.names)
+def test_the_chain_is_that_of_the_page() -> None:
+    assert re.findall(r"^\| `([a-z0-9_]+)` \|", TEXTS["architecture.md"], re.MULTILINE) == list(CHAIN.names)
 
 
 def test_codes_and_packages_exist() -> None:
@@ -179,3 +179,14 @@ def test_the_served_folder_alone_can_be_searched(ingested: Path, tmp_path: Path)
         .hits[0]
         .url.endswith("restore-postgres.md")
     )
+
+
+def test_the_glossarys_places_and_rules_exist() -> None:
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", TEXTS["glossary.md"], re.MULTILINE)[1:]
+    rules = set(re.findall(r"^### ([a-z-]+)$", TEXTS["design.md"], re.MULTILINE))
+    terms = [term for term, _, _ in rows]
+    assert len(terms) > 40 and terms == sorted(terms, key=str.lower)
+    for _, meaning, where in rows:
+        assert set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", meaning)) <= rules, meaning
+        for place in re.findall(r"`([a-z_/.]+)`", where):
+            assert (ROOT / "taboot_pipelines" / place).exists(), place

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-DATA = Path(os.environ.get("TABOOT_TEST_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+from taboot_pipelines_tests.needs import DATA
 
 
 def folder(name: str) -> Path:
-    path = DATA / name
-    if not path.is_dir():
-        pytest.skip(f"no test data at {path}")
-    return path
+    return DATA / name
 
 
 def files(name: str, pattern: str = "**/*") -> Iterator[tuple[str, bytes]]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.sources import document_forms
 
 CPU_SECONDS = 60
 ADDRESS_BYTES = 6 << 30
@@ -251,6 +252,7 @@ def _parsers() -> dict[str, Callable[[str], object]]:
             charset=None,
             languages=(),
             max_chars=20_000_000,
+            forms=document_forms(),
         ).text
 
     def text(text: str) -> None:

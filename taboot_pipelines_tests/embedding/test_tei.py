@@ -17,11 +17,12 @@ from taboot_pipelines.embedding import check_limit, open_embedder
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.embedding.tei import TeiEmbedder
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.http import Circuit, seconds_of
+from taboot_pipelines.http.throttling import retry_after
 from taboot_pipelines.settings import ChunkingSettings, Settings, TeiSettings
 from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.leases import FileLeases
 from taboot_pipelines.stores.state import Lenient, open_state
+from taboot_pipelines.stores.state.circuit import Circuit
 from taboot_pipelines_tests.fakes.tei import FakeTei
 
 TEXTS = [f"text number {i} about nginx" for i in range(100)]
@@ -152,7 +153,7 @@ def test_a_rest_longer_than_we_wait_is_reported(server):
     ],
 )
 def test_retry_after_is_seconds_or_a_date(value, low, high):
-    assert low <= seconds_of(value) <= high
+    assert low <= (retry_after({} if value is None else {"retry-after": value}) or 0) <= high
 
 
 def test_one_failing_batch_stops_the_others(server):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,10 +19,7 @@ from taboot_pipelines.knowledge.mentions import (
     title_tokens,
     tokens,
 )
-
-DATA = Path(
-    os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data"
-).resolve()
+from taboot_pipelines_tests.needs import files
 
 
 def names(matcher: NameMatcher, text: str, code: bool = False) -> list[str]:
@@ -233,10 +228,10 @@ def test_in_code_one_name_is_found_wherever_its_boundaries_hold(text: str, name:
     assert [(s, e) for s, e, _, _ in NameMatcher([name]).find(text, regions(text, code=True))] == expected
 
 
-PAGES = sorted((DATA / "linuxserver-docs-md").rglob("docker-*.md"))
+PAGES = files("linuxserver-docs-md", "docker-*.md")
 
 
-@pytest.mark.skipif(not PAGES, reason="needs the real pages (TABOOT_TEST_DATA)")
+@pytest.mark.needs("data")
 def test_real_pages_mention_their_own_service() -> None:
     matcher = NameMatcher(p.stem.removeprefix("docker-") for p in PAGES)
     for path in PAGES[::5]:

@@ -11,6 +11,7 @@ from taboot_pipelines.knowledge.reducer import Latest, reduce_entities, supports
 from taboot_pipelines.knowledge.relations import DocumentInput, document_claims
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.ids import canonical_json
+from taboot_pipelines.sources import Stance, stance_of
 
 KEY = ids.node_key(("nas.lan",))
 
@@ -27,7 +28,9 @@ def declares(source_type: str, os_type: str, *, source: str = "tier_a", confiden
         "confidence": confidence,
         "properties": canonical_json({"osType": os_type}),
     }
-    return document_claims(DocumentInput({"source_type": source_type}, [], [observation]), [])
+    proposed = stance_of(source_type) is Stance.PROPOSES
+    given = DocumentInput({"source_type": source_type}, [], [observation], proposed=proposed)
+    return document_claims(given, [])
 
 
 @pytest.mark.parametrize("tier", ["tier_a", "tier_b", "tier_c"])

@@ -20,6 +20,7 @@ from taboot_pipelines.model.records import (
     SourceFacts,
     UnitSpec,
 )
+from taboot_pipelines.sources import SOURCE_KINDS
 from taboot_pipelines.stores.catalog.locators import Locators
 from taboot_pipelines.stores.tables import NAMESPACE
 from taboot_pipelines_tests.world import DATA, World, differences, graph, logical
@@ -160,7 +161,7 @@ class _Declaring:
 def test_what_a_chat_proposes_makes_no_name_known(
     world: World, monkeypatch: pytest.MonkeyPatch, of: str
 ) -> None:
-    monkeypatch.setattr("taboot_pipelines.stages.tier_a_triples.EXTRACTORS", {of: (_Declaring,)})
+    monkeypatch.setattr(type(SOURCE_KINDS[of]), "extractors", lambda *_: (_Declaring(),))
     path = world.source("said", of)
     (path / "s.jsonl").write_bytes(said(0, "user", "Add a service blueprint to the house."))
     if of == "files":

@@ -24,6 +24,7 @@ from taboot_pipelines.model.records import (
     Problem,
     SourceFacts,
 )
+from taboot_pipelines.sources.builtin import Files
 from taboot_pipelines.stages import tier_a_triples
 from taboot_pipelines_tests.fakes.github import TOKEN, FakeGithub
 from taboot_pipelines_tests.stages.test_tier_a_triples import interpret, observations, units
@@ -82,7 +83,7 @@ def formats(one: str = "1", two: str = "1") -> list[Format]:
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     def set_formats(found: list[Format]) -> None:
-        monkeypatch.setitem(tier_a_triples.CONFIG_EXTRACTORS, "files", lambda: ConfigFiles(found))
+        monkeypatch.setattr(Files, "extractors", lambda _, interprets: (ConfigFiles(found),) * interprets)
 
     set_formats(formats())
     return set_formats

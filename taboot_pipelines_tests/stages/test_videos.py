@@ -11,6 +11,8 @@ from taboot_pipelines_tests.fakes.youtube import KEY, FakeVideo, FakeYoutube
 from taboot_pipelines_tests.world import World, differences, holding, logical
 
 TALK, OTHER = "talkOfAfter", "other-Video"
+pytestmark = pytest.mark.needs("data")
+
 CUES = [
     (0, 4000, "Welcome to the tour of our house."),
     (4000, 3000, "Today we look at backups."),

@@ -331,6 +331,22 @@ def test_a_file_that_is_no_database_is_a_typed_error(tmp_path: Path) -> None:
         open_catalog(Settings(home=tmp_path), open_leases(Settings(home=tmp_path, catalog_url=None), 5))
 
 
+def test_a_damaged_file_is_a_typed_error_that_offers_the_backup(tmp_path: Path) -> None:
+    catalog = open_catalog(Settings(home=tmp_path), FileLeases(tmp_path, 5))
+    catalog.blobs.all("n")
+    catalog.close()
+    file = tmp_path / "catalog.db"
+    whole = file.read_bytes()
+    # In the header, in the text of the schema (which is then no UTF-8), and in the page of its tree.
+    for at in (0, whole.index(b"CREATE TABLE") + 8, 100):
+        damaged = bytearray(whole)
+        damaged[at] = 0xF5
+        file.write_bytes(damaged)
+        with pytest.raises(TabootError, match="E_CATALOG") as caught:
+            open_catalog(Settings(home=tmp_path), FileLeases(tmp_path, 5)).blobs.all("n")
+        assert "backup" in caught.value.remedy
+
+
 def test_a_locked_file_says_that_it_is_locked_and_how_to_see_by_whom(tmp_path: Path) -> None:
     catalog = open_catalog(Settings(home=tmp_path), FileLeases(tmp_path, 5))
     sa.event.listen(catalog.database.engine, "connect", lambda c, _: c.execute("PRAGMA busy_timeout=100"))

@@ -1,9 +1,7 @@
 """What the connectors of sources with an API share.
 
-* ``client``: one request and its answer, within limits, tried again where that may help
-* ``answers``: what an answer is, and what errors may say of it
+* ``client``: one request and its answer, within what a run may ask (on :mod:`taboot_pipelines.http`)
 * ``tokens``: an OAuth access token, renewed in time
-* ``throttling``: how a service says that it was asked too often, and until when it is to be left alone
 * ``resources``: what an API said as the bytes of a blob, and what makes it another version
 
 The address of an API is the operator's word: it may be private. What its answers link to is not.
@@ -11,11 +9,11 @@ The address of an API is the operator's word: it may be private. What its answer
 
 from __future__ import annotations
 
-from taboot_pipelines.connectors.api.answers import Answer
 from taboot_pipelines.connectors.api.client import ApiClient, Limits
 from taboot_pipelines.connectors.api.resources import canonical, item, version_of
-from taboot_pipelines.connectors.api.throttling import seconds_to_wait
 from taboot_pipelines.connectors.api.tokens import AccessToken, Grant
+from taboot_pipelines.http.answers import Answer
+from taboot_pipelines.http.throttling import seconds_to_wait
 
 __all__ = [
     "AccessToken",

@@ -1,38 +1,29 @@
-"""One request to an API and its answer: bounded in size, time and number, tried again where that may help.
+"""One request to an API and its answer, and what a run may ask of the service altogether.
 
-What may pass (time-outs, broken connections, 408, 425, 5xx, an answer that breaks off) is tried again with
-full jitter (Brooker, "Exponential Backoff and Jitter", AWS 2015). A service that was asked too often is left
-alone for as long as it says, within what the run may wait. After several requests in a row without an answer
-the run gives the service up.
+A service that was asked too often is left alone for as long as it says, within what the run may wait. After
+several requests in a row without an answer the run gives the service up.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import random
-import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
-from taboot_pipelines.connectors.api.answers import Answer, bad_answer, shown
-from taboot_pipelines.connectors.api.throttling import seconds_to_wait
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.http.answers import Answer, bad_answer, shown
+from taboot_pipelines.http.client import Codes, HttpClient
+from taboot_pipelines.http.throttling import seconds_to_wait
 from taboot_pipelines.model.waiting import waiting_for
-
-if TYPE_CHECKING:
-    import httpx
+from taboot_pipelines.stores.state.circuit import RunCircuit
 
 _log = logging.getLogger(__name__)
 
-#: Answers that may be different a moment later.
-_PASSING = frozenset({408, 425, 500, 502, 503, 504, 520, 521, 522, 523, 524})
 #: Refusals, of which a service may have something else to say than their status does.
 _REFUSALS = frozenset({400, 401, 403, 429})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -42,9 +33,7 @@ _BACKOFF_SECONDS = 0.5
 _MIN_REST_SECONDS = 0.05
 #: How often one request rests: a service that always says "at once" is not asked for ever.
 _MAX_RESTS = 50
-#: Requests in a row that found no answer, after which the rest of the run's are not made.
-_GIVE_UP_AFTER = 5
-_CONNECT_SECONDS = 10.0
+_CONNECTIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +55,11 @@ class _Spent:
 
     requests: int = 0
     waited: float = 0.0
-    failures: int = 0
     until: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-class ApiClient:
+class ApiClient(HttpClient):
     """Requests to one service, by several threads if need be. Made without touching the network.
 
     ``service`` opens the sentences of messages. ``base_url`` is the operator's; a request leaves its scheme,
@@ -104,28 +92,28 @@ class ApiClient:
             raise TabootError("E_CONFIG", f"The base_url of {service} is not an http(s) URL without a query.")
         if parts.username or parts.password:
             raise TabootError("E_CONFIG", f"The base_url of {service} holds credentials; name a variable.")
-        self.service = service
-        self.base_url = base_url.rstrip("/")
+        self.limits = limits or Limits()
+        super().__init__(
+            service,
+            base_url,
+            circuit=RunCircuit(),
+            codes=Codes(),
+            timeout_seconds=self.limits.timeout_seconds,
+            max_answer_bytes=self.limits.max_answer_bytes,
+            attempts=_ATTEMPTS,
+            backoff_seconds=self.limits.backoff_seconds,
+            connections=_CONNECTIONS,
+            tls=lambda: tls or _trusted(),
+            cookies=cookies,
+            sleep=sleep,
+        )
         self._origin = _origin(base_url)
         self._headers = {"accept": "application/json", "user-agent": "taboot-pipelines", **(headers or {})}
         self._authorize = authorize
-        self.limits = limits or Limits()
         self._throttled = throttled
         self._refused = refused
         self._absent = absent
-        self._cookies = cookies
-        self._tls = tls
-        self._sleep = sleep
         self._spent = _Spent()
-        self._lock = threading.Lock()
-        self._client: httpx.Client | None = None
-
-    def close(self) -> None:
-        """Close the connections."""
-        with self._lock:
-            client, self._client = self._client, None
-        if client is not None:
-            client.close()
 
     def __enter__(self) -> ApiClient:
         return self
@@ -174,17 +162,17 @@ class ApiClient:
         (the run's budget), ``E_CIRCUIT_OPEN`` (given up), ``E_API`` (anything else).
         """
         url = self.url(path)
-        attempt, redirects, rests, renewed = 0, 0, 0, False
-        while True:
-            self._spend(url)
-            failure: TabootError
-            try:
-                answer = self._send(method, url, params, headers, json, form, authorized)
-            except TabootError as error:
-                if not error.details.get("again"):
-                    raise
-                failure = error
-            else:
+        redirects, rests, renewed = 0, 0, False
+
+        def settle() -> Answer:
+            """Ask until the service neither asks for a rest, nor leads elsewhere, nor wants a new token."""
+            nonlocal url, params, redirects, rests, renewed
+            while True:
+                self._spend()
+                sent = {**self._headers, **(headers or {})}
+                if self._authorize is not None and authorized:
+                    sent |= self._authorize(False)
+                answer = self.send(method, url, headers=sent, params=params, json=json, form=form)
                 wait = self._throttled(answer.status, answer.headers)
                 if answer.status in _REFUSALS:
                     said = self._refused(answer)
@@ -192,33 +180,19 @@ class ApiClient:
                 if wait is not None:
                     rests += 1
                     self._rest(wait if rests < _MAX_RESTS else math.inf)
-                    continue
-                if answer.status in _REDIRECTS and "location" in answer.headers:
+                elif answer.status in _REDIRECTS and "location" in answer.headers:
                     redirects += 1
                     url = self._redirected(method, answer, redirects)
                     params = None
-                    continue
-                if answer.status == 401 and self._authorize is not None and authorized and not renewed:
+                elif answer.status == 401 and self._authorize is not None and authorized and not renewed:
                     renewed = True
                     self._authorize(True)
-                    continue
-                if answer.status >= 400 and self._absent(answer):
-                    answer = replace(answer, status=404)
-                if answer.status not in _PASSING:
-                    self._spent.failures = 0
-                    return self._judged(answer)
-                failure = TabootError(
-                    "E_5XX_ORIGIN",
-                    f"{self.service} failed at {shown(url)} (status {answer.status}).",
-                    status=answer.status,
-                )
-            attempt += 1
-            if attempt >= _ATTEMPTS:
-                self._spent.failures += 1
-                raise failure
-            pause = random.uniform(0, self.limits.backoff_seconds * 2.0**attempt)
-            with waiting_for(f"{self.service}, which failed ({failure.code})", pause):
-                self._sleep(pause)
+                elif answer.status >= 400 and self._absent(answer):
+                    return replace(answer, status=404)
+                else:
+                    return answer
+
+        return self._judged(self.persist(settle))
 
     def get_each(
         self, requests: Iterable[tuple[str, Mapping[str, str]]], *, workers: int = 4
@@ -278,80 +252,6 @@ class ApiClient:
             )
         return url
 
-    # --- one attempt ----------------------------------------------------------------------------------------
-
-    def _send(
-        self,
-        method: str,
-        url: str,
-        params: Mapping[str, str | int] | None,
-        headers: Mapping[str, str] | None,
-        json: object | None,
-        form: Mapping[str, str] | None,
-        authorized: bool,
-    ) -> Answer:
-        import httpx
-
-        sent = {**self._headers, **(headers or {})}
-        if self._authorize is not None and authorized:
-            sent |= self._authorize(False)
-        deadline = time.monotonic() + self.limits.timeout_seconds
-        limit = self.limits.max_answer_bytes
-        where = f"{self.service} at {shown(url)}"
-        try:
-            client = self._connections()
-            request = client.build_request(
-                method, url, params=params or None, headers=sent, json=json, data=dict(form) if form else None
-            )
-            if not self._cookies:
-                client.cookies.clear()
-            response = client.send(request, stream=True)
-            try:
-                parts: list[bytes] = []
-                size = 0
-                for part in response.iter_bytes():
-                    size += len(part)
-                    if size > limit:
-                        raise TabootError("E_TOO_LARGE", f"{where} answers with more than {limit} bytes.")
-                    if time.monotonic() > deadline:
-                        raise httpx.ReadTimeout("the answer drips")
-                    parts.append(part)
-            finally:
-                response.close()
-        except httpx.TimeoutException:
-            raise TabootError("E_TIMEOUT", f"{where} did not answer in time.", again=True) from None
-        except httpx.DecodingError:
-            raise bad_answer(self.service, url, "with an encoding that cannot be undone") from None
-        except httpx.TransportError as error:
-            why, remedy = _unreached(error)
-            raise TabootError(
-                "E_NETWORK", f"{where} could not be reached ({why}).", remedy=remedy, again=remedy is None
-            ) from None
-        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, ValueError) as error:
-            raise TabootError("E_API", f"{where} cannot be asked so ({type(error).__name__}).") from None
-        names = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status_code, names, b"".join(parts), url, self.service)
-
-    def _connections(self) -> httpx.Client:
-        import httpx
-
-        with self._lock:
-            if self._client is None:
-                # Their logs would tell queries, and cookies.
-                for logger in ("httpx", "httpcore"):
-                    logging.getLogger(logger).setLevel(logging.WARNING)
-                parts = urlsplit(self.base_url)
-                proxy = getproxies().get(parts.scheme)
-                self._client = httpx.Client(
-                    verify=self._tls or _trusted(),
-                    timeout=httpx.Timeout(self.limits.timeout_seconds, connect=_CONNECT_SECONDS),
-                    follow_redirects=False,
-                    # Neither credentials of a `.netrc` nor anything else that nobody named.
-                    trust_env=False,
-                    proxy=proxy if proxy and not proxy_bypass(parts.hostname or "") else None,
-                )
-            return self._client
-
     # --- what becomes of it ---------------------------------------------------------------------------------
 
     def _judged(self, answer: Answer) -> Answer:
@@ -377,13 +277,9 @@ class ApiClient:
             raise TabootError("E_REDIRECT", f"{self.service} redirects {shown(answer.url)} without end.")
         return self.url(url)
 
-    def _spend(self, url: str) -> None:
+    def _spend(self) -> None:
         spent = self._spent
         with spent.lock:
-            if spent.failures >= _GIVE_UP_AFTER:
-                raise TabootError(
-                    "E_CIRCUIT_OPEN", f"{self.service} failed repeatedly and is not asked again in this run."
-                )
             if spent.requests >= self.limits.max_requests:
                 raise TabootError(
                     "E_REQUESTS",
@@ -432,25 +328,3 @@ def _origin(url: str) -> tuple[str, str, int]:
         (parts.hostname or "").lower(),
         port or {"http": 80, "https": 443}.get(parts.scheme.lower(), 0),
     )
-
-
-def _unreached(error: Exception) -> tuple[str, str | None]:
-    """Why a server was not reached, in words, and what helps where waiting does not."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            remedy = (
-                "Let `ca_file` name its certificate or its authority's, or set `verify_tls: false`, if the"
-                " source's type has these fields; else add the authority to those of the machine."
-            )
-            return f"its certificate is not trusted: {cause.verify_message}", remedy
-        if isinstance(cause, ssl.SSLError) and cause.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
-            return "it speaks no TLS at this port", "Let `base_url` begin with http:// or name another port."
-        if isinstance(cause, socket.gaierror):
-            return "its name has no address", None
-        if isinstance(cause, ConnectionRefusedError):
-            return "nothing listens at this port", None
-        if type(cause).__name__ == "RemoteProtocolError":
-            return "it ended the connection without an answer, as it may if `base_url` lacks https", None
-        cause = cause.__cause__ or cause.__context__
-    return type(error).__name__, None

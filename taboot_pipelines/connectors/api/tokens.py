@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from taboot_pipelines.connectors.api.answers import Answer
 from taboot_pipelines.connectors.api.client import ApiClient, Limits
-from taboot_pipelines.connectors.api.throttling import seconds_to_wait
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.http.answers import Answer
+from taboot_pipelines.http.throttling import seconds_to_wait
 from taboot_pipelines.model.json_text import Value
 
 #: A token is renewed so long before it ends.

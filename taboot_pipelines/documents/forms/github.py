@@ -19,8 +19,8 @@ from taboot_pipelines.documents.forms.writing import JsonWriter
 from taboot_pipelines.documents.metadata import Facts, parse_date
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.json_text import Value, parse
+from taboot_pipelines.model.resource_types import GITHUB
 
-_PREFIX = "application/vnd.taboot.github-"
 #: Who wrote what an account wrote that was deleted since.
 _GHOST = "ghost"
 _TICKS = re.compile(r"`+")
@@ -375,9 +375,9 @@ def _all(values: Iterator[Value | None]) -> list[Value]:
 
 #: By media type.
 GITHUB_FORMS: Mapping[str, Form] = {
-    f"{_PREFIX}issue+json": partial(_thread, pull=False),
-    f"{_PREFIX}pull+json": partial(_thread, pull=True),
-    f"{_PREFIX}release+json": _release,
-    f"{_PREFIX}discussion+json": _discussion,
-    f"{_PREFIX}repository+json": _repository,
+    f"{GITHUB}issue+json": partial(_thread, pull=False),
+    f"{GITHUB}pull+json": partial(_thread, pull=True),
+    f"{GITHUB}release+json": _release,
+    f"{GITHUB}discussion+json": _discussion,
+    f"{GITHUB}repository+json": _repository,
 }

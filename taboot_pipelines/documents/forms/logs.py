@@ -41,7 +41,7 @@ _BACKTICKS = re.compile("`{3,}")
 
 
 def logs(data: bytes, given: Given) -> Formed:
-    """A group of hits, or one hit, as ``connectors.elasticsearch_hits`` has them. Raises ``E_PARSE`` for
+    """A group of hits, or one hit, as ``connectors.elasticsearch.hits`` has them. Raises ``E_PARSE`` for
     other bytes, ``E_EMPTY`` for a group without hits, ``E_TOO_LARGE``."""
     try:
         source = data.decode()

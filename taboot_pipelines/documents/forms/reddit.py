@@ -20,7 +20,7 @@ _MAX_QUOTES = 8
 
 
 def reddit(data: bytes, given: Given) -> Formed:
-    """A thread, as ``connectors.reddit_threads`` has it. Raises ``E_PARSE`` for other bytes, ``E_EMPTY`` for
+    """A thread, as ``connectors.reddit`` has it. Raises ``E_PARSE`` for other bytes, ``E_EMPTY`` for
     a thread that was taken away, ``E_TOO_LARGE``."""
     try:
         source = data.decode()
@@ -29,7 +29,8 @@ def reddit(data: bytes, given: Given) -> Formed:
     thread = parse(source)
     post = thread.at("post")
     title = None if post is None else post.at("title")
-    if post is None or title is None or not isinstance(title.data, str):
+    untitled = post is not None and title is None and post.string("id") and thread.items("comments")
+    if post is None or (not untitled and (title is None or not isinstance(title.data, str))):
         raise TabootError("E_PARSE", f"{given.path} is no thread of Reddit.")
     if post.string("selftext") in REDDIT_TAKEN_AWAY or post.string("removed_by_category"):
         raise TabootError("E_EMPTY", f"{given.path} was deleted at Reddit.")
@@ -41,11 +42,15 @@ def reddit(data: bytes, given: Given) -> Formed:
     return Formed(writer.text, writer.offsets(), facts)
 
 
-def _post(writer: JsonWriter, post: Value, title: Value) -> Facts:
+def _post(writer: JsonWriter, post: Value, title: Value | None) -> Facts:
     facts = Facts()
     writer.put("# ")
     start = writer.length
-    writer.string(title, prefix=" ")
+    if title is not None:
+        writer.string(title, prefix=" ")
+    else:
+        # Of a thread whose comments alone were recorded.
+        writer.put(f"Thread {post.string('id')}")
     facts.title = writer.text[start:]
     writer.put("\n\n")
     parts = 0

@@ -1,15 +1,21 @@
-"""The claims of one configuration file, as the readers of small formats collect them."""
+"""The claims of one unit: a reader says what its grammar says, and everything else is decided here.
+
+That each node and edge is claimed once, that it follows the model, how many there may be, and why each end of
+an edge is called as it is (rule ``support``) is the same for every format.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, Protocol
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.endpoints import endpoint, normal_host
 from taboot_pipelines.extraction.tier_a.images import ImageReference
-from taboot_pipelines.model import ids
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts
 from taboot_pipelines.model.graph import Basis, check_edge, check_node, is_hostname, is_public
 from taboot_pipelines.model.records import (
     EdgeClaim,
@@ -17,18 +23,19 @@ from taboot_pipelines.model.records import (
     Interpretation,
     NodeClaim,
     NodeRef,
-    Problem,
     SourceFacts,
 )
 
-#: Edges of one file; what lies beyond is a problem.
+#: Edges of one unit; what lies beyond is a problem.
 MAX_EDGES = 100_000
-#: Problems that are listed of one file.
-_MAX_PROBLEMS = 200
+
+
+#: A few addresses, ``0.0.0.0`` first of all, stand in most files.
+_is_public = lru_cache(maxsize=4096)(is_public)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Quote:
     """Text that stands in a file, at code points ``[start, end)`` of it. ``text`` is what the format makes of
     it: without its quotes, its continued lines joined."""
 
@@ -41,33 +48,84 @@ class Said:
     def evidence(self) -> Evidence:
         return Evidence(self.path, self.start, self.end)
 
-    def part(self, text: str) -> Said:
-        """``text`` where it stands in this one; all of this one's place where it does not stand there as it
-        is written."""
-        at = self.text.find(text)
-        if at < 0 or self.end - self.start != len(self.text):
-            return Said(text, self.path, self.start, self.end)
-        return Said(text, self.path, self.start + at, self.start + at + len(text))
+
+class Located(Protocol):
+    """Whatever knows where it stands: a :class:`Quote`, a node of YAML."""
+
+    @property
+    def evidence(self) -> Evidence: ...
 
 
-class Claims:
-    """Collects nodes and edges, each once, in the order in which they are claimed.
+Where = Evidence | Located
+
+
+def stands_in(name: str, text: str, joints: str = "") -> bool:
+    """Whether ``name`` stands in ``text`` as a whole name, not as part of another one (``web`` in
+    ``webhook-relay`` or ``web.lan``). ``joints``: further characters that join what stands before them to a
+    name (the colon of ``tag:web``)."""
+    at = text.find(name)
+    while at >= 0:
+        if not _goes_on_before(text, at, joints) and not _goes_on_behind(text, at + len(name)):
+            return True
+        at = text.find(name, at + 1)
+    return False
+
+
+def _goes_on_before(text: str, at: int, joints: str) -> bool:
+    """Whether what stands before ``at`` belongs to the name there: letters, digits, ``_`` and ``-``, the dot
+    of a longer name, and the sign of a variable (``web`` in ``$web``)."""
+    before = text[at - 1 : at] if at else ""
+    return before != "" and (
+        before.isalnum() or before in "_-.$" or before in joints or text.endswith("${", 0, at)
+    )
+
+
+def _goes_on_behind(text: str, at: int) -> bool:
+    """Whether what stands at ``at`` still belongs to the name before it."""
+    behind = text[at : at + 1]
+    if behind == ".":
+        behind = text[at + 1 : at + 2]
+        return behind.isalnum() or behind == "_"
+    return behind != "" and (behind.isalnum() or behind in "_-")
+
+
+def basis_of(name: str, quote: str, written: str = "", joints: str = "") -> Basis:
+    """Why a node is called ``name``: ``bytes`` where the name stands in the quote as a whole,
+    ``normalized`` where ``written`` does, of which the name is another form, else ``derived``."""
+    if stands_in(name, quote, joints):
+        return Basis.BYTES
+    return Basis.NORMALIZED if written and stands_in(written, quote, joints) else Basis.DERIVED
+
+
+class ClaimBuilder:
+    """Builds the claims of one unit, each node and edge once, in the order in which they are claimed.
 
     A node of which the model knows no such key or property, or an edge that it does not allow, is no claim
-    but a problem: no input may break the run.
+    but a problem (``E_PARSE``): no input may break the run.
     """
 
-    def __init__(self, source: SourceFacts, texts: Mapping[str, str]) -> None:
-        """``texts``: {path: text} of the files that are quoted; a reader may add to it later."""
+    def __init__(
+        self,
+        source: SourceFacts,
+        texts: UnitTexts,
+        *,
+        once_per_file: bool = False,
+        max_edges: int = MAX_EDGES,
+        joints: str = "",
+    ) -> None:
+        """``texts``: the files that are quoted. ``once_per_file``: nodes are claimed once for each file that
+        names them, not once for the unit. ``joints``: as in :func:`stands_in`."""
         self.source = source
         self.texts = texts
         host = (source.host or "").lower().rstrip(".")
         self.host = NodeRef("Host", (host,), host) if is_hostname(host) else None
         #: What scopes and the keys of networks begin with.
         self.place = host or source.source_id
-        self._nodes: dict[tuple[str, tuple[Any, ...]], NodeClaim] = {}
+        self._once_per_file = once_per_file
+        self._max_edges = max_edges
+        self._joints = joints
+        self._nodes: dict[tuple[str, tuple[Any, ...], str], NodeClaim] = {}
         self._edges: dict[tuple[Any, ...], EdgeClaim] = {}
-        self._problems: dict[Problem, None] = {}
         self._full: set[str] = set()
 
     # --- nodes ----------------------------------------------------------------------------------------------
@@ -75,61 +133,67 @@ class Claims:
     def node(
         self,
         ref: NodeRef,
-        said: Said,
+        where: Where,
         properties: Mapping[str, Any] | None = None,
         *,
         declared: bool = False,
         aliases: Iterable[str] = (),
+        confidence: float = 1.0,
     ) -> NodeRef | None:
         """Claim a node and return it; None if it does not follow the model. The first claim counts, but for a
         declaration, which goes before. Properties that are None or empty are left out."""
-        given = {k: v for k, v in (properties or {}).items() if v is not None and v != [] and v != ""}
+        evidence = where if isinstance(where, Evidence) else where.evidence
+        key = (ref.label, ref.key, evidence.path if self._once_per_file else "")
+        known = self._nodes.get(key)
+        if known is not None and (known.declared or not declared):
+            return ref
+        given = _present(properties or {})
         try:
             check_node(ref.label, ref.key, given)
         except TabootError:
-            self.problem(said, "E_PARSE", f"the name or a value is none that a {ref.label} can have.")
+            self.problem(evidence, "E_PARSE", f"the name or a value is none that a {ref.label} can have.")
             return None
-        claim = NodeClaim(ref, said.evidence, given, declared, tuple(dict.fromkeys(aliases)))
-        key = (ref.label, ref.key)
-        if key not in self._nodes or (declared and not self._nodes[key].declared):
-            self._nodes[key] = claim
+        self._nodes[key] = NodeClaim(
+            ref, evidence, given, declared, tuple(dict.fromkeys(aliases)), confidence
+        )
         return ref
 
     def amend(self, ref: NodeRef, **properties: Any) -> None:
         """Add properties to a node that is claimed."""
-        key = (ref.label, ref.key)
-        claim = self._nodes[key]
-        given = {k: v for k, v in properties.items() if v is not None and v != []}
-        check_node(ref.label, ref.key, given)
-        self._nodes[key] = replace(claim, properties={**claim.properties, **given})
+        for key in [k for k in self._nodes if k[0] == ref.label and k[1] == ref.key]:
+            claim = self._nodes[key]
+            given = {**claim.properties, **_present(properties)}
+            check_node(ref.label, ref.key, given)
+            self._nodes[key] = replace(claim, properties=given)
 
-    def claim_host(self, said: Said) -> NodeRef | None:
-        """The machine that the source's entry names, as a node that ``said`` speaks of."""
-        return None if self.host is None else self.node(self.host, said, declared=True)
+    def claim_host(self, where: Where) -> NodeRef | None:
+        """The machine that the source's entry names, as a node that ``where`` speaks of."""
+        return None if self.host is None else self.node(self.host, where, declared=True)
 
-    def ip(self, address: str, said: Said) -> NodeRef | None:
+    def ip(self, address: str, where: Where) -> NodeRef | None:
         """An address in its normal form as a node."""
-        return self.node(NodeRef("IP", (address,), address), said, {"isPublic": is_public(address)})
+        return self.node(NodeRef("IP", (address,), address), where, {"isPublic": _is_public(address)})
 
-    def image(self, reference: ImageReference, said: Said) -> NodeRef | None:
+    def image(self, reference: ImageReference, written: str, where: Where) -> NodeRef | None:
+        """An image as a node; ``written``: the reference as it was written."""
         return self.node(
             NodeRef("Image", (reference.image_id,), reference.name),
-            said,
+            where,
             {
                 "name": reference.name,
                 "registry": reference.registry,
                 "repository": reference.repository,
                 "tag": reference.tag,
                 "digest": reference.digest,
-                "reference": said.text,
+                "reference": written,
                 "declared": True,
             },
         )
 
-    def endpoint(self, scheme: str, host: str, port: int, path: str, said: Said) -> NodeRef | None:
+    def endpoint(self, scheme: str, host: str, port: int, path: str, where: Where) -> NodeRef | None:
         """An endpoint at a host as it is written."""
         fqdn = normal_host(host)
-        return None if fqdn is None else self.node(endpoint(scheme, fqdn, port, path), said)
+        return None if fqdn is None else self.node(endpoint(scheme, fqdn, port, path), where)
 
     # --- edges ----------------------------------------------------------------------------------------------
 
@@ -138,75 +202,115 @@ class Claims:
         type_: str,
         start: NodeRef | None,
         end: NodeRef | None,
-        said: Said,
+        where: Where,
         method: str,
         *,
-        start_basis: Basis | None = None,
+        written: str = "",
+        start_basis: Basis = Basis.DERIVED,
         end_basis: Basis | None = None,
         confidence: float = 1.0,
         **properties: Any,
     ) -> None:
-        """Claim an edge that ``said`` states; nothing where an end is no node. A basis that is None is
-        ``bytes`` where the end's name stands in the quote, ``derived`` elsewhere."""
+        """Claim an edge that ``where`` states; nothing where an end is no node.
+
+        What a statement is about follows as a rule from where it stands, so its start is ``derived`` unless
+        the reader says otherwise; the basis of its end is found in the quote (:func:`basis_of`), where
+        ``written`` is what the end's name was made from.
+        """
         if start is None or end is None:
             return
-        if len(self._edges) >= MAX_EDGES:
-            if said.path not in self._full:
-                self._full.add(said.path)
-                self.problem(said, "E_TOO_LARGE", f"only the first {MAX_EDGES} relations are kept.")
+        evidence = where if isinstance(where, Evidence) else where.evidence
+        given = _present(properties)
+        key = (type_, start.label, start.key, end.label, end.key, evidence, method, repr(given))
+        if key in self._edges:
             return
-        given = {k: v for k, v in properties.items() if v is not None and v != []}
+        if len(self._edges) >= self._max_edges:
+            if evidence.path not in self._full:
+                self._full.add(evidence.path)
+                self.problem(evidence, "E_TOO_LARGE", f"only the first {self._max_edges} relations are kept.")
+            return
         try:
             check_edge(type_, start.label, end.label, given, confidence)
         except TabootError:
-            self.problem(said, "E_PARSE", f"this states no {type_} that the graph can hold.")
+            self.problem(evidence, "E_PARSE", f"this states no {type_} that the graph can hold.")
             return
-        claim = EdgeClaim(
+        self._edges[key] = EdgeClaim(
             type_,
             start,
             end,
-            said.evidence,
+            evidence,
             method,
-            start_basis or self.basis(start, said),
-            end_basis or self.basis(end, said),
+            start_basis,
+            self.basis(end, evidence, written) if end_basis is None else end_basis,
             given,
             confidence,
         )
-        key = (type_, start, end, claim.evidence, method, ids.composite(given))
-        self._edges.setdefault(key, claim)
 
-    def basis(self, node: NodeRef, said: Said) -> Basis:
-        """``bytes`` where the node's name stands in the quote, ``derived`` elsewhere."""
-        return Basis.BYTES if node.name in self.quote(said) else Basis.DERIVED
+    def bind(
+        self,
+        service: NodeRef | None,
+        where: Where,
+        port: int,
+        protocol: str,
+        method: str,
+        *,
+        target: int | None = None,
+        address: str | None = None,
+        written: str = "",
+        own: bool = False,
+    ) -> None:
+        """Claim that a service binds a port of the source's host or, without one, of an ``address`` (all of
+        them, where none is written). ``own``: the address is no machine's, so that the host does not go
+        before it. ``written``: the address as it stands in the quote, where that is another form. An address
+        that is none is a problem."""
+        try:
+            normal = str(ipaddress.ip_address(address.strip("[]"))) if address else None
+        except ValueError:
+            self.problem(where, "E_PARSE", "this is no address that a port can be bound at.")
+            return
+        if self.host is not None and not (own and normal is not None):
+            end: NodeRef | None = self.claim_host(where)
+            basis: Basis | None = Basis.SOURCE
+        else:
+            end = self.ip(normal or "0.0.0.0", where)
+            basis = None if normal is not None else Basis.DERIVED
+        self.edge(
+            "BINDS",
+            service,
+            end,
+            where,
+            method,
+            written=written or address or "",
+            end_basis=basis,
+            port=port,
+            protocol=protocol,
+            targetPort=target,
+            hostIp=normal,
+        )
 
-    def quote(self, said: Said) -> str:
-        return self.texts[said.path][said.start : said.end]
-
-    def written(self, node: NodeRef, said: Said) -> Basis:
-        """The basis of a node of which ``said`` holds another form, unless it is the form that stands
-        there."""
-        return Basis.BYTES if node.name in self.quote(said) else Basis.NORMALIZED
+    def basis(self, node: NodeRef, where: Where, written: str = "") -> Basis:
+        """Why a node is called as it is, by the quote at ``where`` (:func:`basis_of`)."""
+        evidence = where if isinstance(where, Evidence) else where.evidence
+        return basis_of(node.name, self.texts.quote(evidence), written, self._joints)
 
     # --- the result -----------------------------------------------------------------------------------------
 
-    def problem(self, said: Said, code: str, what: str) -> None:
-        """``what``, with the file and the line of ``said``; it must not quote the file."""
-        if len(self._problems) > _MAX_PROBLEMS:
-            return
-        line = self.texts[said.path].count("\n", 0, said.start) + 1
-        self.note(said.path, code, f"{said.path}, line {line}: {what}")
+    def problem(self, where: Where, code: str, what: str) -> None:
+        """``what``, with the file and the line of ``where``; it must not quote the file."""
+        evidence = where if isinstance(where, Evidence) else where.evidence
+        self.texts.problem_at(evidence, code, what)
 
-    def note(self, path: str, code: str, message: str) -> None:
-        """A problem of a whole file."""
-        if len(self._problems) == _MAX_PROBLEMS:
-            code, message = "E_PARSE", f"{path}: there are more than {_MAX_PROBLEMS} problems, not listed."
-        if len(self._problems) <= _MAX_PROBLEMS:
-            self._problems.setdefault(Problem(path, code, message))
-
-    def result(self, subordinates: Iterable[str] = ()) -> Interpretation:
+    def result(self, subordinates: Iterable[str] = (), environment: Iterable[str] = ()) -> Interpretation:
+        """All that was claimed, with the problems of the unit's files."""
         return Interpretation(
             tuple(self._nodes.values()),
             tuple(self._edges.values()),
             frozenset(subordinates),
-            problems=tuple(self._problems),
+            frozenset(environment),
+            self.texts.problems.listed(),
         )
+
+
+def _present(properties: Mapping[str, Any]) -> dict[str, Any]:
+    # False and 0 are values; nothing, an empty text and an empty list are none.
+    return {k: v for k, v in properties.items() if v or v == 0}

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.formats import FORMATS
+from taboot_pipelines.extraction.tier_a.formats import all_formats
 from taboot_pipelines.extraction.tier_a.recognition import Format, FormatReader, recognise
+from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.model.records import FileView, Interpretation, Problem, SourceFacts, UnitSpec
 
 #: Part of the version: raise it when :func:`recognise`, or what a format recognises, would decide otherwise.
 _VERSION = "1"
-#: What is wrong with a file's own bytes; a store that fails must stop the run.
-_BAD_FILE = frozenset({"E_ENCODING", "E_BINARY", "E_PARSE", "E_TOO_LARGE", "E_EMPTY", "E_CYCLE"})
 
 
 class ConfigFiles:
@@ -25,8 +24,8 @@ class ConfigFiles:
 
     name = "config"
 
-    def __init__(self, formats: Sequence[Format] = FORMATS) -> None:
-        self._formats = tuple(formats)
+    def __init__(self, formats: Sequence[Format] | None = None) -> None:
+        self._formats = all_formats() if formats is None else tuple(formats)
         #: Another set or order of formats may recognise any file as something else.
         self.version = f"{_VERSION}.{digest(*(f.name for f in self._formats))[:12]}"
 
@@ -58,7 +57,7 @@ def _read(reader: FormatReader, path: str, view: FileView, source: SourceFacts) 
     try:
         return reader.interpret(path, view, source)
     except TabootError as error:
-        if error.code not in _BAD_FILE:
+        if error.code not in BAD_TEXT:
             raise
         return Interpretation((), (), problems=(Problem(path, error.code, error.message),))
 

@@ -11,7 +11,7 @@ import posixpath
 import re
 from dataclasses import dataclass, field
 
-from taboot_pipelines.extraction.tier_a.claims import Claims, Said
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote
 from taboot_pipelines.extraction.tier_a.compose.dockerfile import (
     Instruction,
     base_images,
@@ -21,6 +21,7 @@ from taboot_pipelines.extraction.tier_a.compose.dockerfile import (
 from taboot_pipelines.extraction.tier_a.compose.variables import expand
 from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_a.recognition import NOT_IN_FORCE
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts
 from taboot_pipelines.model.graph import SCHEMA_VERSION, Basis, is_hostname
 from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, SourceFacts
 
@@ -49,23 +50,24 @@ class _Stage:
 
     parent: _Stage | None
     variables: dict[str, str | None]
-    ports: list[tuple[Said, str, tuple[str, ...]]] = field(default_factory=list)
+    ports: list[tuple[Quote, str, tuple[str, ...]]] = field(default_factory=list)
 
 
 class DockerfileReader:
     """Reads Dockerfiles (a :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = "dockerfile"
-    version = "1"
+    version = "2"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
-        text = view.read(path) or ""
-        claims = Claims(source, {path: text})
+        texts = UnitTexts(view)
+        text = texts.text(path) or ""
+        claims = ClaimBuilder(source, texts)
         froms = [i for i in instructions(text) if i.keyword == "FROM"]
         if not froms:
             return claims.result()
         if len(froms) > _MAX_STAGES:
-            claims.note(
+            claims.texts.problem(
                 path, "E_TOO_LARGE", f"{path}: it has more than {_MAX_STAGES} stages; it is not read."
             )
             return claims.result()
@@ -73,7 +75,7 @@ class DockerfileReader:
         unresolved: list[str] = []
         ports = _read_ports(claims, path, _last_stage(path, text), unresolved)
         for base in base_images(text, {}):
-            said = Said(base.reference, path, base.start, base.end)
+            said = Quote(base.reference, path, base.start, base.end)
             if base.missing:
                 unresolved.append("FROM")
                 claims.problem(said, "E_UNRESOLVED", "the image depends on what is given to the build.")
@@ -82,30 +84,22 @@ class DockerfileReader:
             if reference is None:
                 claims.problem(said, "E_PARSE", "FROM names no image that follows the OCI grammar.")
                 continue
-            end = claims.image(reference, said)
+            end = claims.image(reference, base.reference, said)
             if end is None:
                 continue
-            basis = (
-                Basis.BYTES
-                if end.name in claims.quote(said)
-                else Basis.NORMALIZED
-                if base.reference in claims.quote(said)
-                else Basis.DERIVED
-            )
             claims.edge(
                 "BUILDS",
                 service,
                 end,
                 said,
                 "dockerfile_from",
-                start_basis=Basis.DERIVED,
-                end_basis=basis,
+                written=base.reference,
                 dockerfile=path,
                 stage=base.stage,
             )
         claims.node(
             service,
-            Said("", path, froms[0].start, froms[0].end),
+            Quote("", path, froms[0].start, froms[0].end),
             {
                 "schemaVersion": SCHEMA_VERSION,
                 "port": ports[0][1] if ports else None,
@@ -122,13 +116,12 @@ class DockerfileReader:
                     end,
                     said,
                     "dockerfile_expose",
-                    start_basis=Basis.DERIVED,
                     end_basis=Basis.DERIVED,
                 )
         return claims.result()
 
 
-def _service(claims: Claims, path: str) -> NodeRef:
+def _service(claims: ClaimBuilder, path: str) -> NodeRef:
     folder, base = posixpath.split(path)
     root = claims.source.folder or claims.source.source_id
     match = _PATH.fullmatch(base)
@@ -188,26 +181,26 @@ def _value(text: str, variables: dict[str, str | None]) -> str | None:
 
 def _exposed(
     path: str, instruction: Instruction, variables: dict[str, str | None]
-) -> list[tuple[Said, str, tuple[str, ...]]]:
+) -> list[tuple[Quote, str, tuple[str, ...]]]:
     found = []
     for piece, start in instruction.pieces:
         for match in re.finditer(r"\S+", piece):
-            said = Said(match[0], path, start + match.start(), start + match.end())
+            said = Quote(match[0], path, start + match.start(), start + match.end())
             value = expand(match[0].strip("\"'"), variables)
             found.append((said, value.text, value.missing if value.valid else ("$",)))
     return found
 
 
 def _read_ports(
-    claims: Claims, path: str, stage: _Stage | None, unresolved: list[str]
-) -> list[tuple[Said, int, str]]:
+    claims: ClaimBuilder, path: str, stage: _Stage | None, unresolved: list[str]
+) -> list[tuple[Quote, int, str]]:
     """(statement, port, protocol) of a stage and of those it is made of, each once, in the order of the
     file."""
     chain: list[_Stage] = []
     while stage is not None:
         chain.append(stage)
         stage = stage.parent
-    found: dict[tuple[int, str], Said] = {}
+    found: dict[tuple[int, str], Quote] = {}
     for said, text, missing in (port for one in reversed(chain) for port in one.ports):
         if missing:
             unresolved.append("EXPOSE")

@@ -11,22 +11,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.graph import Basis, check_edge, check_node, is_hostname, is_ip, is_public
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts
+from taboot_pipelines.model.graph import is_hostname, is_ip
 from taboot_pipelines.model.json_text import Value, parse
-from taboot_pipelines.model.records import (
-    EdgeClaim,
-    Evidence,
-    FileView,
-    Interpretation,
-    NodeClaim,
-    NodeRef,
-    Problem,
-    SourceFacts,
-    UnitSpec,
-)
+from taboot_pipelines.model.records import Evidence, FileView, Interpretation, NodeRef, SourceFacts, UnitSpec
 
 _METHOD = "elasticsearch_nodes"
 #: Groups of hits and hits begin with their window, parts of files have a ``#``.
@@ -38,7 +30,7 @@ class ElasticsearchExtractor:
     """Hosts and services of clusters; a unit is an answer that was recorded or read."""
 
     name = "elasticsearch"
-    version = "1"
+    version = "2"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Every JSON that is no hit may be one about nodes."""
@@ -52,35 +44,34 @@ class ElasticsearchExtractor:
         """The claims of an answer about nodes; none of any other. Raises nothing but what the store behind
         ``view`` raises."""
         path = unit.files[0]
-        text = view.read(path)
+        texts = UnitTexts(view)
+        text = texts.text(path)
+        claims = ClaimBuilder(source, texts)
         try:
             said = parse(text) if text else None
         except TabootError as error:
-            return Interpretation((), (), problems=(Problem(path, error.code, error.message),))
+            texts.problem(path, error.code, error.message)
+            return claims.result()
         cluster = None if said is None else said.at("cluster_name")
-        if said is None or cluster is None or not said.members("nodes"):
-            return Interpretation((), ())
-        claims = _Claims(path, cluster, source)
-        for node in said.members("nodes").values():
-            claims.add(node)
-        return Interpretation(
-            tuple(claims.nodes.values()), tuple(claims.edges.values()), problems=tuple(claims.problems)
-        )
+        if said is not None and cluster is not None and said.members("nodes"):
+            reading = _Reading(path, cluster, claims)
+            for node in said.members("nodes").values():
+                reading.node(node)
+        return claims.result()
 
 
-class _Claims:
-    def __init__(self, path: str, cluster: Value, source: SourceFacts) -> None:
+class _Reading:
+    """One answer about the nodes of a cluster."""
+
+    def __init__(self, path: str, cluster: Value, claims: ClaimBuilder) -> None:
         self._path = path
-        self.nodes: dict[NodeRef, NodeClaim] = {}
-        self.edges: dict[tuple[object, ...], EdgeClaim] = {}
-        self.problems: list[Problem] = []
+        self._claims = claims
         name = cluster.string()
-        self._service = NodeRef("Service", (f"{source.source_id}/{name}", name), name)
-        self._cluster = cluster
-        self._known = self._claim(self._service, cluster, {"protocol": "http"})
+        ref = NodeRef("Service", (f"{claims.source.source_id}/{name}", name), name)
+        self._service = claims.node(ref, self._evidence(cluster), {"protocol": "http"}, declared=True)
 
-    def add(self, node: Value) -> None:
-        """What one node states."""
+    def node(self, node: Value) -> None:
+        """Claim what one node states."""
         named = next(
             (
                 value
@@ -92,83 +83,45 @@ class _Claims:
             None,
         )
         if named is None:
-            self.problems.append(
-                Problem(self._path, "E_UNRESOLVED", "A node of the cluster has no host name.")
-            )
+            self._claims.texts.problem(self._path, "E_UNRESOLVED", "A node of the cluster has no host name.")
             return
         hostname = named.string().lower()
-        host = NodeRef("Host", (hostname,), hostname)
         address = node.at("ip")
-        properties = {}
-        if address is not None and is_ip(address.string()):
-            properties["ip"] = address.string().lower()
-        if system := re.sub(r"[^a-z0-9_]+", "_", node.string("os", "name").lower()).strip("_"):
-            properties["osType"] = system
-        if not self._claim(host, named, properties):
-            return
-        if self._known and (version := node.string("version")):
-            self._claim(self._service, self._cluster, {"protocol": "http", "version": version})
-        if "ip" in properties and address is not None:
+        known = address is not None and is_ip(address.string())
+        system = re.sub(r"[^a-z0-9_]+", "_", node.string("os", "name").lower()).strip("_")
+        host = self._claims.node(
+            NodeRef("Host", (hostname,), hostname),
+            self._evidence(named),
+            {"ip": address.string().lower() if address is not None and known else None, "osType": system},
+            declared=True,
+        )
+        if self._service is not None and (version := node.string("version")):
+            self._claims.amend(self._service, version=version)
+        if address is not None and known:
             self._resolve(host, address)
-        for publishing in self._publishing(node):
-            self._bind(host, publishing)
-
-    @staticmethod
-    def _publishing(node: Value) -> Iterator[Value]:
         for where in (("http", "publish_address"), ("transport_address",)):
             if (value := node.at(*where)) is not None:
-                yield value
+                self._bind(host, value)
 
-    def _resolve(self, host: NodeRef, address: Value) -> None:
-        text = address.string()
-        normal = str(ipaddress.ip_address(text))
-        ip = NodeRef("IP", (normal,), normal)
-        if self._claim(ip, address, {"isPublic": is_public(normal)}):
-            record = "A" if ipaddress.ip_address(text).version == 4 else "AAAA"
-            basis = Basis.BYTES if normal == text else Basis.NORMALIZED
-            self._edge("RESOLVES_TO", host, ip, address, {"recordType": record}, basis)
+    def _resolve(self, host: NodeRef | None, address: Value) -> None:
+        where, written = self._evidence(address), address.string()
+        parsed = ipaddress.ip_address(written)
+        self._claims.edge(
+            "RESOLVES_TO",
+            host,
+            self._claims.ip(str(parsed), where),
+            where,
+            _METHOD,
+            written=written,
+            recordType="A" if parsed.version == 4 else "AAAA",
+        )
 
-    def _bind(self, host: NodeRef, publishing: Value) -> None:
+    def _bind(self, host: NodeRef | None, publishing: Value) -> None:
         match = _PORT.search(publishing.string())
         port = int(match[1]) if match is not None else 0
-        if self._known and 1 <= port <= 65_535:
-            said = {"port": port, "protocol": "tcp"}
-            self._edge("BINDS", self._service, host, publishing, said, Basis.DERIVED)
-
-    def _claim(self, node: NodeRef, value: Value, properties: Mapping[str, object]) -> bool:
-        """Claim a node; returns False for one that the model does not know."""
-        try:
-            check_node(node.label, node.key, properties)
-        except TabootError:
-            self.problems.append(Problem(self._path, "E_UNRESOLVED", f"A {node.label} has no valid name."))
-            return False
-        self.nodes[node] = NodeClaim(node, self._evidence(value), properties, declared=node.label != "IP")
-        return True
-
-    def _edge(
-        self,
-        type_: str,
-        start: NodeRef,
-        end: NodeRef,
-        value: Value,
-        properties: Mapping[str, object],
-        end_basis: Basis,
-    ) -> None:
-        check_edge(type_, start.label, end.label, properties, 1.0)
-        key = (type_, start, end, properties.get("port"), properties.get("recordType"))
-        self.edges.setdefault(
-            key,
-            EdgeClaim(
-                type_,
-                start,
-                end,
-                self._evidence(value),
-                _METHOD,
-                start_basis=Basis.DERIVED,
-                end_basis=end_basis,
-                properties=properties,
-            ),
-        )
+        if 1 <= port <= 65_535:
+            where = self._evidence(publishing)
+            self._claims.edge("BINDS", self._service, host, where, _METHOD, port=port, protocol="tcp")
 
     def _evidence(self, value: Value) -> Evidence:
         """The content of a string, without its quotes."""

@@ -2,12 +2,15 @@
 looks like two of them is decided.
 
 A new format is a package beside this module with a reader (:class:`~.recognition.FormatReader`) and a line in
-:data:`FORMATS`. Compose and nginx files are none of these: they stay with the source types of their own.
+:data:`FORMATS`; a package outside the project adds one by an entry point of the group
+``taboot_pipelines.formats``, whose name is that of the format. Compose and nginx files are none of these:
+they stay with the source types of their own.
 """
 
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from taboot_pipelines.extraction.tier_a.caddy import (
     CaddyfileReader,
@@ -31,19 +34,43 @@ from taboot_pipelines.extraction.tier_a.traefik import (
     looks_like_traefik,
 )
 from taboot_pipelines.extraction.tier_a.wireguard import WireguardReader, looks_like_wireguard
+from taboot_pipelines.plugins import Plugins
 
 _CADDYFILE = re.compile(r"(?i)caddyfile(?:\.(?!md$|html?$|json$)[^/]*)?|[^/]+\.(?:caddyfile|caddy)")
 _HAPROXY = re.compile(r"(?i)haproxy[^/]*\.(?:cfg|conf)")
 
 FORMATS: tuple[Format, ...] = (
-    Format("dockerfile", (DockerfileReader(),), by_path=is_dockerfile_path),
-    Format("systemd", (SystemdReader(),), by_path=is_unit_path),
-    Format("hosts", (HostsReader(),), by_path=is_hosts_path),
+    Format(
+        "dockerfile",
+        (DockerfileReader(),),
+        by_path=is_dockerfile_path,
+        globs=(
+            "[d]ockerfile",
+            "[d]ockerfile[._-]*",
+            "*.dockerfile",
+            "[c]ontainerfile",
+            "[c]ontainerfile[._-]*",
+            "*.containerfile",
+        ),
+    ),
+    Format(
+        "systemd",
+        (SystemdReader(),),
+        by_path=is_unit_path,
+        globs=("*.service", "*.socket", "*.container", "*.pod", "*.network", "*.kube"),
+    ),
+    Format(
+        "hosts",
+        (HostsReader(),),
+        by_path=is_hosts_path,
+        globs=("[h]osts", "[h]osts.*", "*.hosts", "**/[h]osts.d/*", "[c]ustom.list"),
+    ),
     Format(
         "kubernetes",
         (ManifestReader(), IngressRouteReader()),
         by_path=is_kustomization_path,
         by_content=looks_like_manifest,
+        globs=("[k]ustomization",),
         endings=YAML | JSON,
     ),
     Format("prometheus", (PrometheusReader(),), by_content=looks_like_prometheus, endings=YAML | JSON),
@@ -52,6 +79,7 @@ FORMATS: tuple[Format, ...] = (
         "caddyfile",
         (CaddyfileReader(),),
         by_path=lambda path: _CADDYFILE.fullmatch(base_name(path)) is not None,
+        globs=("[c]addyfile", "[c]addyfile.*", "*.[c]addyfile", "*.[c]addy"),
     ),
     Format("caddy_json", (CaddyJsonReader(),), by_content=looks_like_caddy_json, endings=JSON),
     Format(
@@ -68,3 +96,29 @@ FORMATS: tuple[Format, ...] = (
         endings=YAML | TOML | JSON,
     ),
 )
+
+
+def _check(name: str, found: object) -> Format:
+    if not isinstance(found, Format):
+        raise ValueError("it is no taboot_pipelines.extraction.tier_a.recognition.Format")
+    if found.name != name or any(name == known.name for known in FORMATS):
+        raise ValueError(f"its name must be {name}, and no format of this project may have that name")
+    if not found.readers or any(not (r.name and r.version) for r in found.readers):
+        raise ValueError("it needs readers, each with a name and a version")
+    return found
+
+
+PLUGINS = Plugins("taboot_pipelines.formats", "format of configuration", _check)
+
+
+@cache
+def all_formats() -> tuple[Format, ...]:
+    """Those of this project, then those of packages that can be used: a package takes no file from a format
+    that was there before it."""
+    added = (found for _, found in PLUGINS.each() if isinstance(found, Format))
+    return (*FORMATS, *added)
+
+
+def config_globs() -> tuple[str, ...]:
+    """The globs of all formats, which sources that interpret take besides their own."""
+    return tuple(glob for known in all_formats() for glob in known.globs)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from taboot_pipelines.extraction.tier_a.claims import Claims, Said
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote
 from taboot_pipelines.extraction.tier_a.inventory import Address
 from taboot_pipelines.extraction.tier_a.recognition import NOT_IN_FORCE
-from taboot_pipelines.model.graph import Basis, is_hostname
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts
+from taboot_pipelines.model.graph import is_hostname
 from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, SourceFacts
 
 #: From so many names on that lead nowhere a file is a list of what is blocked.
@@ -54,11 +55,12 @@ class HostsReader:
     """Reads hosts files (a :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = "hosts"
-    version = "1"
+    version = "2"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
-        text = view.read(path) or ""
-        claims = Claims(source, {path: text})
+        texts = UnitTexts(view)
+        text = texts.text(path) or ""
+        claims = ClaimBuilder(source, texts)
         if not looks_like_hosts(text):
             return claims.result()
         blocked = 0
@@ -71,7 +73,7 @@ class HostsReader:
             if not words:
                 continue
             address = _address(words[0][0])
-            whole = Said(bare.strip(), path, words[0][1], words[-1][1] + len(words[-1][0]))
+            whole = Quote(bare.strip(), path, words[0][1], words[-1][1] + len(words[-1][0]))
             if address is None or len(words) < 2:
                 strange += 1
                 if strange <= _MAX_STRANGE:
@@ -83,9 +85,9 @@ class HostsReader:
                 continue
             _claim(claims, address, words, whole)
         if strange > _MAX_STRANGE:
-            claims.note(path, "E_PARSE", f"{path}: {strange} lines are no address with names.")
+            claims.texts.problem(path, "E_PARSE", f"{path}: {strange} lines are no address with names.")
         if blocked >= MIN_BLOCKED:
-            claims.note(
+            claims.texts.problem(
                 path,
                 "E_UNRESOLVED",
                 f"{path}: {blocked} names are led nowhere, as lists of blocked names do; they state nothing.",
@@ -93,19 +95,19 @@ class HostsReader:
         return claims.result()
 
 
-def _claim(claims: Claims, address: Address, words: list[tuple[str, int]], line: Said) -> None:
+def _claim(claims: ClaimBuilder, address: Address, words: list[tuple[str, int]], line: Quote) -> None:
     """Every name of a line resolves to its address; the quote reaches from the address to the name."""
     (written, start), names = words[0], words[1:]
     for name, at in names:
-        quoted = Said(line.text, line.path, start, at + len(name))
+        quoted = Quote(line.text, line.path, start, at + len(name))
         hostname = name.lower().rstrip(".")
         if not is_hostname(hostname) or _address(hostname) is not None:
             claims.problem(quoted, "E_PARSE", "this is no host name.")
             continue
         host = claims.node(
-            NodeRef("Host", (hostname,), hostname), Said(name, line.path, at, at + len(name)), declared=True
+            NodeRef("Host", (hostname,), hostname), Quote(name, line.path, at, at + len(name)), declared=True
         )
-        ip = claims.ip(str(address), Said(written, line.path, start, start + len(written)))
+        ip = claims.ip(str(address), Quote(written, line.path, start, start + len(written)))
         if host is None or ip is None:
             continue
         claims.edge(
@@ -114,8 +116,8 @@ def _claim(claims: Claims, address: Address, words: list[tuple[str, int]], line:
             ip,
             quoted,
             "hosts_file",
-            start_basis=Basis.BYTES if hostname == name else Basis.NORMALIZED,
-            end_basis=Basis.BYTES if ip.name == written else Basis.NORMALIZED,
+            written=written,
+            start_basis=claims.basis(host, quoted, name),
             recordType="A" if address.version == 4 else "AAAA",
         )
 

@@ -67,6 +67,9 @@ class Format:
     by_content: Callable[[str], bool] = lambda _head: False
     #: Endings in lower case, without the dot.
     endings: Collection[str] = frozenset()
+    #: Globs of files that have names of their own, or endings that no documents have, in lower case: sources
+    #: that interpret take them too. A last segment without a wildcard would mean a directory as well.
+    globs: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:

@@ -15,8 +15,9 @@ import ipaddress
 import re
 from dataclasses import dataclass, field
 
-from taboot_pipelines.extraction.tier_a.claims import Claims, Said
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote
 from taboot_pipelines.extraction.tier_a.endpoints import normal_host
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import Basis, is_ip, is_public
 from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, SourceFacts
@@ -46,13 +47,13 @@ class _Section:
     """``[Interface]`` or ``[Peer]``: {setting in lower case: what it is set to, each time}."""
 
     kind: str
-    header: Said
-    settings: dict[str, list[Said]] = field(default_factory=dict)
+    header: Quote
+    settings: dict[str, list[Quote]] = field(default_factory=dict)
 
-    def values(self, name: str) -> list[Said]:
+    def values(self, name: str) -> list[Quote]:
         """The parts, between commas, of all that a setting is set to."""
         return [
-            Said(
+            Quote(
                 match[0].strip(),
                 said.path,
                 said.start + match.start(),
@@ -68,18 +69,19 @@ class WireguardReader:
     :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = "wireguard"
-    version = "1"
+    version = "2"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
-        text = view.read(path) or ""
-        claims = Claims(source, {path: text})
+        texts = UnitTexts(view)
+        text = texts.text(path) or ""
+        claims = ClaimBuilder(source, texts)
         sections = _sections(path, text, claims)
         if sections:
             _claim(claims, path, sections)
         return claims.result()
 
 
-def _sections(path: str, text: str, claims: Claims) -> list[_Section]:
+def _sections(path: str, text: str, claims: ClaimBuilder) -> list[_Section]:
     found: list[_Section] = []
     at = 1 if text.startswith("\ufeff") else 0
     for line in text[at:].split("\n"):
@@ -87,27 +89,27 @@ def _sections(path: str, text: str, claims: Claims) -> list[_Section]:
         bare = line.partition("#")[0].rstrip()
         if not bare.strip():
             continue
-        whole = Said("", path, start, start + len(bare))
+        whole = Quote("", path, start, start + len(bare))
         header = _SECTION.fullmatch(bare)
         if header is not None:
             kind = header[1].lower()
             if kind not in ("interface", "peer"):
                 claims.problem(whole, "E_PARSE", "this is no section of WireGuard's.")
             found.append(
-                _Section(kind, Said(bare.strip(), path, start + len(bare) - len(bare.lstrip()), whole.end))
+                _Section(kind, Quote(bare.strip(), path, start + len(bare) - len(bare.lstrip()), whole.end))
             )
             continue
         setting = _SETTING.match(bare)
         if setting is None or not found:
             claims.problem(whole, "E_PARSE", "this is no setting of a section.")
             continue
-        value = Said(bare[setting.end() :], path, start + setting.end(), whole.end)
+        value = Quote(bare[setting.end() :], path, start + setting.end(), whole.end)
         if value.text:
             found[-1].settings.setdefault(setting[1].lower(), []).append(value)
     return found
 
 
-def _claim(claims: Claims, path: str, sections: list[_Section]) -> None:
+def _claim(claims: ClaimBuilder, path: str, sections: list[_Section]) -> None:
     interfaces = [s for s in sections if s.kind == "interface"]
     peers = [s for s in sections if s.kind == "peer"]
     if len(peers) > _MAX_PEERS:
@@ -161,7 +163,7 @@ def _claim(claims: Claims, path: str, sections: list[_Section]) -> None:
                 said,
                 "wireguard_address",
                 start_basis=Basis.SOURCE,
-                end_basis=claims.written(ip, said),
+                written=said.text,
                 recordType="A" if interface.version == 4 else "AAAA",
             )
         _claim_network(claims, host, interface, said, "wireguard_address", routed=True)
@@ -180,7 +182,13 @@ def _port(text: str) -> int | None:
 
 
 def _claim_network(
-    claims: Claims, host: NodeRef | None, interface: Interface, said: Said, method: str, *, routed: bool
+    claims: ClaimBuilder,
+    host: NodeRef | None,
+    interface: Interface,
+    said: Quote,
+    method: str,
+    *,
+    routed: bool,
 ) -> None:
     """The network of an address with a prefix, and that the machine reaches it."""
     network = interface.network
@@ -198,12 +206,12 @@ def _claim_network(
             said,
             method,
             start_basis=Basis.SOURCE,
-            end_basis=claims.written(node, said),
+            written=said.text,
             encrypted=True,
         )
 
 
-def _addresses(claims: Claims, written: list[Said]) -> list[tuple[Interface, Said]]:
+def _addresses(claims: ClaimBuilder, written: list[Quote]) -> list[tuple[Interface, Quote]]:
     found = []
     for said in written:
         try:
@@ -213,7 +221,7 @@ def _addresses(claims: Claims, written: list[Said]) -> list[tuple[Interface, Sai
     return found
 
 
-def _claim_endpoints(claims: Claims, peers: list[_Section]) -> str | None:
+def _claim_endpoints(claims: ClaimBuilder, peers: list[_Section]) -> str | None:
     """Claim where peers are; returns the address of the only peer, if it has one that is an address."""
     found: list[str] = []
     for peer in peers:
@@ -239,7 +247,7 @@ def _claim_endpoints(claims: Claims, peers: list[_Section]) -> str | None:
                     said,
                     "wireguard_endpoint",
                     start_basis=Basis.SOURCE,
-                    end_basis=claims.written(end, said),
+                    written=said.text,
                     protocol="wireguard",
                     port=port,
                     encrypted=True,
@@ -247,7 +255,7 @@ def _claim_endpoints(claims: Claims, peers: list[_Section]) -> str | None:
     return found[0] if len(peers) == 1 and found else None
 
 
-def _key_hashes(claims: Claims, peers: list[_Section]) -> list[str]:
+def _key_hashes(claims: ClaimBuilder, peers: list[_Section]) -> list[str]:
     """Peers' keys as hashes that are others in each namespace."""
     found: dict[str, None] = {}
     for peer in peers:

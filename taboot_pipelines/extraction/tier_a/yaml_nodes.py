@@ -3,7 +3,7 @@
 libyaml's events are read in a loop (never by recursion in C), so nesting, aliases and size are bounded before
 anything walks the tree. Offsets are code points of the text; libyaml does not count a byte order mark, so it
 is added back. Anchors are shared, not copied: an aliased value keeps the place of its anchor. Merge keys are
-resolved here.
+resolved here. Templates of YAML are recognised and not guessed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from yaml.events import (
 )
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.records import Problem
+from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts, position
+from taboot_pipelines.model.records import Evidence, Problem
 
 #: Deeper nesting than this is refused; Compose's own schema ends well before 20.
 MAX_DEPTH = 64
@@ -35,6 +36,8 @@ MAX_DEPTH = 64
 MAX_NODES = 1_000_000
 
 SCALAR, SEQUENCE, MAPPING = 0, 1, 2
+#: What Helm, Jinja and their like put values in by.
+_MARKS = ("{{", "{%")
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE = frozenset({"true", "yes", "on", "y", "t", "1"})
 _FALSE = frozenset({"false", "no", "off", "n", "f", "0"})
@@ -84,6 +87,17 @@ class Node:
         self.missing: tuple[str, ...] = ()
         self.size = 1
         self.depth = 1
+
+    @property
+    def evidence(self) -> Evidence:
+        """Where it stands in its file."""
+        return Evidence(self.origin.path, self.start, self.end)
+
+    def report(self, problems: Problems, code: str, what: str) -> None:
+        """Add ``what`` to ``problems``, with the file and the position of this node."""
+        if not problems.full:
+            where = position(self.origin.text, self.start)
+            problems.add(Problem(self.origin.path, code, f"{self.origin.path}, {where}: {what}"))
 
     @property
     def is_null(self) -> bool:
@@ -141,44 +155,6 @@ def with_children(
     if entries is not None:
         made.entries = entries
     return made
-
-
-def position(text: str, offset: int) -> str:
-    """``line L, column C`` of a code point, counted from 1."""
-    line = text.count("\n", 0, offset) + 1
-    return f"line {line}, column {offset - (text.rfind(chr(10), 0, offset) + 1) + 1}"
-
-
-class Problems:
-    """The problems of a unit, each once, in the order found. Bounded: finding a position reads the text."""
-
-    limit = 200
-
-    def __init__(self) -> None:
-        self._found: dict[Problem, None] = {}
-
-    def add(self, problem: Problem) -> None:
-        if len(self._found) == self.limit:
-            problem = Problem(
-                problem.path,
-                "E_PARSE",
-                f"{problem.path}: there are more than {self.limit} problems; the rest is not listed.",
-            )
-        if len(self._found) <= self.limit:
-            self._found.setdefault(problem)
-
-    def at(self, node: Node, code: str, what: str) -> None:
-        """``what``, with the file and the position of ``node``."""
-        if len(self._found) <= self.limit:
-            where = position(node.origin.text, node.start)
-            self.add(Problem(node.origin.path, code, f"{node.origin.path}, {where}: {what}"))
-
-    def extend(self, other: Problems) -> None:
-        for problem in other._found:
-            self.add(problem)
-
-    def listed(self) -> tuple[Problem, ...]:
-        return tuple(self._found)
 
 
 def parse(origin: Origin, problems: Problems) -> list[Node]:
@@ -327,14 +303,14 @@ class _Builder:
         for i in range(0, len(children) - 1, 2):
             key, value = children[i], children[i + 1]
             if key.kind != SCALAR:
-                self.problems.at(key, "E_PARSE", "a mapping key is not a string; it is left out.")
+                key.report(self.problems, "E_PARSE", "a mapping key is not a string; it is left out.")
                 continue
             name = key.text
             if name == "<<" and key.plain:
                 merges.append(value)
                 continue
             if name in entries:
-                self.problems.at(key, "E_PARSE", "a mapping key stands twice; the last one counts.")
+                key.report(self.problems, "E_PARSE", "a mapping key stands twice; the last one counts.")
             entries[name] = (key, value)
         for merge in merges:
             self.merge(entries, merge)
@@ -345,7 +321,9 @@ class _Builder:
         for other in merge.items if merge.kind == SEQUENCE else (merge,):
             if other.kind != MAPPING:
                 if not other.is_null:
-                    self.problems.at(other, "E_PARSE", "a merge key does not name a mapping; it is left out.")
+                    other.report(
+                        self.problems, "E_PARSE", "a merge key does not name a mapping; it is left out."
+                    )
                 continue
             self.copied += len(other.entries)
             if self.copied > MAX_NODES:
@@ -354,3 +332,54 @@ class _Builder:
                 )
             for name, entry in other.entries.items():
                 entries.setdefault(name, entry)
+
+
+def documents(path: str, texts: UnitTexts) -> list[Node]:
+    """The documents of a YAML or JSON file. A template gives none and a problem (``E_UNRESOLVED``); what is
+    no YAML raises ``E_PARSE``, ``E_CYCLE`` or ``E_TOO_LARGE``."""
+    text = texts.text(path) or ""
+    # JSON may be indented by tabs, which stand in none of its strings; YAML may not.
+    plain = text.replace("\t", " ") if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "[") else text
+    problems = Problems()
+    try:
+        found = parse(Origin(path, plain, ""), problems)
+    except TabootError:
+        if any(mark in text for mark in _MARKS):
+            _note_template(texts, path)
+            return []
+        raise
+    if "{{" in text and any(_has_template(document) for document in found):
+        _note_template(texts, path)
+        return []
+    for problem in problems.listed():
+        texts.problems.add(problem)
+    return found
+
+
+def _note_template(texts: UnitTexts, path: str) -> None:
+    texts.problem(
+        path,
+        "E_UNRESOLVED",
+        f"{path}: a template, which says nothing until its values are put in; what it gives can be read.",
+    )
+
+
+def is_open(text: str) -> bool:
+    """Whether a value holds what is yet to be put in, by a template or by the environment."""
+    return "{{" in text or "${" in text or "$(" in text
+
+
+def _has_template(document: Node) -> bool:
+    """Whether a plain ``{{ … }}`` stands for a value, which YAML takes for two mappings."""
+    seen: set[int] = set()
+    waiting = [document]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.kind == MAPPING and node.origin.text.startswith("{{", node.start):
+            return True
+        waiting.extend(node.items)
+        waiting.extend(value for _, value in node.entries.values())
+    return False

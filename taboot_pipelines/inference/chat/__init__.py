@@ -23,7 +23,7 @@ from taboot_pipelines.inference.chat.protocol import (
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
-    from taboot_pipelines.inference.http import Circuit
+    from taboot_pipelines.stores.state.circuit import Circuit
 
 __all__ = ["ChatModel", "ChatRequest", "ChatResult", "Message", "Totals", "Usage", "open_chat"]
 

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.inference.batching import is_unicode
 from taboot_pipelines.inference.chat.protocol import ChatRequest
-from taboot_pipelines.inference.http import is_unicode
 from taboot_pipelines.settings import LlmSettings
 
 #: A value nested deeper answers no schema of ours, and recursion over it would fail elsewhere.

@@ -17,12 +17,15 @@ from typing import Any
 import orjson
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.http.answers import Answer
+from taboot_pipelines.http.server import Peer, ServerClient
+from taboot_pipelines.inference.batching import gather, is_unicode
 from taboot_pipelines.inference.chat.accounts import Accounts
 from taboot_pipelines.inference.chat.judging import WORTH_ASKING_AGAIN, judge, temperature
 from taboot_pipelines.inference.chat.protocol import ChatRequest, ChatResult, Totals, Usage
-from taboot_pipelines.inference.http import Circuit, Peer, Reply, RetryingClient, gather, is_unicode
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.settings import LlmSettings
+from taboot_pipelines.stores.state.circuit import Circuit
 
 _PEER = Peer("The model's server", "TABOOT_LLM", "E_LLM", "E_LLM_TIMEOUT", max_answer=16 * 1024 * 1024)
 #: How servers (vLLM, OpenAI, llama.cpp) say that a prompt is longer than the model reads: matched, never
@@ -43,7 +46,7 @@ class OpenAiChat:
         self, settings: LlmSettings, *, backoff_seconds: float = 0.5, circuit: Circuit | None = None
     ) -> None:
         self._settings = settings
-        self._http = RetryingClient(_PEER, settings, backoff_seconds=backoff_seconds, circuit=circuit)
+        self._http = ServerClient(_PEER, settings, backoff_seconds=backoff_seconds, circuit=circuit)
         # A bare address means OpenAI's usual place.
         self._prefix = "" if self._http.path else "/v1"
         self._accounts = Accounts()
@@ -107,7 +110,7 @@ class OpenAiChat:
         """
 
         def ask() -> tuple[str | None, str]:
-            names = self._names(self._http.send("GET", f"{self._prefix}/models"))
+            names = self._names(self._http.once("GET", f"{self._prefix}/models"))
             wanted = self._settings.model or (names[0] if names else "")
             version = f"{self._version()} {wanted}".strip()
             if wanted in names:
@@ -165,7 +168,7 @@ class OpenAiChat:
             error=error,
         )
 
-    def _accepted(self, reply: Reply) -> Mapping[str, Any]:
+    def _accepted(self, reply: Answer) -> Mapping[str, Any]:
         """The body of a 200 as a mapping; raises for any other status."""
         if reply.status in (400, 413, 422) and _TOO_LONG.search(reply.body):
             raise TabootError(
@@ -185,7 +188,7 @@ class OpenAiChat:
             raise _not_openai("/chat/completions")
         return answer
 
-    def _names(self, reply: Reply) -> list[str]:
+    def _names(self, reply: Answer) -> list[str]:
         if reply.status != 200:
             raise self._http.refusal(reply.status, "/models")
         try:
@@ -200,7 +203,7 @@ class OpenAiChat:
         """vLLM's own route beside ``/v1``; "" where the server has none."""
         root = re.sub(r"/v[0-9]+$", "", self._http.path)
         try:
-            reply = self._http.send("GET", f"{root}/version", root=True)
+            reply = self._http.once("GET", f"{root}/version", root=True)
             version = orjson.loads(reply.body)["version"] if reply.status == 200 else ""
         except (TabootError, ValueError, TypeError, KeyError):
             return ""

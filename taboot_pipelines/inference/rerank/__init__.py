@@ -13,7 +13,7 @@ from taboot_pipelines.inference.rerank.protocol import Reranker, Scores
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
-    from taboot_pipelines.inference.http import Circuit
+    from taboot_pipelines.stores.state.circuit import Circuit
 
 __all__ = ["Reranker", "Scores", "open_reranker"]
 

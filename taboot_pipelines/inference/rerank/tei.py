@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.http import Circuit, Peer
+from taboot_pipelines.http.server import Peer
 from taboot_pipelines.inference.rerank.protocol import Scores
 from taboot_pipelines.inference.tei import TeiServer
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.settings import RerankerSettings
+from taboot_pipelines.stores.state.circuit import Circuit
 
 _PEER = Peer("The reranker", "TABOOT_RERANKER", "E_RERANKER", "E_RERANKER", max_answer=16 * 1024 * 1024)
 

@@ -43,6 +43,7 @@ from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.service_index import Document, Edge, Service, distinct
 from taboot_pipelines.retrieval.answering.vocabulary import PROPERTIES
 from taboot_pipelines.retrieval.answering.words import stem
+from taboot_pipelines.sources import source_kind
 
 #: Files that one question parses.
 _MAX_PARSED = 40
@@ -256,7 +257,7 @@ class Config(ConfigEntries):
             key=lambda d: (self.house.is_example(d), self.house.documents[d].path),
         )
         found = distinct([*files, *(e.doc_id for e in self._routes(scoped, mention))])
-        return [d for d in found if self.house.documents[d].source_type != "compose"]
+        return [d for d in found if not source_kind(self.house.documents[d].source_type).projects]
 
     def _hosts_of(self, scoped: ResolvedMentions, mention: Mention) -> set[str]:
         """The host names that a mention is, else those that lead to it; none for a file that it names."""

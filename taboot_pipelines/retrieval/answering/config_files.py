@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.nginx.parser import Directive
 from taboot_pipelines.extraction.tier_a.nginx.parser import parse as parse_nginx
-from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node, Origin, Problems
+from taboot_pipelines.extraction.tier_a.texts import Problems
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node, Origin
 from taboot_pipelines.extraction.tier_a.yaml_nodes import parse as parse_yaml
 from taboot_pipelines.retrieval.answering.citations import StatementSpan
 from taboot_pipelines.retrieval.answering.service_index import Document, Service, ServiceIndex, distinct

@@ -1,10 +1,11 @@
 """What is the house's own: the names of its things, and the sources that speak of it rather than of a
 product.
 
-A source is the house's own if it is of a structured type (it declares things), or if it has one of the tags
-of ``TABOOT_RETRIEVAL__OWN_TAGS``; never if it has one of ``TABOOT_RETRIEVAL__VENDOR_TAGS``. A source of
-documents without such a tag is its own if its documents name the addresses that structured sources declare
-(hosts, IP addresses, host names of routes): who writes about a product does not know them.
+A source is the house's own if it is of a type that declares or records its things, or if it has one of the
+tags of ``TABOOT_RETRIEVAL__OWN_TAGS``; never if it has one of ``TABOOT_RETRIEVAL__VENDOR_TAGS``. Any other
+source without such a tag (documents, and what people discuss) is its own if its documents name the addresses
+that those sources declare (hosts, IP addresses, host names of routes): who writes about a product does not
+know them.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ import pyarrow.compute as pc
 
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines.settings import RetrievalSettings
+from taboot_pipelines.sources import stance_of
 
-#: Source types that hold documents only; all others declare things.
-_DOCUMENT_TYPES = frozenset({"files", "web"})
 _ADDRESSES = ("Host", "IP", "Endpoint", "TailscaleNode")
 #: A source is about the house if so much of its documents name an address of it.
 _MIN_SHARE = 0.2
@@ -51,7 +51,7 @@ class Ownership:
     def is_text(self, view: View, source: str) -> bool:
         """Whether a source holds documents only."""
         entry = view.manifest.sources.get(source)
-        return entry is None or entry.type in _DOCUMENT_TYPES
+        return entry is None or not stance_of(entry.type).of_the_house
 
     def _of(self, view: View) -> _Known:
         with self._lock:
@@ -81,7 +81,7 @@ def _own(view: View, settings: RetrievalSettings) -> frozenset[str]:
     for name, source in view.manifest.sources.items():
         if not vendor.isdisjoint(source.tags):
             continue
-        if source.type not in _DOCUMENT_TYPES or not tagged.isdisjoint(source.tags):
+        if stance_of(source.type).of_the_house or not tagged.isdisjoint(source.tags):
             own.add(name)
             continue
         if speaking is None:
@@ -92,7 +92,7 @@ def _own(view: View, settings: RetrievalSettings) -> frozenset[str]:
 
 
 def _speaking(view: View) -> dict[str, float]:
-    """Of each source of documents the share that name an address which a structured source declares."""
+    """Of each source of documents the share that name an address which a source of the house declares."""
     edges, documents = view.graph.edges, view.graph.documents
     sources = dict(
         zip(documents.column("doc_id").to_pylist(), documents.column("source_id").to_pylist(), strict=True)
@@ -110,10 +110,10 @@ def _speaking(view: View) -> dict[str, float]:
             entry = view.manifest.sources.get(sources.get(doc, ""))
             if entry is None:
                 continue
-            if entry.type in _DOCUMENT_TYPES:
-                named.setdefault((label, key), set()).add(doc)
-            else:
+            if stance_of(entry.type).of_the_house:
                 declared.add((label, key))
+            else:
+                named.setdefault((label, key), set()).add(doc)
     speakers = {doc for thing, docs in named.items() if thing in declared for doc in docs}
     share: dict[str, float] = {}
     for source in set(sources.values()):

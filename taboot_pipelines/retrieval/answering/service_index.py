@@ -25,6 +25,7 @@ from taboot_pipelines.model.ids import digest
 from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.shards import Manifest
+from taboot_pipelines.sources import stance_of
 
 Numbers = npt.NDArray[np.int64]
 
@@ -258,9 +259,12 @@ class ServiceIndex:
 
     @cached_property
     def config_documents(self) -> list[Document]:
-        """The documents whose text is configuration, structured sources first, those in force first."""
+        """The documents whose text is configuration, those in force first, and of these those of
+        sources that declare things."""
         found = [d for d in self.documents.values() if d.mime in CONFIG_TYPES]
-        return sorted(found, key=lambda d: (d.example, d.source_type == "files", d.source, d.path))
+        return sorted(
+            found, key=lambda d: (d.example, not stance_of(d.source_type).of_the_house, d.source, d.path)
+        )
 
     @cached_property
     def by_path(self) -> dict[tuple[str, str], str]:

@@ -56,6 +56,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog.catalog import Catalog
 from taboot_pipelines.stores.catalog.database import Database, create_engine
@@ -73,8 +74,8 @@ def open_catalog(settings: Settings, leases: LeaseStore) -> Catalog:
 
     It is migrated to the newest revision when opened (SQLite) or first used (PostgreSQL: opening touches no
     network). ``TABOOT_CATALOG_ADMIN_URL`` is the owner who migrates (default: the same role). Raises
-    ``E_CONFIG`` for an unusable URL, ``E_CATALOG`` for a file that is no catalog, ``E_STORAGE`` if the
-    disk refuses.
+    ``E_CONFIG`` for an unusable URL, ``E_CATALOG`` for a file that is no catalog, or that is gone or empty
+    beside what it knew of, ``E_STORAGE`` if the disk refuses.
     """
     url, admin_url = (
         None if secret is None else secret.get_secret_value()
@@ -84,7 +85,29 @@ def open_catalog(settings: Settings, leases: LeaseStore) -> Catalog:
     try:
         database = Database(engine, leases, admin_url)
         if database.engine.dialect.name == "sqlite":
+            if database.migrator.look().revision is None:
+                _refuse_lost(settings, engine.url.database)
             database.migrator.ready()
     except (sa.exc.SQLAlchemyError, OSError) as error:
         raise of_sqlite("The catalog cannot be opened", error, engine.url.database) from error
     return Catalog(database)
+
+
+def _refuse_lost(settings: Settings, file: str | None) -> None:
+    """Raise ``E_CATALOG`` if a home holds blobs or tables, and so had a catalog before this new one.
+
+    A new one would know of no deletion: with it the next ingest would bring every deleted document back.
+    """
+    places = ((settings.blob_url, "blobs"), (settings.table_url, "tables"))
+    folders = [settings.home_dir / name for url, name in places if url is None]
+    left = [str(folder) for folder in folders if folder.is_dir() and any(folder.rglob("*/*/*"))]
+    if left:
+        raise TabootError(
+            "E_CATALOG",
+            f"The catalog {file} is gone or empty, but what it knew of is still there.",
+            remedy=(
+                "Copy it back from a backup. To begin anew without it, which fetches everything again and"
+                f" brings back what was deleted, first move {' and '.join(left)} away."
+            ),
+            path=file,
+        )

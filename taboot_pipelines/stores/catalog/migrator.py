@@ -113,7 +113,7 @@ class Migrator:
             with self._engine.execution_options(taboot_read=True).connect() as connection:
                 migrated = sa.inspect(connection).has_table("alembic_version")
                 return Found(_revision(connection) if migrated else None, sqlite3.sqlite_version)
-        except sa.exc.DatabaseError as error:
+        except (sa.exc.DatabaseError, UnicodeDecodeError) as error:  # the latter of a damaged schema
             raise of_sqlite(
                 "The catalog is not a readable database", error, self._engine.url.database
             ) from error

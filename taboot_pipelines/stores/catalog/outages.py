@@ -59,7 +59,9 @@ def of_sqlite(what: str, error: BaseException, file: str | None) -> TabootError:
         )
     if code in _ERRNO and path.parent.is_dir():
         return storage_error(what, _state(path.parent) or _ERRNO[code], path, reason=type(error).__name__)
-    return TabootError("E_CATALOG", f"{what}.", reason=type(error).__name__)
+    damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or isinstance(error, UnicodeDecodeError)
+    remedy = f"The file is damaged: copy {path} back from a backup." if damaged else None
+    return TabootError("E_CATALOG", f"{what}.", remedy=remedy, reason=type(error).__name__)
 
 
 def _state(folder: Path) -> int | None:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import orjson
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.graph import SourceType
+from taboot_pipelines.model.graph import is_source_type
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.stores.vectors.sparse import Sparse
 
@@ -29,7 +29,6 @@ BUCKET = 256
 
 Payload = dict[str, Any]
 
-_SOURCE_TYPES = frozenset(SourceType)
 _CHUNK_ID = re.compile(r"[0-9a-f-]{36}:[0-9]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 #: Fields of an occurrence by type. ``crawled_at`` is ISO 8601; ``moment`` counts microseconds, ``created_at``
@@ -220,7 +219,7 @@ def _wrong_place(place: Mapping[str, Any]) -> str | None:
         return "url"
     if not place["title"]:
         return "title"
-    if place["source"] not in _SOURCE_TYPES:
+    if not is_source_type(place["source"]):
         return "source"
     if not 2 <= len(place["lang"]) <= 5:
         return "lang"

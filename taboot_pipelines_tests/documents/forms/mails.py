@@ -6,6 +6,7 @@ from taboot_pipelines.documents.chunking import Chunker
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.model.records import ParsedDocument
 from taboot_pipelines.settings import ChunkingSettings
+from taboot_pipelines.sources import document_forms
 
 GMAIL = "application/vnd.taboot.gmail+json"
 CHUNKER = Chunker(ChunkingSettings())
@@ -14,7 +15,9 @@ CHUNKER = Chunker(ChunkingSettings())
 def parsed(data: bytes | str, mime: str = "message/rfc822", max_chars: int = 2_000_000) -> ParsedDocument:
     """The document of a mail, which keeps what every document does."""
     blob = data.encode() if isinstance(data, str) else data
-    document = parse_document(blob, path="m", mime=mime, charset=None, languages=[], max_chars=max_chars)
+    document = parse_document(
+        blob, path="m", mime=mime, charset=None, languages=[], max_chars=max_chars, forms=document_forms()
+    )
     offsets = document.offsets
     for a, b, c, d, width in zip(
         offsets.doc_start, offsets.doc_end, offsets.byte_start, offsets.byte_end, offsets.width, strict=True

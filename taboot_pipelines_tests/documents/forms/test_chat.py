@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.documents.forms import FORMS, Formed, Given
+from taboot_pipelines.documents.forms import Formed, Given
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.chats import CHAT, CHAT_WITH_THINKING
 from taboot_pipelines.model.records import ParsedDocument
+from taboot_pipelines.sources import document_forms
 from taboot_pipelines_tests.world import DATA
 
 SAMPLES = DATA / "ai-chats"
@@ -30,12 +31,14 @@ def lines(*records: Any) -> bytes:
 
 
 def formed(data: bytes, mime: str = CHAT, max_chars: int = 50_000_000) -> Formed:
-    return FORMS[mime](data, Given("x", mime, None, max_chars))
+    return document_forms()[mime](data, Given("x", mime, None, max_chars))
 
 
 def read(data: bytes, mime: str = CHAT) -> ParsedDocument:
     """The document, any language."""
-    return parse_document(data, path="x", mime=mime, charset=None, languages=[], max_chars=50_000_000)
+    return parse_document(
+        data, path="x", mime=mime, charset=None, languages=[], max_chars=50_000_000, forms=document_forms()
+    )
 
 
 def turns(text: str) -> list[tuple[str, str]]:
@@ -743,6 +746,12 @@ def test_a_document_of_many_formats_needs_no_name(tmp_path: Path) -> None:
     data = (SAMPLES / "claude-code/sample_session.jsonl").read_bytes()
     for path in ("a.md", "x", "b.json"):
         document = parse_document(
-            data, path=path, mime=CHAT, charset=None, languages=["en"], max_chars=1_000_000
+            data,
+            path=path,
+            mime=CHAT,
+            charset=None,
+            languages=["en"],
+            max_chars=1_000_000,
+            forms=document_forms(),
         )
         assert document.metadata["format"] == "claude-code" and document.lang == "en"

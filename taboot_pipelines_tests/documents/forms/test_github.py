@@ -14,6 +14,7 @@ from taboot_pipelines.documents.forms.github_markdown import beneath
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import ParsedDocument
+from taboot_pipelines.sources import document_forms
 
 
 def rendered(kind: str, resource: object, data: bytes | None = None) -> ParsedDocument:
@@ -24,6 +25,7 @@ def rendered(kind: str, resource: object, data: bytes | None = None) -> ParsedDo
         charset="utf-8",
         languages=[],
         max_chars=100_000,
+        forms=document_forms(),
     )
 
 

@@ -13,6 +13,7 @@ from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import ParsedDocument
 from taboot_pipelines.model.resource_types import LOGS
+from taboot_pipelines.sources import document_forms
 
 GROUP: dict[str, Any] = {
     "group_by": "service.name",
@@ -46,7 +47,9 @@ GROUP: dict[str, Any] = {
 
 def read(resource: Any) -> tuple[ParsedDocument, bytes]:
     data = json.dumps(resource, ensure_ascii=False, indent=2).encode()
-    return parse_document(data, path="p", mime=LOGS, charset="utf-8", languages=[], max_chars=100_000), data
+    return parse_document(
+        data, path="p", mime=LOGS, charset="utf-8", languages=[], max_chars=100_000, forms=document_forms()
+    ), data
 
 
 def test_a_group_is_lines_with_times() -> None:
@@ -85,7 +88,9 @@ def test_one_hit_is_a_page() -> None:
 )
 def test_what_is_none(data: bytes, code: str) -> None:
     with pytest.raises(TabootError, match=code):
-        parse_document(data, path="p", mime=LOGS, charset=None, languages=[], max_chars=1000)
+        parse_document(
+            data, path="p", mime=LOGS, charset=None, languages=[], max_chars=1000, forms=document_forms()
+        )
 
 
 values = st.recursive(

@@ -13,12 +13,19 @@ from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import ParsedDocument
 from taboot_pipelines.model.resource_types import REDDIT_THREAD
+from taboot_pipelines.sources import document_forms
 
 
 def read(resource: Any) -> tuple[ParsedDocument, bytes]:
     data = json.dumps(resource, ensure_ascii=False, indent=2).encode()
     return parse_document(
-        data, path="p", mime=REDDIT_THREAD, charset="utf-8", languages=[], max_chars=100_000
+        data,
+        path="p",
+        mime=REDDIT_THREAD,
+        charset="utf-8",
+        languages=[],
+        max_chars=100_000,
+        forms=document_forms(),
     ), data
 
 
@@ -58,7 +65,15 @@ def test_what_is_no_thread(resource: Any, code: str) -> None:
     with pytest.raises(TabootError, match=code):
         read(resource)
     with pytest.raises(TabootError, match="E_PARSE"):
-        parse_document(b"\xff", path="p", mime=REDDIT_THREAD, charset=None, languages=[], max_chars=10)
+        parse_document(
+            b"\xff",
+            path="p",
+            mime=REDDIT_THREAD,
+            charset=None,
+            languages=[],
+            max_chars=10,
+            forms=document_forms(),
+        )
 
 
 bodies = st.sampled_from(

@@ -14,12 +14,15 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.places import read_places
 from taboot_pipelines.model.records import ParsedDocument
 from taboot_pipelines.model.videos import VIDEO
+from taboot_pipelines.sources import document_forms
 from taboot_pipelines_tests.world import DATA
 
 
 def parsed(resource: Any, **dumped: Any) -> ParsedDocument:
     data = resource if isinstance(resource, bytes) else json.dumps(resource, **dumped).encode()
-    return parse_document(data, path="v", mime=VIDEO, charset=None, languages=[], max_chars=1_000_000)
+    return parse_document(
+        data, path="v", mime=VIDEO, charset=None, languages=[], max_chars=1_000_000, forms=document_forms()
+    )
 
 
 def video(description: str = "", **more: Any) -> dict[str, Any]:

@@ -47,6 +47,7 @@ def test_other_answers_say_nothing_and_odd_ones_raise_nothing() -> None:
     odd = {"cluster_name": "a b", "nodes": {"1": {"name": "x y"}, "2": 5, "3": {"name": "ok", "ip": "::zz"}}}
     said = interpreted(json.dumps(odd))
     assert [n.node.name for n in said.nodes] == ["ok"]
-    assert [p.code for p in said.problems] == ["E_UNRESOLVED"] * 3
+    # The cluster's name is none, and of nodes without a host name it is said once that there are some.
+    assert [p.code for p in said.problems] == ["E_PARSE", "E_UNRESOLVED"]
     paths = ["2026-11-20T00:00:00Z/a/b.json", PATH, "x.json#untimed/y.json", "nodes.JSON", "a.yaml"]
     assert [u.name for u in ElasticsearchExtractor().units(paths)] == [PATH, "nodes.JSON"]

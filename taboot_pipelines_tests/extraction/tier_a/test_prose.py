@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,10 +12,7 @@ from hypothesis import strategies as st
 from taboot_pipelines.extraction.tier_a.prose import Mention, find_mentions
 from taboot_pipelines.extraction.tier_a.regions import regions
 from taboot_pipelines.model.graph import Basis, check_node
-
-DATA = Path(
-    os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[3] / ".." / "shared" / "data"
-).resolve()
+from taboot_pipelines_tests.needs import files
 
 
 def found(text: str, code: bool = False) -> list[tuple[str, str, tuple[object, ...]]]:
@@ -334,10 +329,10 @@ def test_regions() -> None:
     assert regions(text, code=True) == [(0, len(text), "code")]
 
 
-PAGES = sorted((DATA / "linuxserver-docs-md").rglob("*.md"))
+PAGES = files("linuxserver-docs-md", "*.md")
 
 
-@pytest.mark.skipif(not PAGES, reason="needs the real pages (TABOOT_TEST_DATA)")
+@pytest.mark.needs("data")
 def test_real_pages() -> None:
     kinds: Counter[str] = Counter()
     own = 0

@@ -21,6 +21,7 @@ def documents(number: int) -> list[Prose]:
     return [Prose(p.name, p.read_text("utf-8")) for p in sorted(Path(FOLDER).rglob("*.md"))[:number]]
 
 
+@pytest.mark.needs("data")
 def test_claims_of_real_pages_fit_the_model_and_quote_their_sentences() -> None:
     pages = documents(25)
     found = list(read_all(pages))

@@ -15,15 +15,8 @@ from taboot_pipelines.extraction.tier_a.caddy.upstreams import (
     places_of,
 )
 from taboot_pipelines.extraction.tier_a.endpoints import Target
-from taboot_pipelines.extraction.tier_a.proxying import (
-    BAD_TEXT,
-    Guard,
-    ProxyClaims,
-    Route,
-    Steps,
-    UnitTexts,
-    port_number,
-)
+from taboot_pipelines.extraction.tier_a.proxying import Guard, Route, RouteClaims, Steps, port_number
+from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, UnitTexts
 from taboot_pipelines.model.json_text import Value, parse
 from taboot_pipelines.model.records import Evidence, FileView, Interpretation, SourceFacts
 
@@ -43,13 +36,13 @@ class CaddyJsonReader:
     """Tier A for Caddy's JSON: a unit is a file."""
 
     name = "caddy_json"
-    version = "1"
+    version = "2"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file says, in the claims that its Caddyfile makes. What cannot be read or resolved is a
         problem (``E_PARSE``, ``E_UNRESOLVED``, ``E_TOO_LARGE``)."""
         texts = UnitTexts(view)
-        claims = ProxyClaims(texts, source, path, "caddy", "caddy_upstream")
+        claims = RouteClaims(texts, source, path, "caddy", "caddy_upstream")
         text = texts.text(path)
         if text is not None:
             try:
@@ -99,7 +92,7 @@ class _Unit:
         """The routes of a list; what guards one holds for those behind it."""
         if depth > MAX_DEPTH:
             self._texts.problem_at(
-                self._where(routes), "E_TOO_LARGE", f"routes are nested deeper than {MAX_DEPTH}"
+                self._where(routes), "E_TOO_LARGE", f"routes are nested deeper than {MAX_DEPTH}."
             )
             return
         for route in routes.items():
@@ -143,9 +136,9 @@ class _Unit:
         name = handler.string("name")
         named = server.at("named_routes", name)
         if named is None:
-            self._texts.problem_at(self._where(handler), "E_NOT_FOUND", "the named route is not in the file")
+            self._texts.problem_at(self._where(handler), "E_NOT_FOUND", "the named route is not in the file.")
         elif name in invoked:
-            self._texts.problem_at(self._where(handler), "E_CYCLE", "a named route invokes itself")
+            self._texts.problem_at(self._where(handler), "E_CYCLE", "a named route invokes itself.")
         else:
             listed = Value([named], named.start, named.end)
             yield from self._routes(listed, scope, server, secure, (*invoked, name), depth + 1)
@@ -180,7 +173,7 @@ class _Unit:
         try:
             targets = dial_targets(address, scheme)
         except UnresolvedError:
-            self._unresolved(value, "the upstream depends on what only a request or the environment sets")
+            self._unresolved(value, "the upstream depends on what only a request or the environment sets.")
             return
         for target in targets:
             yield from scope.routes(target, self._where(value))
@@ -193,7 +186,7 @@ class _Unit:
         name, port = value.string("name"), value.string("port")
         number = port_number(port) if port else 80
         if value.string("source") != "a" or not name or number is None or "{" in name:
-            self._unresolved(value, "the upstreams are found while Caddy runs")
+            self._unresolved(value, "the upstreams are found while Caddy runs.")
             return
         where = value.at("name") or value
         yield from scope.routes(Target(scheme, name, number), self._where(where))

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.caddy.tokens import MAX_TOKENS, Token, tokens
-from taboot_pipelines.extraction.tier_a.proxying import UnitTexts, beside
+from taboot_pipelines.extraction.tier_a.proxying import beside
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts
 from taboot_pipelines.model.records import Evidence
 
 #: Imports inside imports.
@@ -103,24 +104,24 @@ class Imports:
         if where.end < where.start or any(a.path != word.path for a in arguments):
             where = Evidence(word.path, word.start, word.end)
         if not arguments:
-            self._texts.problem_at(where, "E_PARSE", "an import names nothing")
+            self._texts.problem_at(where, "E_PARSE", "an import names nothing.")
             return []
         if any(_opens(block, n) and _begins(block, n) for n in range(len(block))):
-            self._texts.problem_at(where, "E_PARSE", "the block of an import holds one without a name")
+            self._texts.problem_at(where, "E_PARSE", "the block of an import holds one without a name.")
             return []
         name, passed = arguments[0].text, _Passed(arguments[1:], block, _parts(block))
         if len(chain) > MAX_DEPTH:
-            self._texts.problem_at(where, "E_TOO_LARGE", f"imports are nested deeper than {MAX_DEPTH}")
+            self._texts.problem_at(where, "E_TOO_LARGE", f"imports are nested deeper than {MAX_DEPTH}.")
             return []
         if name in self._snippets:
             if f"({name})" in chain:
-                self._texts.problem_at(where, "E_CYCLE", "the import leads back to the snippet it stands in")
+                self._texts.problem_at(where, "E_CYCLE", "the import leads back to the snippet it stands in.")
                 return []
             return self._inserted(self._snippets[name], passed, (*chain, f"({name})"))
         found: list[Token] = []
         for path in self._files(name, word.path, where):
             if path in chain:
-                self._texts.problem_at(where, "E_CYCLE", f"the import leads back to {path}")
+                self._texts.problem_at(where, "E_CYCLE", f"the import leads back to {path}.")
                 continue
             text = self._texts.text(path)
             self.subordinates.add(path)
@@ -131,7 +132,7 @@ class Imports:
     def _files(self, name: str, importer: str, where: Evidence) -> Sequence[str]:
         view = self._texts.view
         if "{" in name:
-            self._texts.problem_at(where, "E_UNRESOLVED", "what is imported depends on a variable")
+            self._texts.problem_at(where, "E_UNRESOLVED", "what is imported depends on a variable.")
             return ()
         if name.startswith("/"):
             # The directory of the main file stands for that of the machine it belongs to.
@@ -140,13 +141,13 @@ class Imports:
         else:
             path = beside(importer, name)
         if path.startswith("../") or path == "..":
-            self._texts.problem_at(where, "E_NOT_FOUND", "the import leads out of the source")
+            self._texts.problem_at(where, "E_NOT_FOUND", "the import leads out of the source.")
             return ()
         if any(c in path for c in "*?["):
             return [p for p in view.glob(path) if p != importer]
         if path not in view.paths:
             view.read(path)
-            self._texts.problem_at(where, "E_NOT_FOUND", "what is imported is neither a snippet nor a file")
+            self._texts.problem_at(where, "E_NOT_FOUND", "what is imported is neither a snippet nor a file.")
             return ()
         return (path,)
 

@@ -20,15 +20,8 @@ from taboot_pipelines.extraction.tier_a.caddy.upstreams import (
     upstream_targets,
 )
 from taboot_pipelines.extraction.tier_a.endpoints import Target
-from taboot_pipelines.extraction.tier_a.proxying import (
-    BAD_TEXT,
-    Guard,
-    ProxyClaims,
-    Route,
-    Steps,
-    UnitTexts,
-    port_number,
-)
+from taboot_pipelines.extraction.tier_a.proxying import Guard, Route, RouteClaims, Steps, port_number
+from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, UnitTexts
 from taboot_pipelines.model.records import Evidence, FileView, Interpretation, SourceFacts
 
 _ADDRESS = re.compile(
@@ -63,13 +56,13 @@ class CaddyfileReader:
     """Tier A for Caddyfiles: a unit is a Caddyfile with all that it imports."""
 
     name = "caddyfile"
-    version = "1"
+    version = "2"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file says with its imports. What cannot be read, followed or resolved is a problem beside
         the rest (``E_PARSE``, ``E_CYCLE``, ``E_NOT_FOUND``, ``E_UNRESOLVED``, ``E_TOO_LARGE``)."""
         texts = UnitTexts(view)
-        claims = ProxyClaims(texts, source, path, "caddy", "caddy_upstream")
+        claims = RouteClaims(texts, source, path, "caddy", "caddy_upstream")
         imports = Imports(path, texts)
         try:
             claims.add_all(_Unit(path, texts, statements(imports.words(), path)).routes())
@@ -119,17 +112,17 @@ class _Unit:
                 where = statement.block[0].words[0] if statement.block and statement.block[0].words else None
                 if where is not None:
                     place = Evidence(where.path, where.start, where.end)
-                    self._texts.problem_at(place, "E_PARSE", "a block stands without a name")
+                    self._texts.problem_at(place, "E_PARSE", "a block stands without a name.")
                 continue
             place = statement.where(statement.words[0])
             if first.startswith("&(") and first.endswith(")") and statement.block is not None:
                 if first[2:-1] in self._options.named:
-                    self._texts.problem_at(place, "E_PARSE", "a named route stands twice; the first counts")
+                    self._texts.problem_at(place, "E_PARSE", "a named route stands twice; the first counts.")
                 self._options.named.setdefault(first[2:-1], statement)
                 continue
             if first.startswith("@") or first in _DIRECTIVES:
                 what = "a matcher" if first.startswith("@") else "a directive"
-                self._texts.problem_at(place, "E_PARSE", f"{what} stands outside of a site")
+                self._texts.problem_at(place, "E_PARSE", f"{what} stands outside of a site.")
                 continue
             keys = (*keys, *statement.words)
             if statement.block is not None:
@@ -140,7 +133,7 @@ class _Unit:
                 rest = tuple(found[at + 1 :])
                 for other in rest:
                     if _LIKE_ADDRESS.fullmatch(other.name) is not None:
-                        what = "a second site begins in a file whose first one has no braces"
+                        what = "a second site begins in a file whose first one has no braces."
                         self._texts.problem_at(other.where(other.words[0]), "E_PARSE", what)
                 sites.append((keys, rest))
                 break
@@ -171,10 +164,10 @@ class _Unit:
         where = Evidence(key.path, key.start, key.end)
         match = _ADDRESS.fullmatch(text)
         if match is None:
-            self._texts.problem_at(where, "E_PARSE", "this is not the address of a site")
+            self._texts.problem_at(where, "E_PARSE", "this is not the address of a site.")
             return None
         if "{$" in text:
-            self._texts.problem_at(where, "E_UNRESOLVED", "the site's address depends on the environment")
+            self._texts.problem_at(where, "E_UNRESOLVED", "the site's address depends on the environment.")
         host = _lowered(match["host"])
         if host.startswith("["):
             host = host[1:-1]
@@ -245,9 +238,9 @@ class _Unit:
         named = self._options.named.get(args[0].text) if args else None
         where = statement.where(statement.words[-1])
         if named is None or not args:
-            self._texts.problem_at(where, "E_NOT_FOUND", "the named route is not in the file")
+            self._texts.problem_at(where, "E_NOT_FOUND", "the named route is not in the file.")
         elif args[0].text in invoked:
-            self._texts.problem_at(where, "E_CYCLE", "a named route invokes itself")
+            self._texts.problem_at(where, "E_CYCLE", "a named route invokes itself.")
         else:
             yield from self._block(named.block or (), inner, {}, (*invoked, args[0].text), "route")
 
@@ -288,7 +281,7 @@ class _Unit:
                 yield from self._dynamic(option, inner, scheme)
             elif option.name == "handle_response" and len(option.args) > 1:
                 place = option.where(option.words[0])
-                self._texts.problem_at(place, "E_PARSE", "`handle_response` takes one matcher")
+                self._texts.problem_at(place, "E_PARSE", "`handle_response` takes one matcher.")
             elif option.name == "handle_response" and option.block is not None:
                 yield from self._block(option.block, inner, matchers, invoked, "handle_response")
         if any(word.text.startswith("https://") for word, _ in upstreams) and scheme == "http":
@@ -298,7 +291,7 @@ class _Unit:
             try:
                 targets = upstream_targets(word.text, scheme)
             except UnresolvedError:
-                what = "the upstream depends on what only a request or the environment sets"
+                what = "the upstream depends on what only a request or the environment sets."
                 self._texts.problem_at(where, "E_UNRESOLVED", what)
                 continue
             for target in targets:
@@ -319,7 +312,7 @@ class _Unit:
         number = port_number(port.text) if port is not None else 80
         where = option.where(name if name is not None else option.words[0])
         if kind != "a" or name is None or number is None or "{" in name.text:
-            self._texts.problem_at(where, "E_UNRESOLVED", "the upstreams are found while Caddy runs")
+            self._texts.problem_at(where, "E_UNRESOLVED", "the upstreams are found while Caddy runs.")
             return
         yield from scope.routes(Target(scheme, name.text, number), where)
 

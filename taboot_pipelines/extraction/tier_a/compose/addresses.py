@@ -5,17 +5,17 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from taboot_pipelines.extraction.tier_a.compose.collector import Collector, evidence, quote
+from taboot_pipelines.extraction.tier_a.compose.collector import ProjectClaims
 from taboot_pipelines.extraction.tier_a.compose.ports import read_ports
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node
-from taboot_pipelines.model.graph import Basis, is_hostname, is_public
+from taboot_pipelines.model.graph import is_hostname
 from taboot_pipelines.model.records import Evidence, NodeRef
 
 #: Bindings of one project.
 MAX_BINDINGS = 100_000
 
 
-def claim_ports(c: Collector, ref: NodeRef, name: str, node: Node) -> None:
+def claim_ports(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> None:
     """One binding for each published port, of the source's host or of the address it is published on."""
     entries = node.get("ports")
     if entries is None:
@@ -44,37 +44,19 @@ def claim_ports(c: Collector, ref: NodeRef, name: str, node: Node) -> None:
                     item, "E_TOO_LARGE", f"only the first {MAX_BINDINGS} bindings of the project are kept."
                 )
                 return
-            if c.host is not None:
-                end, basis = c.host, Basis.SOURCE
-                c.node(end, evidence(item), declared=True)
-            else:
-                end = _ip(c, binding.host_ip or "0.0.0.0", item)
-                basis = (
-                    Basis.DERIVED
-                    if binding.host_ip is None
-                    else Basis.BYTES
-                    if end.name in quote(item)
-                    else Basis.NORMALIZED
-                )
-            c.edge(
-                "BINDS",
+            c.bind(
                 ref,
-                end,
                 item,
+                binding.published,
+                binding.protocol,
                 "compose_ports",
-                basis,
-                port=binding.published,
-                protocol=binding.protocol,
-                targetPort=binding.target,
-                hostIp=binding.host_ip,
+                target=binding.target,
+                address=binding.host_ip,
+                written=c.texts.quote(item.evidence),
             )
 
 
-def _ip(c: Collector, address: str, node: Node) -> NodeRef:
-    return c.node(NodeRef("IP", (address,), address), evidence(node), {"isPublic": is_public(address)})
-
-
-def claim_extra_hosts(c: Collector, node: Node) -> None:
+def claim_extra_hosts(c: ProjectClaims, node: Node) -> None:
     """Names that `extra_hosts` gives to addresses."""
     hosts = node.get("extra_hosts")
     if hosts is None:
@@ -91,32 +73,19 @@ def claim_extra_hosts(c: Collector, node: Node) -> None:
             if not quoted.missing:
                 c.report(quoted, "E_PARSE", "this is no host name.")
             continue
-        said = quoted.origin.text[where.start : where.end]
         start = c.node(NodeRef("Host", (hostname,), hostname), where)
-        end = _ip(c, str(parsed), quoted)
-        c.edge(
-            "RESOLVES_TO",
-            start,
-            end,
-            quoted,
-            "compose_extra_hosts",
-            (
-                Basis.BYTES
-                if end.name in said
-                else Basis.NORMALIZED
-                if address.strip() in said
-                else Basis.DERIVED
-            ),
-            where=where,
-            start_basis=(
-                Basis.BYTES
-                if hostname in said
-                else Basis.NORMALIZED
-                if name.strip() in said
-                else Basis.DERIVED
-            ),
-            recordType="A" if parsed.version == 4 else "AAAA",
-        )
+        end = c.ip(str(parsed), quoted)
+        if start is not None:
+            c.edge(
+                "RESOLVES_TO",
+                start,
+                end,
+                where,
+                "compose_extra_hosts",
+                written=address.strip(),
+                start_basis=c.basis(start, where, name.strip()),
+                recordType="A" if parsed.version == 4 else "AAAA",
+            )
 
 
 def _host_entries(hosts: Node) -> Iterator[tuple[str, str, Node, Evidence]]:
@@ -129,7 +98,7 @@ def _host_entries(hosts: Node) -> Iterator[tuple[str, str, Node, Evidence]]:
                     name,
                     node.text,
                     node,
-                    Evidence(node.origin.path, key.start, node.end) if together else evidence(node),
+                    Evidence(node.origin.path, key.start, node.end) if together else node.evidence,
                 )
         return
     # An override lays a list on a mapping by appending.
@@ -140,4 +109,4 @@ def _host_entries(hosts: Node) -> Iterator[tuple[str, str, Node, Evidence]]:
         name, separator, address = item.text.partition("=")
         if not separator:
             name, separator, address = item.text.partition(":")
-        yield name, address, item, evidence(item)
+        yield name, address, item, item.evidence

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from taboot_pipelines.extraction.tier_a.compose import merging
-from taboot_pipelines.extraction.tier_a.compose.collector import Collector, evidence, quote
+from taboot_pipelines.extraction.tier_a.compose.collector import ProjectClaims
 from taboot_pipelines.extraction.tier_a.compose.dockerfile import base_images
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.compose.scalars import resolved
-from taboot_pipelines.extraction.tier_a.images import ImageReference, try_reference
+from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Entry, Node, with_text
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import Evidence, NodeRef, Problem
@@ -20,23 +20,7 @@ from taboot_pipelines.model.records import Evidence, NodeRef, Problem
 _REMOTE_CONTEXT = re.compile(r"[a-z+]+://|git@|github\.com/", re.IGNORECASE)
 
 
-def _image(c: Collector, reference: ImageReference, written: str, where: Evidence) -> NodeRef:
-    return c.node(
-        NodeRef("Image", (reference.image_id,), reference.name),
-        where,
-        {
-            "name": reference.name,
-            "registry": reference.registry,
-            "repository": reference.repository,
-            "tag": reference.tag,
-            "digest": reference.digest,
-            "reference": written,
-            "declared": True,
-        },
-    )
-
-
-def claim_builds(c: Collector, ref: NodeRef, name: str, key: Node, node: Node) -> None:
+def claim_builds(c: ProjectClaims, ref: NodeRef, name: str, key: Node, node: Node) -> None:
     """`image`, `build` and the Dockerfile of one service."""
     image = node.scalar("image")
     known = c.images.get(name)
@@ -45,8 +29,8 @@ def claim_builds(c: Collector, ref: NodeRef, name: str, key: Node, node: Node) -
     build = node.get("build")
     if build is None:
         if known is not None and image is not None:
-            end = _image(c, known[0], image.text, evidence(image))
-            c.edge("BUILDS", ref, end, image, "compose_image", _written(end, image))
+            end = c.image(known[0], image.text, image)
+            c.edge("BUILDS", ref, end, image, "compose_image", written=image.text)
         return
     context = build if build.kind == SCALAR else build.scalar("context")
     inline = build.scalar("dockerfile_inline")
@@ -64,21 +48,21 @@ def claim_builds(c: Collector, ref: NodeRef, name: str, key: Node, node: Node) -
         "buildArgs": sorted(a for a in arguments if a),
     }
     if known is not None and image is not None:
-        end = _image(c, known[0], image.text, evidence(image))
-        c.edge("BUILDS", ref, end, image, "compose_build", _written(end, image), **details)
+        end = c.image(known[0], image.text, image)
+        c.edge("BUILDS", ref, end, image, "compose_build", written=image.text, **details)
     elif image is None:
         written = f"{c.project.name}{c.project.separator}{name}".lower()
         reference = try_reference(written)
         if reference is None:
             c.report(key, "E_PARSE", "the service's name gives no image name for its build.")
         else:
-            end = _image(c, reference, written, evidence(said))
-            c.edge("BUILDS", ref, end, said, "compose_build", Basis.DERIVED, **details)
+            end = c.image(reference, written, said)
+            c.edge("BUILDS", ref, end, said, "compose_build", end_basis=Basis.DERIVED, **details)
     _base_images(c, ref, name, build_key, build, context, dockerfile, inline, arguments)
 
 
 def _base_images(
-    c: Collector,
+    c: ProjectClaims,
     ref: NodeRef,
     name: str,
     key: Node,
@@ -114,27 +98,11 @@ def _base_images(
             elif path is not None:
                 c.loader.problems.add(_dockerfile_problem(path, text, base.start))
             continue
-        where = evidence(place) if path is None else Evidence(path, base.start, base.end)
-        end = _image(c, reference, written, where)
-        said = quote(place) if path is None else text[base.start : base.end]
-        basis = Basis.BYTES if end.name in said else Basis.NORMALIZED if written in said else Basis.DERIVED
+        where = place.evidence if path is None else Evidence(path, base.start, base.end)
+        end = c.image(reference, written, where)
         c.edge(
-            "BUILDS",
-            ref,
-            end,
-            place,
-            "dockerfile_from",
-            basis,
-            where=where,
-            dockerfile=path,
-            stage=base.stage,
+            "BUILDS", ref, end, where, "dockerfile_from", written=written, dockerfile=path, stage=base.stage
         )
-
-
-def _written(end: NodeRef, node: Node) -> Basis:
-    """The basis of an image: its normal form stands there, or another form of it, or only a variable."""
-    said = quote(node)
-    return Basis.BYTES if end.name in said else Basis.NORMALIZED if node.text in said else Basis.DERIVED
 
 
 def dockerfile_path(key: Node, context: Node | None, dockerfile: Node | None) -> str | None:

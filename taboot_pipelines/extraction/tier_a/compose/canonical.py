@@ -9,11 +9,11 @@ from dataclasses import replace
 from taboot_pipelines.extraction.tier_a.compose import merging
 from taboot_pipelines.extraction.tier_a.compose.files import modernized
 from taboot_pipelines.extraction.tier_a.compose.variables import Environment, expand
+from taboot_pipelines.extraction.tier_a.texts import Problems
 from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     MAPPING,
     SCALAR,
     Node,
-    Problems,
     with_children,
     with_text,
 )
@@ -50,8 +50,8 @@ def _interpolate(node: Node, values: Environment, done: dict[int, Node], problem
         if "$" in node.text:
             result = expand(node.text, values)
             if not result.valid:
-                problems.at(
-                    node,
+                node.report(
+                    problems,
                     "E_PARSE",
                     "a variable is not written as Compose allows; the value is kept as it stands.",
                 )

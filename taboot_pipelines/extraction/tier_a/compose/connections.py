@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from taboot_pipelines.extraction.tier_a.compose import merging
-from taboot_pipelines.extraction.tier_a.compose.collector import Collector
+from taboot_pipelines.extraction.tier_a.compose.collector import ProjectClaims
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.compose.variables import Environment
 from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, SEQUENCE, Entry, Node, with_text
@@ -20,7 +20,7 @@ _HOST_PORT = re.compile(
 )
 
 
-def claim_connections(c: Collector, ref: NodeRef, name: str, node: Node) -> None:
+def claim_connections(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> None:
     """Connections to the services that the texts of this one name."""
     links = node.get("links")
     local = {
@@ -39,7 +39,7 @@ def claim_connections(c: Collector, ref: NodeRef, name: str, node: Node) -> None
             c.mark(name, "url", quoted)
 
 
-def _texts(c: Collector, name: str, node: Node) -> Iterator[tuple[str, Node]]:
+def _texts(c: ProjectClaims, name: str, node: Node) -> Iterator[tuple[str, Node]]:
     environment = node.get("environment")
     own = merging.pairs(environment)
     for variable, (_, value) in own.items():
@@ -65,7 +65,7 @@ def _texts(c: Collector, name: str, node: Node) -> Iterator[tuple[str, Node]]:
 
 
 def _file_values(
-    c: Collector, service: str, field: str, files: Node | None, outer: Environment
+    c: ProjectClaims, service: str, field: str, files: Node | None, outer: Environment
 ) -> dict[str, tuple[str | None, Node]]:
     """{name: (value, the node that names the file)} of `env_file` or `label_file`, the later file
     winning."""
@@ -91,7 +91,7 @@ def _file_values(
     return found
 
 
-def all_labels(c: Collector, name: str, node: Node) -> dict[str, Entry]:
+def all_labels(c: ProjectClaims, name: str, node: Node) -> dict[str, Entry]:
     """The labels of a service from `label_file`, `labels` and `deploy.labels`, the later winning."""
     found: dict[str, Entry] = {}
     for label, (text, quoted) in _file_values(c, name, "label_file", node.get("label_file"), {}).items():

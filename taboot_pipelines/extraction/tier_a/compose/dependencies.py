@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from taboot_pipelines.extraction.tier_a.compose import merging
-from taboot_pipelines.extraction.tier_a.compose.collector import SERVICE_NAME, Collector, evidence
+from taboot_pipelines.extraction.tier_a.compose.collector import SERVICE_NAME, ProjectClaims
 from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
 from taboot_pipelines.model.graph import SCHEMA_VERSION
 from taboot_pipelines.model.records import NodeRef
 
 
 def _depend(
-    c: Collector,
+    c: ProjectClaims,
     ref: NodeRef,
     target: str,
     quoted: Node,
@@ -29,11 +29,11 @@ def _depend(
         return
     if project and target not in c.project.services:
         c.report(quoted, "E_NOT_FOUND", "the service is not declared in the project.")
-    c.node(end, evidence(quoted), {"schemaVersion": SCHEMA_VERSION})
+    c.node(end, quoted, {"schemaVersion": SCHEMA_VERSION})
     c.edge("DEPENDS_ON", ref, end, quoted, method, **properties)
 
 
-def claim_dependencies(c: Collector, ref: NodeRef, name: str, node: Node) -> None:
+def claim_dependencies(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> None:
     """Each dependency once for every statement of it."""
     depends = node.get("depends_on")
     for target, (key, options) in merging.names(depends).items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from taboot_pipelines.extraction.tier_a.compose.collector import Collector
+from taboot_pipelines.extraction.tier_a.compose.collector import ProjectClaims
 from taboot_pipelines.extraction.tier_a.compose.files import group_units
 from taboot_pipelines.extraction.tier_a.compose.loading import Loader
 from taboot_pipelines.extraction.tier_a.compose.selection import select
@@ -19,7 +19,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "3"
+    version = "4"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every
@@ -37,12 +37,6 @@ class ComposeExtractor:
         )
         if project is None:
             return Interpretation((), (), problems=loader.problems.listed())
-        claims = Collector(project, loader, source)
+        claims = ProjectClaims(project, loader, source)
         claim_project(claims)
-        return Interpretation(
-            tuple(claims.nodes.values()),
-            tuple(claims.edges.values()),
-            frozenset(loader.subordinates - {main}),
-            frozenset(loader.environment_files),
-            loader.problems.listed(),
-        )
+        return claims.result(loader.subordinates - {main}, loader.environment_files)

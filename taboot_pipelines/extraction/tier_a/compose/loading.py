@@ -23,6 +23,7 @@ from taboot_pipelines.extraction.tier_a.compose.files import (
     resolve_path,
 )
 from taboot_pipelines.extraction.tier_a.compose.variables import Environment, expand, parse_env
+from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts
 from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     MAPPING,
     SCALAR,
@@ -30,7 +31,6 @@ from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     Entry,
     Node,
     Origin,
-    Problems,
     parse,
     with_children,
 )
@@ -62,7 +62,8 @@ class Loader:
 
     def __init__(self, view: FileView) -> None:
         self.view = view
-        self.problems = Problems()
+        self.texts = UnitTexts(view)
+        self.problems = self.texts.problems
         self.subordinates: set[str] = set()
         self.environment_files: set[str] = set()
         self._parsed: dict[tuple[str, str], list[Node] | None] = {}
@@ -79,7 +80,7 @@ class Loader:
         if path is None:
             return None
         try:
-            return self.view.read(path)
+            return self.texts.text(path)
         except TabootError as error:
             self.problems.add(Problem(path, error.code, error.message))
             return None
@@ -150,11 +151,11 @@ class Loader:
             for document in documents or ():
                 services = document.get("services")
                 if document.kind != MAPPING:
-                    self.problems.at(document, "E_PARSE", "the top of a Compose file is a mapping.")
+                    document.report(self.problems, "E_PARSE", "the top of a Compose file is a mapping.")
                 elif services is not None and services.kind != MAPPING:
-                    self.problems.at(services, "E_PARSE", "the services are not a mapping.")
+                    services.report(self.problems, "E_PARSE", "the services are not a mapping.")
                 elif default and path == files[0]:
-                    self.problems.at(document, "E_PARSE", "a Compose file without services.")
+                    document.report(self.problems, "E_PARSE", "a Compose file without services.")
 
     def _report_idle(self, model: Node, files: Sequence[str], default: bool) -> None:
         """Say of a project that Compose would take by its name that there is nothing to run in it, unless
@@ -166,13 +167,13 @@ class Loader:
                 if services is not None and services.entries
                 else "a Compose file without services."
             )
-            self.problems.at(services or model, "E_PARSE", what)
+            (services or model).report(self.problems, "E_PARSE", what)
 
     def _named(self, node: Node | None, what: str) -> dict[str, Entry]:
         if node is None:
             return {}
         if node.kind != MAPPING:
-            self.problems.at(node, "E_PARSE", f"the {what}s are not a mapping.")
+            node.report(self.problems, "E_PARSE", f"the {what}s are not a mapping.")
             return {}
         return node.entries
 
@@ -304,7 +305,7 @@ class Loader:
         wanted = extends if extends.kind == SCALAR else extends.scalar("service")
         file = extends.scalar("file")
         if wanted is None or wanted.missing or (file is not None and file.missing):
-            self.problems.at(extends, "E_PARSE", "`extends` does not name a service.")
+            extends.report(self.problems, "E_PARSE", "`extends` does not name a service.")
             return None
         target, target_base = path, base
         documents = [document]
@@ -313,23 +314,25 @@ class Loader:
             if found is None or found not in self.view.paths:
                 # Absent is remembered too, so that the file's appearance is noticed.
                 self.read(found)
-                self.problems.at(file, "E_NOT_FOUND", "the file that `extends` names is not in the source.")
+                file.report(
+                    self.problems, "E_NOT_FOUND", "the file that `extends` names is not in the source."
+                )
                 return None
             if found != path:
                 self.subordinates.add(found)
                 target, target_base = found, posixpath.dirname(found)
                 documents = self.interpolated(target, target_base, environment)
         if (target, wanted.text) in stack:
-            self.problems.at(wanted, "E_CYCLE", "`extends` leads back to the service it stands in.")
+            wanted.report(self.problems, "E_CYCLE", "`extends` leads back to the service it stands in.")
             return None
         if len(stack) >= MAX_CHAIN:
-            self.problems.at(wanted, "E_PARSE", f"the chain of `extends` is longer than {MAX_CHAIN}.")
+            wanted.report(self.problems, "E_PARSE", f"the chain of `extends` is longer than {MAX_CHAIN}.")
             return None
         for candidate in documents:
             services = candidate.get("services")
             if services is not None and wanted.text in services.entries:
                 return self.extended(candidate, wanted.text, target, target_base, environment, stack)
-        self.problems.at(wanted, "E_NOT_FOUND", "the service that `extends` names is not in that file.")
+        wanted.report(self.problems, "E_NOT_FOUND", "the service that `extends` names is not in that file.")
         return None
 
     # --- include --------------------------------------------------------------------------------------------
@@ -371,16 +374,20 @@ class Loader:
         for node in written:
             path = None if node.missing else resolve_path(node.origin.base, node.text)
             if path in including:
-                self.problems.at(node, "E_CYCLE", "`include` leads back to the file it stands in.")
+                node.report(self.problems, "E_CYCLE", "`include` leads back to the file it stands in.")
                 return None
             if path is None or path not in self.view.paths:
                 self.read(path)
-                self.problems.at(node, "E_NOT_FOUND", "the file that `include` names is not in the source.")
+                node.report(
+                    self.problems, "E_NOT_FOUND", "the file that `include` names is not in the source."
+                )
                 return None
             paths.append(path)
         self._includes += len(paths)
         if not paths or len(including) > MAX_CHAIN or self._includes > MAX_INCLUDES:
-            self.problems.at(item, "E_PARSE", "`include` names no file, or more than Compose projects need.")
+            item.report(
+                self.problems, "E_PARSE", "`include` names no file, or more than Compose projects need."
+            )
             return None
         directory = item.scalar("project_directory")
         base = (
@@ -389,7 +396,9 @@ class Loader:
             else resolve_path(directory.origin.base, directory.text)
         )
         if base is None:
-            self.problems.at(item, "E_NOT_FOUND", "the project directory of `include` is not in the source.")
+            item.report(
+                self.problems, "E_NOT_FOUND", "the project directory of `include` is not in the source."
+            )
             return None
         env_files = item.get("env_file")
         sources = (

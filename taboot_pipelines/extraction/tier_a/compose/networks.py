@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from taboot_pipelines.extraction.tier_a.compose import merging
-from taboot_pipelines.extraction.tier_a.compose.collector import Collector, evidence
+from taboot_pipelines.extraction.tier_a.compose.collector import ProjectClaims
 from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
 from taboot_pipelines.model.graph import NETWORK_MODES, Basis, is_cidr, is_public
 from taboot_pipelines.model.records import NodeRef
 
 
-def _network_ref(c: Collector, name: str) -> NodeRef:
+def _network_ref(c: ProjectClaims, name: str) -> NodeRef:
     return NodeRef("Network", (f"{c.place}/{name}",), name)
 
 
-def _real_network(c: Collector, name: str) -> str | None:
+def _real_network(c: ProjectClaims, name: str) -> str | None:
     """The real name of a network of the project; None if it cannot be known."""
     entry = c.project.networks.get(name)
     if entry is None:
@@ -31,7 +31,7 @@ def _real_network(c: Collector, name: str) -> str | None:
     return name if is_external else f"{c.project.name}_{name}"
 
 
-def claim_networks(c: Collector) -> None:
+def claim_networks(c: ProjectClaims) -> None:
     """The networks that the project declares."""
     for name, (key, node) in c.project.networks.items():
         if name.startswith("x-") or name == "":
@@ -55,7 +55,7 @@ def claim_networks(c: Collector) -> None:
         is_external = external is not None and (external.is_map or external.boolean())
         c.node(
             _network_ref(c, real),
-            evidence(key),
+            key,
             {
                 "name": real,
                 "driver": driver.text if driver is not None and not driver.missing else None,
@@ -68,8 +68,8 @@ def claim_networks(c: Collector) -> None:
 
 
 def memberships(
-    c: Collector, name: str, key: Node, node: Node
-) -> Iterator[tuple[NodeRef, Node, Basis | None, str | None, list[str]]]:
+    c: ProjectClaims, name: str, key: Node, node: Node
+) -> Iterator[tuple[NodeRef | None, Node, Basis | None, str | None, list[str]]]:
     """(network, quoted node, basis, networkMode, aliases) of a service's containers."""
     mode = node.scalar("network_mode")
     if mode is not None:
@@ -82,7 +82,7 @@ def memberships(
         network = "bridge" if mode.text == "default" else mode.text
         ref = _network_ref(c, network)
         builtin = network in ("host", "bridge")
-        c.node(ref, evidence(mode), {"name": network, "driver": network if builtin else None})
+        c.node(ref, mode, {"name": network, "driver": network if builtin else None})
         yield ref, mode, None, network if builtin else "custom", []
         return
     networks = node.get("networks")
@@ -106,10 +106,10 @@ def memberships(
             _default_network(c, key)
         elif network not in c.project.networks:
             c.report(network_key, "E_NOT_FOUND", "the network is not declared in the project.")
-        ref = c.node(_network_ref(c, real), evidence(network_key), {"name": real})
+        joined = c.node(_network_ref(c, real), network_key, {"name": real})
         aliases = options.get("aliases")
         yield (
-            ref,
+            joined,
             network_key,
             None,
             _driver(c, network),
@@ -117,15 +117,15 @@ def memberships(
         )
 
 
-def _default_network(c: Collector, key: Node) -> NodeRef | None:
+def _default_network(c: ProjectClaims, key: Node) -> NodeRef | None:
     real = _real_network(c, "default")
     if real is None:
         return None
     driver = None if "default" in c.project.networks else "bridge"
-    return c.node(_network_ref(c, real), evidence(key), {"name": real, "driver": driver}, declared=True)
+    return c.node(_network_ref(c, real), key, {"name": real, "driver": driver}, declared=True)
 
 
-def _driver(c: Collector, name: str) -> str | None:
+def _driver(c: ProjectClaims, name: str) -> str | None:
     """The mode that a network's driver gives; None for an external network, whose driver is not said."""
     entry = c.project.networks.get(name)
     driver = entry[1].scalar("driver") if entry is not None else None

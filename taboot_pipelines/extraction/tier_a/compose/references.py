@@ -11,13 +11,13 @@ from taboot_pipelines.extraction.tier_a.compose.builds import dockerfile_path
 from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.compose.files import is_model, looks_like_compose, resolve_path
 from taboot_pipelines.extraction.tier_a.compose.variables import expand
+from taboot_pipelines.extraction.tier_a.texts import Problems
 from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     MAPPING,
     SCALAR,
     SEQUENCE,
     Node,
     Origin,
-    Problems,
     parse,
     with_text,
 )

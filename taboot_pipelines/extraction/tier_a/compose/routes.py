@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from taboot_pipelines.extraction.tier_a.compose import traefik
-from taboot_pipelines.extraction.tier_a.compose.collector import Collector, evidence, version_of
+from taboot_pipelines.extraction.tier_a.compose.collector import ProjectClaims, version_of
 from taboot_pipelines.extraction.tier_a.proxying import Guard
 from taboot_pipelines.extraction.tier_a.traefik import rules
 from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
 from taboot_pipelines.model.graph import SCHEMES, Basis, is_hostname
-from taboot_pipelines.model.records import Evidence, NodeRef
+from taboot_pipelines.model.records import NodeRef
 
 #: Stands for the name of a container in a default rule.
 _CONTAINER = "\ufdd0"
@@ -20,24 +20,24 @@ _NAME = re.compile(r"\{\{\s*(?:normalize\s+)?\.Name\s*\}\}")
 _DEFAULT_RULE = re.compile(r"--providers\.(?:docker|swarm)\.defaultrule[= ](.+)", re.IGNORECASE | re.DOTALL)
 
 #: The proxy, the evidence for it (None: each route is), its properties, and its basis as an edge's start.
-Proxy = tuple[NodeRef, Evidence | None, dict[str, Any], Basis]
+Proxy = tuple[NodeRef, Node | None, dict[str, Any], Basis]
 
 
-def find_proxy(c: Collector, services: list[tuple[str, Node, Node]]) -> Proxy:
+def find_proxy(c: ProjectClaims, services: list[tuple[str, Node, Node]]) -> Proxy:
     """The project's Traefik service, else the proxy of the source."""
     for name, _, _ in services:
         image = c.images.get(name)
         if image is not None and image[0].repository.rpartition("/")[2] == "traefik":
             ref = NodeRef("ReverseProxy", (name,), name)
             properties = {"type": "traefik", "version": version_of(image[0])}
-            c.node(ref, evidence(image[1]), properties)
-            return ref, evidence(image[1]), properties, Basis.DERIVED
+            c.node(ref, image[1], properties)
+            return ref, image[1], properties, Basis.DERIVED
     name = c.source.proxy or c.source.source_id
     return NodeRef("ReverseProxy", (name,), name), None, {"type": "traefik"}, Basis.SOURCE
 
 
 def claim_routes(
-    c: Collector,
+    c: ProjectClaims,
     ref: NodeRef,
     name: str,
     key: Node,
@@ -63,7 +63,7 @@ def claim_routes(
             )
             if not found:
                 c.report(quoted, "E_PARSE", "the router's rule cannot be read.")
-            c.node(start, where or evidence(quoted), properties)
+            c.node(start, where or quoted, properties)
             for target in found:
                 c.edge(
                     "ROUTES_TO",
@@ -97,14 +97,14 @@ def claim_routes(
             continue
         end = NodeRef("Endpoint", (scheme, name, balancer.port, "/"), f"{scheme}://{name}:{balancer.port}/")
         guard = _guard(own, balancer, known)
-        c.node(end, evidence(balancer.node), {"authRequired": True} if guard is not None else None)
+        c.node(end, balancer.node, {"authRequired": True} if guard is not None else None)
         c.edge(
             "EXPOSES_ENDPOINT",
             ref,
             end,
             balancer.node,
             "compose_traefik_labels",
-            Basis.DERIVED,
+            end_basis=Basis.DERIVED,
             auth=guard.auth if guard is not None else None,
             authInclude=guard.name if guard is not None else None,
         )
@@ -139,7 +139,7 @@ def default_rule(services: list[tuple[str, Node, Node]]) -> str | None:
 
 
 def _by_default_rule(
-    c: Collector, ref: NodeRef, name: str, proxy: Proxy, own: traefik.Labels, rule: str
+    c: ProjectClaims, ref: NodeRef, name: str, proxy: Proxy, own: traefik.Labels, rule: str
 ) -> None:
     start, where, properties, basis = proxy
     assert own.enabled is not None
@@ -147,14 +147,14 @@ def _by_default_rule(
     called = re.sub(r"[^A-Za-z0-9]+", "-", f"{name}-{c.project.name}").strip("-")
     balancers = [b for b in own.balancers.values() if b.protocol == "http"]
     for target in rules.targets(rule.replace(_CONTAINER, called)):
-        c.node(start, where or evidence(own.enabled), properties)
+        c.node(start, where or own.enabled, properties)
         c.edge(
             "ROUTES_TO",
             start,
             ref,
             own.enabled,
             "compose_traefik_labels",
-            Basis.DERIVED,
+            end_basis=Basis.DERIVED,
             start_basis=basis,
             host=target.host,
             path=target.path,
@@ -165,7 +165,7 @@ def _by_default_rule(
 
 
 def _balancers(
-    c: Collector, ref: NodeRef, name: str, router: traefik.Router, routes: Mapping[str, traefik.Labels]
+    c: ProjectClaims, ref: NodeRef, name: str, router: traefik.Router, routes: Mapping[str, traefik.Labels]
 ) -> list[tuple[NodeRef, traefik.Balancer | None]]:
     """The Compose services that a router leads to: those whose labels define its service, else its own."""
     own = routes[name].balancers

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from taboot_pipelines.extraction.tier_a.compose import traefik
 from taboot_pipelines.extraction.tier_a.compose.addresses import claim_extra_hosts, claim_ports
 from taboot_pipelines.extraction.tier_a.compose.builds import claim_builds
-from taboot_pipelines.extraction.tier_a.compose.collector import SERVICE_NAME, Collector, evidence, version_of
+from taboot_pipelines.extraction.tier_a.compose.collector import SERVICE_NAME, ProjectClaims, version_of
 from taboot_pipelines.extraction.tier_a.compose.connections import all_labels, claim_connections
 from taboot_pipelines.extraction.tier_a.compose.dependencies import claim_dependencies
 from taboot_pipelines.extraction.tier_a.compose.networks import claim_networks, memberships
@@ -19,7 +19,7 @@ from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, Node
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import SCHEMA_VERSION, Basis
-from taboot_pipelines.model.records import NodeClaim, NodeRef
+from taboot_pipelines.model.records import NodeRef
 
 #: Replicas of one service that become containers of their own.
 MAX_REPLICAS = 100
@@ -34,7 +34,7 @@ _RESTARTS = {
 }
 
 
-def claim_project(c: Collector) -> None:
+def claim_project(c: ProjectClaims) -> None:
     """Collect everything that the project says: first its names, then service by service."""
     services: list[tuple[str, Node, Node]] = []
     for name, (key, node) in c.project.services.items():
@@ -62,18 +62,10 @@ def claim_project(c: Collector) -> None:
         claim_vpn(c, ref, name, node)
         claim_routes(c, ref, name, key, proxy, routes, rule)
     for name, marks in c.unresolved.items():
-        found = c.nodes[("Service", (c.scope, name))]
-        c.nodes[("Service", (c.scope, name))] = NodeClaim(
-            found.node,
-            found.evidence,
-            {**found.properties, "unresolved": marks},
-            found.declared,
-            found.aliases,
-            found.confidence,
-        )
+        c.amend(c.service(name), unresolved=marks)
 
 
-def _names_of(c: Collector, name: str, node: Node) -> None:
+def _names_of(c: ProjectClaims, name: str, node: Node) -> None:
     c.answering[name] = name
     image = node.scalar("image")
     if image is not None and not image.missing:
@@ -82,7 +74,7 @@ def _names_of(c: Collector, name: str, node: Node) -> None:
             c.images[name] = (reference, image)
 
 
-def _declare(c: Collector, name: str, key: Node, node: Node) -> None:
+def _declare(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
     container = node.scalar("container_name")
     alias = None if container is None or c.mark(name, "container_name", container) else container.text
     for other in (alias, c.container_name(name, 1), *_network_aliases(node)):
@@ -93,7 +85,7 @@ def _declare(c: Collector, name: str, key: Node, node: Node) -> None:
     profiles = node.get("profiles")
     c.node(
         c.service(name),
-        evidence(key),
+        key,
         {
             "schemaVersion": SCHEMA_VERSION,
             "version": version_of(image[0]) if image is not None else None,
@@ -142,7 +134,7 @@ def _restart(node: Node) -> tuple[str | None, str | None]:
     return written.text, _RESTARTS.get(written.text.partition(":")[0].strip().lower())
 
 
-def _replicas(c: Collector, node: Node) -> int:
+def _replicas(c: ProjectClaims, node: Node) -> int:
     deploy = node.get("deploy")
     written = node.scalar("scale") or (deploy.scalar("replicas") if deploy is not None else None)
     text = resolved(written) if written is not None else ""
@@ -154,7 +146,7 @@ def _replicas(c: Collector, node: Node) -> int:
     return min(count, MAX_REPLICAS)
 
 
-def _containers(c: Collector, name: str, key: Node, node: Node) -> None:
+def _containers(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
     container = node.scalar("container_name")
     image = c.images.get(name)
     joined = list(memberships(c, name, key, node))
@@ -165,7 +157,7 @@ def _containers(c: Collector, name: str, key: Node, node: Node) -> None:
         ref = NodeRef("Container", (ids.container_id(c.source.namespace, c.scope, name, index),), title)
         c.node(
             ref,
-            evidence(container if own and container is not None else key),
+            container if own and container is not None else key,
             {
                 "name": title,
                 "image": image[1].text if image is not None else None,
@@ -177,8 +169,14 @@ def _containers(c: Collector, name: str, key: Node, node: Node) -> None:
         )
         for network, quoted, basis, mode, aliases in joined:
             c.edge(
-                "RUNS_IN", ref, network, quoted, "compose_networks", basis, networkMode=mode, aliases=aliases
+                "RUNS_IN",
+                ref,
+                network,
+                quoted,
+                "compose_networks",
+                end_basis=basis,
+                networkMode=mode,
+                aliases=aliases,
             )
-        if c.host is not None:
-            c.node(c.host, evidence(key), declared=True)
-            c.edge("RUNS", ref, c.host, key, "compose_host", Basis.SOURCE, restartPolicy=restart)
+        if c.claim_host(key) is not None:
+            c.edge("RUNS", ref, c.host, key, "compose_host", end_basis=Basis.SOURCE, restartPolicy=restart)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from taboot_pipelines.extraction.tier_a.compose.collector import Collector, evidence
+from taboot_pipelines.extraction.tier_a.compose.collector import ProjectClaims
 from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import Basis
@@ -30,21 +30,19 @@ _TYPES = {
 }
 
 
-def _vpn_kind(c: Collector, name: str) -> str | None:
+def _vpn_kind(c: ProjectClaims, name: str) -> str | None:
     image = c.images.get(name)
     match = _VPN.search(image[0].repository) if image is not None else None
     return match[1] if match is not None else None
 
 
-def _tunnel(c: Collector, service: str, kind: str) -> NodeRef:
+def _tunnel(c: ProjectClaims, service: str, kind: str) -> NodeRef | None:
     _, image = c.images[service]
     ref = NodeRef("VPNTunnel", (ids.digest(c.source.namespace, c.scope, service),), service)
-    return c.node(
-        ref, evidence(image), {"name": service, "type": _TYPES.get(kind), "declared": True}, confidence=0.8
-    )
+    return c.node(ref, image, {"name": service, "type": _TYPES.get(kind), "declared": True}, confidence=0.8)
 
 
-def claim_vpn(c: Collector, ref: NodeRef, name: str, node: Node) -> None:
+def claim_vpn(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> None:
     """A service uses the tunnel whose service lends it its network, or the one that it runs itself."""
     mode = node.scalar("network_mode")
     if mode is not None and mode.text.startswith("service:"):
@@ -63,6 +61,6 @@ def claim_vpn(c: Collector, ref: NodeRef, name: str, node: Node) -> None:
                 _tunnel(c, name, kind),
                 c.images[name][1],
                 "compose_vpn",
-                Basis.DERIVED,
+                end_basis=Basis.DERIVED,
                 confidence=0.8,
             )

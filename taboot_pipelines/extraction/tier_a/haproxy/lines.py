@@ -125,10 +125,10 @@ class Lines:
         for number, match in enumerate(_LINE.finditer(text)):
             start, end = match.span()
             if number >= MAX_LINES:
-                self.problems.append((start, "E_TOO_LARGE", f"the file has more than {MAX_LINES} lines"))
+                self.problems.append((start, "E_TOO_LARGE", f"the file has more than {MAX_LINES} lines."))
                 return
             if end - start > MAX_LINE:
-                self.problems.append((start, "E_TOO_LARGE", f"a line is longer than {MAX_LINE} characters"))
+                self.problems.append((start, "E_TOO_LARGE", f"a line is longer than {MAX_LINE} characters."))
                 continue
             while start < end and (text[start].isspace() or text[start] == "\ufeff"):
                 start += 1
@@ -156,7 +156,7 @@ class Lines:
                         self.variables.pop(name, None)
                 yield line
         if branches:
-            self.problems.append((len(text), "E_PARSE", "an `.if` is not closed"))
+            self.problems.append((len(text), "E_PARSE", "an `.if` is not closed."))
 
     def _branch(self, line: Line, branches: list[_Branch]) -> None:
         word = line.words[0]
@@ -166,7 +166,7 @@ class Lines:
             branches.append(branch)
             self._take(branch, line)
         elif not branches:
-            self.problems.append((line.start, "E_PARSE", f"`{word}` stands without `.if`"))
+            self.problems.append((line.start, "E_PARSE", f"`{word}` stands without `.if`."))
         elif word == ".endif":
             branches.pop()
         elif word == ".elif":
@@ -180,7 +180,7 @@ class Lines:
         if branch.taken is False:
             branch.taken = value
             if value is None and branch.outer:
-                what = "whether this block counts depends on where HAProxy runs; it is left out"
+                what = "whether this block counts depends on where HAProxy runs; it is left out."
                 self.problems.append((line.start, "E_UNRESOLVED", what))
 
     def _holds(self, condition: str) -> bool | None:

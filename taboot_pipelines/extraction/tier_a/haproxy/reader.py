@@ -17,15 +17,14 @@ from taboot_pipelines.extraction.tier_a.haproxy.conditions import (
 )
 from taboot_pipelines.extraction.tier_a.haproxy.lines import UNKNOWN, Line, Lines
 from taboot_pipelines.extraction.tier_a.proxying import (
-    BAD_TEXT,
     Guard,
-    ProxyClaims,
     Route,
+    RouteClaims,
     Steps,
-    UnitTexts,
     port_number,
     products,
 )
+from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, UnitTexts
 from taboot_pipelines.model.records import Evidence, FileView, Interpretation, SourceFacts
 
 _PROXIES = frozenset({"frontend", "backend", "listen", "defaults"})
@@ -108,14 +107,14 @@ class HaproxyReader:
     """Tier A for HAProxy: a unit is one file."""
 
     name = "haproxy"
-    version = "1"
+    version = "2"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file says. What cannot be read, followed or resolved is a problem beside the rest
         (``E_PARSE``, ``E_UNRESOLVED``, ``E_NOT_FOUND``, ``E_TOO_LARGE``)."""
         texts = UnitTexts(view)
         text = texts.text(path)
-        claims = ProxyClaims(texts, source, path, "haproxy", "haproxy_server")
+        claims = RouteClaims(texts, source, path, "haproxy", "haproxy_server")
         if text is not None:
             try:
                 claims.add_all(_Unit(path, text, texts).routes())
@@ -164,7 +163,7 @@ class _Unit:
             wanted = words[words.index("from", 1) + 1]
             base = self._defaults.get(wanted)
             if base is None:
-                self._problem(where, "E_NOT_FOUND", "the defaults section that is named is not in the file")
+                self._problem(where, "E_NOT_FOUND", "the defaults section that is named is not in the file.")
         proxy = _Proxy(words[0], name, where)
         if words[0] == "defaults":
             self._defaults[name] = proxy
@@ -227,7 +226,7 @@ class _Unit:
         if len(words) > 2 and words[1] in ("if", "unless"):
             condition = tuple(words[2:]) if words[1] == "if" else ()
         if words[0].startswith("%[") or "%[" in words[0] or UNKNOWN in words[0]:
-            self._problem(where, "E_UNRESOLVED", "the backend depends on a value of the request")
+            self._problem(where, "E_UNRESOLVED", "the backend depends on a value of the request.")
             return
         proxy.switches.append(_Switch(words[0], where, condition))
 
@@ -265,21 +264,23 @@ class _Unit:
                 backend = backends.get(switch.backend)
                 if UNKNOWN in switch.backend:
                     self._problem(
-                        switch.where, "E_UNRESOLVED", "the backend's name depends on the environment"
+                        switch.where, "E_UNRESOLVED", "the backend's name depends on the environment."
                     )
                 elif backend is None:
-                    self._problem(switch.where, "E_NOT_FOUND", "the backend that is named is not in the file")
+                    self._problem(
+                        switch.where, "E_NOT_FOUND", "the backend that is named is not in the file."
+                    )
                 elif not backend.off:
                     yield from self._switched(proxy, backend, switch)
 
     def _switched(self, proxy: _Proxy, backend: _Proxy, switch: _Switch) -> Iterator[Route]:
         found = [ANY] if switch.condition is None else alternatives(switch.condition, proxy.acls)
         if found is None:
-            self._problem(switch.where, "E_TOO_LARGE", "the condition has too many alternatives")
+            self._problem(switch.where, "E_TOO_LARGE", "the condition has too many alternatives.")
             return
         for alternative in found:
             if alternative.unknown:
-                what = "a part of the condition does not stand in the file"
+                what = "a part of the condition does not stand in the file."
                 self._problem(switch.where, "E_UNRESOLVED", what)
                 if alternative.hosts is None and alternative.places is None:
                     continue
@@ -311,7 +312,7 @@ class _Unit:
         if server.off:
             return None
         if server.unknown:
-            self._problem(server.where, "E_UNRESOLVED", "the address depends on the environment")
+            self._problem(server.where, "E_UNRESOLVED", "the address depends on the environment.")
             return None
         address = server.address
         if _SOCKET.match(address) is not None:
@@ -326,7 +327,7 @@ class _Unit:
         if number is None:
             number = self._same_port(port, proxy)
         if number is None:
-            self._problem(server.where, "E_UNRESOLVED", "the server's port is that of each connection")
+            self._problem(server.where, "E_UNRESOLVED", "the server's port is that of each connection.")
             return None
         return Target(scheme, "" if _ANY_ADDRESS.fullmatch(host) is not None else host, number)
 

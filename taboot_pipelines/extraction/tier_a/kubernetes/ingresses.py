@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from taboot_pipelines.extraction.tier_a.claims import Claims
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
     Object,
     Surroundings,
@@ -13,8 +13,7 @@ from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
     texts_of,
 )
 from taboot_pipelines.extraction.tier_a.kubernetes.workloads import service_ref
-from taboot_pipelines.extraction.tier_a.yaml_documents import is_open, said
-from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
+from taboot_pipelines.extraction.tier_a.yaml_nodes import Node, is_open
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import NodeRef
 
@@ -30,18 +29,18 @@ _PATTERN = re.compile(r"[()\[\]{}*+?^$|\\]")
 _SECURE = frozenset({"websecure", "https"})
 
 
-def claim_class(claims: Claims, one: Object) -> None:
+def claim_class(claims: ClaimBuilder, one: Object) -> None:
     """An IngressClass: the proxy of its name is run by its controller."""
     controller = one.spec.scalar("controller") if one.spec is not None else None
     named = controller.text.lower() if controller is not None else ""
     claims.node(
         NodeRef("ReverseProxy", (one.name.text,), one.name.text),
-        said(one.name),
+        one.name,
         {"type": next((kind for kind in _CONTROLLERS if kind in named), None)},
     )
 
 
-def claim_ingress(claims: Claims, one: Object, surroundings: Surroundings) -> None:
+def claim_ingress(claims: ClaimBuilder, one: Object, surroundings: Surroundings) -> None:
     spec = one.spec
     if spec is None:
         return
@@ -61,7 +60,7 @@ def claim_ingress(claims: Claims, one: Object, surroundings: Surroundings) -> No
 
 
 def _proxy(
-    claims: Claims, one: Object, spec: Node, annotations: dict[str, str]
+    claims: ClaimBuilder, one: Object, spec: Node, annotations: dict[str, str]
 ) -> tuple[NodeRef | None, Basis]:
     """The proxy that an Ingress is for: its class, else the source's."""
     written = spec.scalar("ingressClassName")
@@ -69,9 +68,9 @@ def _proxy(
     if name and not is_open(name):
         kind = name if name in _CONTROLLERS else None
         place = written if written is not None else one.name
-        return claims.node(NodeRef("ReverseProxy", (name,), name), said(place), {"type": kind}), Basis.DERIVED
+        return claims.node(NodeRef("ReverseProxy", (name,), name), place, {"type": kind}), Basis.DERIVED
     given = claims.source.proxy or claims.source.source_id
-    return claims.node(NodeRef("ReverseProxy", (given,), given), said(one.name)), Basis.SOURCE
+    return claims.node(NodeRef("ReverseProxy", (given,), given), one.name), Basis.SOURCE
 
 
 class _Routes:
@@ -79,7 +78,7 @@ class _Routes:
 
     def __init__(
         self,
-        claims: Claims,
+        claims: ClaimBuilder,
         one: Object,
         surroundings: Surroundings,
         spec: Node,
@@ -112,20 +111,19 @@ class _Routes:
 
     def claim(self, place: Node, backend: Node, host: Node | None, path: Node | None) -> None:
         claims = self._claims
-        quoted = said(place)
         name, port = _backend(backend)
         if name is None:
             return
         if any(is_open(node.text) for node in (name, host, path) if node is not None):
-            claims.problem(quoted, "E_UNRESOLVED", "the route is yet to be put in.")
+            claims.problem(place, "E_UNRESOLVED", "the route is yet to be put in.")
             return
-        end = claims.node(service_ref(claims, self._one.namespace, name.text), said(name))
+        end = claims.node(service_ref(claims, self._one.namespace, name.text), name)
         location = path.text if path is not None and path.text else None
         claims.edge(
             "ROUTES_TO",
             self._proxy,
             end,
-            quoted,
+            place,
             "kubernetes_ingress",
             start_basis=self._basis,
             host=host.text if host is not None else None,

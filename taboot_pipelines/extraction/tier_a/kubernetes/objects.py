@@ -9,7 +9,8 @@ from functools import lru_cache
 from itertools import islice
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Node, Origin, Problems, parse
+from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Node, Origin, parse
 from taboot_pipelines.model.records import FileView
 
 DEFAULT_NAMESPACE = "default"
@@ -156,8 +157,8 @@ class Known:
 class Surroundings:
     """What is known in one manifest and, where that does not say, in those of its folder."""
 
-    def __init__(self, path: str, view: FileView, own: Iterable[Object], texts: dict[str, str]) -> None:
-        """``texts``: {path: text} of what is quoted, to which the manifests are added that are looked at."""
+    def __init__(self, path: str, view: FileView, own: Iterable[Object], texts: UnitTexts) -> None:
+        """``texts``: what is quoted, the manifests included that are looked at."""
         self._path = path
         self._view = view
         self._own = Known()
@@ -189,11 +190,10 @@ class Surroundings:
             texts: list[tuple[str, str]] = []
             size = 0
             for path in sorted(paths)[:MAX_SIBLINGS]:
-                text = self._view.read(path)
+                text = self._texts.text(path)
                 if text is not None and "apiVersion" in text and size + len(text) <= _MAX_CHARACTERS:
                     size += len(text)
                     texts.append((path, text))
-            self._texts.update(texts)
             self._others = _folder(tuple(texts))
         return self._others
 

@@ -6,15 +6,15 @@ import posixpath
 import re
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.claims import Claims
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.kubernetes.ingresses import claim_class, claim_ingress
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import Object, Surroundings, listed, objects
 from taboot_pipelines.extraction.tier_a.kubernetes.services import claim_service
 from taboot_pipelines.extraction.tier_a.kubernetes.workloads import claim_workload
 from taboot_pipelines.extraction.tier_a.recognition import top_keys
-from taboot_pipelines.extraction.tier_a.yaml_documents import documents, is_open, said
-from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node, Origin, Problems, parse
+from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts
+from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node, Origin, documents, is_open, parse
 from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts
 
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
@@ -59,18 +59,17 @@ class ManifestReader:
     """
 
     name = "kubernetes"
-    version = "1"
+    version = "2"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
-        text = view.read(path) or ""
-        texts = {path: text}
-        claims = Claims(source, texts)
+        texts = UnitTexts(view)
+        claims = ClaimBuilder(source, texts)
         if is_kustomization_path(path):
-            _note_changes(claims, path, text)
+            _note_changes(claims, path)
             return claims.result()
         if path in _patches(path, view):
             return claims.result()
-        found = [one for one in objects(documents(path, text, claims)) if _is_known(claims, one)]
+        found = [one for one in objects(documents(path, texts)) if _is_known(claims, one)]
         surroundings = Surroundings(path, view, found, texts)
         for one in found:
             if one.is_workload:
@@ -85,17 +84,17 @@ class ManifestReader:
         return claims.result()
 
 
-def _is_known(claims: Claims, one: Object) -> bool:
+def _is_known(claims: ClaimBuilder, one: Object) -> bool:
     if is_open(one.name.text) or is_open(one.namespace):
-        claims.problem(said(one.name), "E_UNRESOLVED", "the object's name is yet to be put in.")
+        claims.problem(one.name, "E_UNRESOLVED", "the object's name is yet to be put in.")
         return False
     return True
 
 
-def _note_changes(claims: Claims, path: str, text: str) -> None:
-    for document in documents(path, text, claims):
+def _note_changes(claims: ClaimBuilder, path: str) -> None:
+    for document in documents(path, claims.texts):
         if not _CHANGES.isdisjoint(document.entries):
-            claims.note(
+            claims.texts.problem(
                 path,
                 "E_UNRESOLVED",
                 f"{path}: kustomize changes what the manifests say; they are read as they are written.",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from taboot_pipelines.extraction.tier_a.claims import Claims
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.endpoints import normal_host
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
     Object,
@@ -16,12 +16,10 @@ from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
     texts_of,
 )
 from taboot_pipelines.extraction.tier_a.kubernetes.workloads import (
-    bind,
     named_service,
     protocol_of,
     service_ref,
 )
-from taboot_pipelines.extraction.tier_a.yaml_documents import said
 from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
 from taboot_pipelines.model.graph import SCHEMA_VERSION, SCHEMES, Basis
 from taboot_pipelines.model.records import NodeRef
@@ -42,10 +40,10 @@ _ADDRESSES = (
 )
 
 
-def claim_service(claims: Claims, one: Object, surroundings: Surroundings) -> None:
+def claim_service(claims: ClaimBuilder, one: Object, surroundings: Surroundings) -> None:
     service = claims.node(
         service_ref(claims, one.namespace, one.name.text),
-        said(one.name),
+        one.name,
         {"schemaVersion": SCHEMA_VERSION},
         declared=True,
     )
@@ -64,19 +62,18 @@ def claim_service(claims: Claims, one: Object, surroundings: Surroundings) -> No
     for port in ports:
         at = number(port.get("port"))
         if at is None:
-            claims.problem(said(port), "E_PARSE", "this is no port of a service.")
+            claims.problem(port, "E_PARSE", "this is no port of a service.")
             continue
         _claim_endpoint(claims, service, port, at)
         target = target_port(port, pods)
         outer = number(port.get("nodePort"))
         if outer is not None and kind is not None and kind.text in ("NodePort", "LoadBalancer"):
-            bind(claims, service, said(port), outer, protocol_of(port), "kubernetes_node_port", target=target)
+            claims.bind(service, port, outer, protocol_of(port), "kubernetes_node_port", target=target)
         balanced = kind is not None and kind.text == "LoadBalancer"
         for address in addresses if balanced else []:
-            bind(
-                claims,
+            claims.bind(
                 service,
-                said(port),
+                port,
                 at,
                 protocol_of(port),
                 "kubernetes_load_balancer",
@@ -85,15 +82,12 @@ def claim_service(claims: Claims, one: Object, surroundings: Surroundings) -> No
                 own=True,
             )
         if balanced and not addresses:
-            bind(
-                claims, service, said(port), at, protocol_of(port), "kubernetes_load_balancer", target=target
-            )
+            claims.bind(service, port, at, protocol_of(port), "kubernetes_load_balancer", target=target)
         outside = spec.get("externalIPs")
         for external in outside.each() if outside is not None else ():
-            bind(
-                claims,
+            claims.bind(
                 service,
-                said(port),
+                port,
                 at,
                 protocol_of(port),
                 "kubernetes_external_ip",
@@ -121,7 +115,7 @@ def target_port(port: Node, pods: list[tuple[str, Node]]) -> int | None:
 
 
 def _claim_selected(
-    claims: Claims,
+    claims: ClaimBuilder,
     service: NodeRef,
     namespace: str,
     selector: Node | None,
@@ -131,10 +125,9 @@ def _claim_selected(
     """A Service leads what it is asked to the workloads that its selector names."""
     if selector is None:
         return
-    quoted = said(selector)
     for name, _ in pods:
         end = service_ref(claims, namespace, name)
-        if end == service or claims.node(end, quoted) is None:
+        if end == service or claims.node(end, selector) is None:
             continue
         transports: dict[str, Node] = {}
         for port in ports:
@@ -144,56 +137,52 @@ def _claim_selected(
                 "CONNECTS_TO",
                 service,
                 end,
-                quoted,
+                selector,
                 "kubernetes_selector",
-                start_basis=Basis.DERIVED,
                 protocol=transport,
                 port=target_port(port, pods),
             )
 
 
-def _claim_endpoint(claims: Claims, service: NodeRef, port: Node, at: int) -> None:
+def _claim_endpoint(claims: ClaimBuilder, service: NodeRef, port: Node, at: int) -> None:
     application = port.scalar("appProtocol")
     named = application.text.lower() if application is not None else ""
     scheme = _APPLICATIONS.get(named, named)
     scheme = scheme if scheme in SCHEMES else protocol_of(port)
     if scheme not in SCHEMES:
         return
-    end = claims.endpoint(scheme, service.name, at, "/", said(port))
+    end = claims.endpoint(scheme, service.name, at, "/", port)
     claims.edge(
         "EXPOSES_ENDPOINT",
         service,
         end,
-        said(port),
+        port,
         "kubernetes_service_port",
-        start_basis=Basis.DERIVED,
         end_basis=Basis.DERIVED,
     )
 
 
 def _claim_external(
-    claims: Claims, service: NodeRef, spec: Node, namespace: str, surroundings: Surroundings
+    claims: ClaimBuilder, service: NodeRef, spec: Node, namespace: str, surroundings: Surroundings
 ) -> None:
     """A Service that is another name for a host."""
     external = spec.scalar("externalName")
     if external is None:
         return
-    quoted = said(external)
     host = normal_host(external.text)
     end = named_service(claims, external.text, namespace, surroundings)
     if end is None and host is not None:
         end = NodeRef("Host", (host,), host)
     if end is None or end == service:
         return
-    if claims.node(end, quoted) is not None:
+    if claims.node(end, external) is not None:
         claims.edge(
             "CONNECTS_TO",
             service,
             end,
-            quoted,
+            external,
             "kubernetes_external_name",
-            start_basis=Basis.DERIVED,
-            end_basis=claims.written(end, quoted),
+            written=external.text,
         )
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator
 
-from taboot_pipelines.extraction.tier_a.claims import Claims, Said
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.compose.collector import version_of
 from taboot_pipelines.extraction.tier_a.compose.connections import named_hosts
 from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import Object, Surroundings, listed, number
-from taboot_pipelines.extraction.tier_a.yaml_documents import said
 from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node
-from taboot_pipelines.model.graph import SCHEMA_VERSION, Basis
+from taboot_pipelines.model.graph import SCHEMA_VERSION
 from taboot_pipelines.model.records import NodeRef
 
 _PROTOCOL = re.compile(r"[a-z0-9]+")
@@ -21,12 +19,12 @@ _PROTOCOL = re.compile(r"[a-z0-9]+")
 _CLUSTER_NAME = re.compile(r"(?:[^.]+\.)?([^.]+)\.([^.]+)\.svc(?:\..*)?\.?")
 
 
-def service_ref(claims: Claims, namespace: str, name: str) -> NodeRef:
+def service_ref(claims: ClaimBuilder, namespace: str, name: str) -> NodeRef:
     """A workload or a Service of Kubernetes: two of one name in a namespace are one service."""
     return NodeRef("Service", (f"{claims.place}/{namespace}", name), name)
 
 
-def claim_workload(claims: Claims, one: Object, surroundings: Surroundings) -> None:
+def claim_workload(claims: ClaimBuilder, one: Object, surroundings: Surroundings) -> None:
     _, pod = one.pod
     containers = listed(pod, "containers")
     images = [(c, image) for c in containers if (image := c.scalar("image")) is not None]
@@ -35,7 +33,7 @@ def claim_workload(claims: Claims, one: Object, surroundings: Surroundings) -> N
     first = next((port for port in ports if number(port.get("containerPort")) is not None), None)
     service = claims.node(
         service_ref(claims, one.namespace, one.name.text),
-        said(one.name),
+        one.name,
         {
             "schemaVersion": SCHEMA_VERSION,
             "version": version_of(reference) if reference is not None else None,
@@ -56,8 +54,8 @@ def claim_workload(claims: Claims, one: Object, surroundings: Surroundings) -> N
     for port in ports:
         _claim_host_port(claims, service, port, shared=shares is not None and shares.boolean())
     for container in everything:
-        for quoted in _texts(container, one.namespace, surroundings):
-            _claim_connections(claims, service, quoted, one.namespace, surroundings)
+        for value in _texts(container, one.namespace, surroundings):
+            _claim_connections(claims, service, value, one.namespace, surroundings)
     if unresolved:
         claims.amend(service, unresolved=list(unresolved))
 
@@ -69,85 +67,43 @@ def protocol_of(port: Node) -> str:
     return text if _PROTOCOL.fullmatch(text) is not None else "tcp"
 
 
-def _claim_image(claims: Claims, service: NodeRef, image: Node) -> bool:
+def _claim_image(claims: ClaimBuilder, service: NodeRef, image: Node) -> bool:
     """False for an image that is yet to be put in."""
-    quoted = said(image)
     if "$" in image.text or "{{" in image.text:
-        claims.problem(quoted, "E_UNRESOLVED", "the image is yet to be put in.")
+        claims.problem(image, "E_UNRESOLVED", "the image is yet to be put in.")
         return False
     reference = try_reference(image.text)
     if reference is None:
-        claims.problem(quoted, "E_PARSE", "the image reference does not follow the OCI grammar.")
+        claims.problem(image, "E_PARSE", "the image reference does not follow the OCI grammar.")
         return True
-    end = claims.image(reference, quoted)
+    end = claims.image(reference, image.text, image)
     if end is not None:
         claims.edge(
             "BUILDS",
             service,
             end,
-            quoted,
+            image,
             "kubernetes_image",
-            start_basis=Basis.DERIVED,
-            end_basis=claims.written(end, quoted),
+            written=image.text,
         )
     return True
 
 
-def _claim_host_port(claims: Claims, service: NodeRef, port: Node, *, shared: bool) -> None:
+def _claim_host_port(claims: ClaimBuilder, service: NodeRef, port: Node, *, shared: bool) -> None:
     """A port of the machines that the pods run on; with ``shared``, of their own network."""
     target = number(port.get("containerPort"))
     published = number(port.get("hostPort")) or (target if shared else None)
     if published is None:
         return
     address = port.scalar("hostIP")
-    bind(
-        claims,
+    claims.bind(
         service,
-        said(port),
+        port,
         published,
         protocol_of(port),
         "kubernetes_host_port",
         target=target,
         address=address.text if address is not None else None,
-    )
-
-
-def bind(
-    claims: Claims,
-    service: NodeRef,
-    quoted: Said,
-    port: int,
-    protocol: str,
-    method: str,
-    *,
-    target: int | None,
-    address: str | None = None,
-    own: bool = False,
-) -> None:
-    """A port of the source's host or, without one, of an address. ``own``: the address is no machine's, so
-    that the host does not go before it."""
-    try:
-        normal = str(ipaddress.ip_address(address)) if address is not None else None
-    except ValueError:
-        claims.problem(quoted, "E_PARSE", "this is no address that a port can be bound at.")
-        return
-    if claims.host is not None and not (own and normal is not None):
-        end, basis = claims.claim_host(quoted), Basis.SOURCE
-    else:
-        end = claims.ip(normal or "0.0.0.0", quoted)
-        basis = Basis.DERIVED if end is None or normal is None else claims.basis(end, quoted)
-    claims.edge(
-        "BINDS",
-        service,
-        end,
-        quoted,
-        method,
-        start_basis=Basis.DERIVED,
-        end_basis=basis,
-        port=port,
-        protocol=protocol,
-        targetPort=target,
-        hostIp=normal,
     )
 
 
@@ -191,10 +147,9 @@ def _configured(
 
 
 def _claim_connections(
-    claims: Claims, service: NodeRef, value: Node, namespace: str, surroundings: Surroundings
+    claims: ClaimBuilder, service: NodeRef, value: Node, namespace: str, surroundings: Surroundings
 ) -> None:
     """Connections to the services that a value names by a URL or as ``host:port``."""
-    quoted = said(value)
     for scheme, host, port in named_hosts(value.text):
         end = named_service(claims, host, namespace, surroundings)
         if end is None or end == service:
@@ -202,17 +157,19 @@ def _claim_connections(
         claims.edge(
             "CONNECTS_TO",
             service,
-            claims.node(end, quoted),
-            quoted,
+            claims.node(end, value),
+            value,
             "kubernetes_env_url",
-            start_basis=Basis.DERIVED,
+            written=host,
             confidence=0.9,
             protocol=scheme,
             port=port,
         )
 
 
-def named_service(claims: Claims, host: str, namespace: str, surroundings: Surroundings) -> NodeRef | None:
+def named_service(
+    claims: ClaimBuilder, host: str, namespace: str, surroundings: Surroundings
+) -> NodeRef | None:
     """The Service that a name means within the cluster: one that the manifests have, or any by its full
     name."""
     full = _CLUSTER_NAME.fullmatch(host)

@@ -13,10 +13,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.endpoints import Target
 from taboot_pipelines.extraction.tier_a.nginx.includes import Includes
-from taboot_pipelines.extraction.tier_a.nginx.parser import Directive, Lines, parse
+from taboot_pipelines.extraction.tier_a.nginx.parser import Directive, parse
 from taboot_pipelines.extraction.tier_a.nginx.servers import Server, Socket, answers, read_server
 from taboot_pipelines.extraction.tier_a.nginx.targets import (
     PASSES,
@@ -25,14 +24,14 @@ from taboot_pipelines.extraction.tier_a.nginx.targets import (
     parse_address,
 )
 from taboot_pipelines.extraction.tier_a.nginx.variables import Place, Value, expand
-from taboot_pipelines.model.records import FileView, Problem
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts
+from taboot_pipelines.model.records import Evidence, FileView
 
 #: Includes inside includes; nesting of blocks over all files; directives looked at in one unit. Files that
 #: include one another twice each would otherwise double the work with every file.
 MAX_INCLUDE_DEPTH = 24
 MAX_BLOCK_DEPTH = 100
 MAX_DIRECTIVES = 200_000
-MAX_PROBLEMS = 200
 
 _SSO = re.compile(r"(?i)(?:^|[._-])(?:authelia|authentik|ldap|tinyauth)(?:[._-]|$)")
 #: Blocks whose content is data; an include in them names a file of data.
@@ -40,7 +39,7 @@ _DATA_BLOCKS = frozenset({"map", "geo", "types", "split_clients", "charset_map",
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class Pass:
     """One ``*_pass``. ``value`` has its variables put in; ``sets`` are the assignments that gave them."""
 
     directive: str
@@ -98,23 +97,21 @@ class _Item:
 
 
 class Reader:
-    """Reads one unit into ``routes``, ``upstreams``, ``subordinates``, ``problems`` and ``texts``."""
+    """Reads one unit into ``routes``, ``upstreams``, ``subordinates``, and ``texts`` with their problems."""
 
     def __init__(self, main: str, view: FileView) -> None:
         self._main = main
         self._view = view
         self._includes = Includes(main, view)
         self._trees: dict[str, list[Directive] | None] = {}
-        self._lines: dict[str, Lines] = {}
         self._budget = MAX_DIRECTIVES
         self._exhausted = False
         #: The sockets on which some server listens with TLS: nginx has it for the socket, not for the server.
         self._secure: set[tuple[bool, Socket]] = set()
-        self.texts: dict[str, str] = {}
-        self.routes: list[Route] = []
+        self.texts = UnitTexts(view)
+        self.routes: list[Pass] = []
         self.upstreams: dict[tuple[bool, str], list[Peer]] = {}
         self.subordinates: set[str] = set()
-        self.problems: list[Problem] = []
 
     def read(self) -> None:
         tree = self._tree(self._main)
@@ -122,34 +119,23 @@ class Reader:
             self._block(self._items(tree, self._main, (self._main,)), _Context(), {})
 
     def problem(self, path: str, code: str, message: str) -> None:
-        problem = Problem(path, code, message)
-        if len(self.problems) < MAX_PROBLEMS and problem not in self.problems:
-            self.problems.append(problem)
+        self.texts.problem(path, code, message)
 
     def problem_at(self, place: Place, code: str, what: str) -> None:
-        lines = self._lines.setdefault(place.path, Lines(self.texts.get(place.path, "")))
-        self.problem(place.path, code, f"{place.path}, line {lines.of(place.start)}: {what}.")
+        self.texts.problem_at(Evidence(place.path, place.start, place.end), code, f"{what}.")
 
     # --- files ----------------------------------------------------------------------------------------------
 
     def _tree(self, path: str) -> list[Directive] | None:
         if path not in self._trees:
             tree: list[Directive] | None = None
-            try:
-                text = self._view.read(path)
-            except TabootError as error:
-                # What is wrong with the file's own bytes is said here; a store that fails must stop the run.
-                if error.code not in ("E_ENCODING", "E_BINARY", "E_PARSE", "E_TOO_LARGE", "E_EMPTY"):
-                    raise
-                self.problem(path, error.code, error.message)
-            else:
-                if text is None:
-                    self.problem(path, "E_NOT_FOUND", f"{path} is not among the source's files.")
-                else:
-                    self.texts[path] = text
-                    tree, notes = parse(text)
-                    for note in notes:
-                        self.problem(path, "E_PARSE", f"{path}, line {note.line}: {note.message}.")
+            text = self.texts.text(path)
+            if text is not None:
+                tree, notes = parse(text)
+                for note in notes:
+                    self.texts.problem(path, "E_PARSE", f"{path}, line {note.line}: {note.message}.")
+            elif path not in self._view.paths:
+                self.texts.problem(path, "E_NOT_FOUND", f"{path} is not among the source's files.")
             self._trees[path] = tree
         return self._trees[path]
 
@@ -333,7 +319,7 @@ class Reader:
             return
         value, sets = expand(d.args[0], env)
         self.routes.append(
-            Route(
+            Pass(
                 d.name,
                 value,
                 item.place,
@@ -347,7 +333,7 @@ class Reader:
             )
         )
 
-    def peers(self, route: Route, target: Target) -> Iterator[tuple[Target | Miss, Place]] | None:
+    def peers(self, route: Pass, target: Target) -> Iterator[tuple[Target | Miss, Place]] | None:
         """The servers of the upstream that ``target`` names; None if it names none."""
         if target.port is not None:
             return None

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from taboot_pipelines.extraction.tier_a.endpoints import DEFAULT_PORTS, normal_host
-from taboot_pipelines.extraction.tier_a.yaml_documents import is_open
-from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
+from taboot_pipelines.extraction.tier_a.yaml_nodes import Node, is_open
 
 _TARGET = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]@]+)(?::(\d{1,5}))?", re.ASCII)
 _WHOLE = frozenset({"(.*)", ".*", "(.+)"})

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from taboot_pipelines.extraction.tier_a.claims import Claims, Said
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.endpoints import DEFAULT_PORTS, normal_host
 from taboot_pipelines.extraction.tier_a.prometheus.jobs import (
@@ -30,8 +30,8 @@ from taboot_pipelines.extraction.tier_a.prometheus.jobs import (
     probed_by,
 )
 from taboot_pipelines.extraction.tier_a.recognition import top_keys
-from taboot_pipelines.extraction.tier_a.yaml_documents import documents, is_open, said
-from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SEQUENCE, Node
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SEQUENCE, Node, documents, is_open
 from taboot_pipelines.model.graph import SCHEMES, Basis, is_ip
 from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, SourceFacts
 
@@ -59,13 +59,12 @@ class PrometheusReader:
     :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = PROMETHEUS
-    version = "1"
+    version = "2"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
-        text = view.read(path) or ""
-        texts = {path: text}
-        reading = _Reading(Claims(source, texts), texts, view, path)
-        for document in documents(path, text, reading.claims):
+        texts = UnitTexts(view)
+        reading = _Reading(ClaimBuilder(source, texts), texts, view, path)
+        for document in documents(path, texts):
             reading.document(document)
         return reading.claims.result(reading.taken)
 
@@ -80,8 +79,8 @@ def _targets(groups: Node) -> Iterator[Node]:
 
 @dataclass(slots=True)
 class _Reading:
-    claims: Claims
-    texts: dict[str, str]
+    claims: ClaimBuilder
+    texts: UnitTexts
     view: FileView
     path: str
     taken: set[str] = field(default_factory=set)
@@ -101,7 +100,7 @@ class _Reading:
             configs = document.get("scrape_configs")
             jobs = configs.items if configs is not None else []
             if configs is not None:
-                self.prometheus(said(document.entries["scrape_configs"][0]))
+                self.prometheus(document.entries["scrape_configs"][0])
         for job in jobs:
             if job.kind == MAPPING:
                 self.job(job)
@@ -120,10 +119,10 @@ class _Reading:
                 url = remote.scalar("url")
                 if url is not None:
                     self.reach(
-                        self.prometheus(said(url)), url, Job(method=f"prometheus_{key}", auth=auth_of(remote))
+                        self.prometheus(url), url, Job(method=f"prometheus_{key}", auth=auth_of(remote))
                     )
 
-    def prometheus(self, quoted: Said) -> NodeRef | None:
+    def prometheus(self, quoted: Node) -> NodeRef | None:
         return self.claims.node(NodeRef("Service", ("", PROMETHEUS), PROMETHEUS), quoted)
 
     # --- jobs -----------------------------------------------------------------------------------------------
@@ -134,7 +133,7 @@ class _Reading:
         if found is None:
             return
         if found.exporter is not None:
-            self.reach(self.prometheus(said(found.exporter)), found.exporter, found)
+            self.reach(self.prometheus(found.exporter), found.exporter, found)
         self.discovered(job, found)
 
     def decided(self, job: Node, method: str, path: str) -> Job | None:
@@ -142,7 +141,7 @@ class _Reading:
         scheme = job.scalar("scheme")
         found = Job(scheme.text.lower() if scheme is not None else "http", path, auth_of(job), method)
         if is_open(found.scheme or "") or is_open(path):
-            self.claims.problem(said(job), "E_UNRESOLVED", "the scheme or the path is yet to be put in.")
+            self.claims.problem(job, "E_UNRESOLVED", "the scheme or the path is yet to be put in.")
             return None
         params = job.get("params")
         module = params.get("module") if params is not None else None
@@ -151,7 +150,7 @@ class _Reading:
         for rule in rules.items if rules is not None else ():
             if not apply_rule(rule, found):
                 self.claims.problem(
-                    said(rule), "E_UNRESOLVED", "relabelling decides which targets are asked where."
+                    rule, "E_UNRESOLVED", "relabelling decides which targets are asked where."
                 )
                 return None
         return found
@@ -174,14 +173,12 @@ class _Reading:
         where = resolve_path(posixpath.dirname(self.path), pattern.text)
         matched = self.view.glob(where) if where is not None else ()
         if not matched:
-            self.claims.problem(said(pattern), "E_NOT_FOUND", "no such list of targets is in the source.")
+            self.claims.problem(pattern, "E_NOT_FOUND", "no such list of targets is in the source.")
         for path in matched:
-            text = self.view.read(path)
-            if text is None or path == self.path:
+            if path == self.path or self.texts.text(path) is None:
                 continue
-            self.texts[path] = text
             self.taken.add(path)
-            for document in documents(path, text, self.claims):
+            for document in documents(path, self.texts):
                 if document.kind == SEQUENCE:
                     self.groups(document, found)
 
@@ -220,15 +217,13 @@ class _Reading:
         self.targets += 1
         if self.targets > MAX_TARGETS:
             if self.targets == MAX_TARGETS + 1:
-                self.claims.problem(
-                    said(node), "E_TOO_LARGE", f"only the first {MAX_TARGETS} targets are kept."
-                )
+                self.claims.problem(node, "E_TOO_LARGE", f"only the first {MAX_TARGETS} targets are kept.")
             return
         if found.exporter is None:
-            self.reach(self.prometheus(said(node)), node, found, text)
+            self.reach(self.prometheus(node), node, found, text)
         elif found.probes:
             exporter = peer_of(found.exporter.text, found)
-            named = self.other(exporter, said(found.exporter)) if exporter is not None else None
+            named = self.other(exporter, found.exporter) if exporter is not None else None
             if named is not None and named.label in ("Service", "Host"):
                 self.probe(named, node, found)
 
@@ -236,23 +231,22 @@ class _Reading:
 
     def reach(self, start: NodeRef | None, node: Node, found: Job, text: str | None = None) -> None:
         """``start`` asks what ``node`` names, by a URL or as ``host:port``."""
-        quoted = said(node)
         written = node.text if text is None else text
         if is_open(written):
-            self.claims.problem(quoted, "E_UNRESOLVED", "the address is yet to be put in.")
+            self.claims.problem(node, "E_UNRESOLVED", "the address is yet to be put in.")
             return
         is_url = found.method.startswith("prometheus_remote")
         peer = peer_of_url(written) if is_url else peer_of(written, found)
         if peer is None:
-            self.claims.problem(quoted, "E_PARSE", "this is no address that Prometheus can ask.")
+            self.claims.problem(node, "E_PARSE", "this is no address that Prometheus can ask.")
             return
-        self.connect(start, peer, quoted, found.method, found.auth)
+        self.connect(start, peer, node, found.method, found.auth)
 
     def probe(self, start: NodeRef, node: Node, found: Job) -> None:
         """An exporter that is asked about a target asks the target."""
-        quoted, text = said(node), node.text
+        text = node.text
         if is_open(text):
-            self.claims.problem(quoted, "E_UNRESOLVED", "the address is yet to be put in.")
+            self.claims.problem(node, "E_UNRESOLVED", "the address is yet to be put in.")
             return
         if "://" in text:
             peer = peer_of_url(text)
@@ -262,16 +256,16 @@ class _Reading:
             path = "/" + text.partition("/")[2]
             peer = plain and Peer(plain.host, plain.port or DEFAULT_PORTS.get(scheme or ""), scheme, path)
         if peer is None:
-            self.claims.problem(quoted, "E_PARSE", "this is no address that can be probed.")
+            self.claims.problem(node, "E_PARSE", "this is no address that can be probed.")
             return
         sure = "://" in text
-        self.connect(start, peer, quoted, "prometheus_probe", None, 1.0 if sure else _PROBE_CONFIDENCE)
+        self.connect(start, peer, node, "prometheus_probe", None, 1.0 if sure else _PROBE_CONFIDENCE)
 
     def connect(
         self,
         start: NodeRef | None,
         peer: Peer,
-        quoted: Said,
+        quoted: Node,
         method: str,
         auth: str | None,
         confidence: float = 1.0,
@@ -289,8 +283,10 @@ class _Reading:
                 end,
                 quoted,
                 method,
-                start_basis=None if method == "prometheus_probe" else Basis.DERIVED,
-                end_basis=self.claims.written(end, quoted),
+                start_basis=self.claims.basis(start, quoted)
+                if start is not None and method == "prometheus_probe"
+                else Basis.DERIVED,
+                written=quoted.text,
                 confidence=confidence,
                 protocol=peer.scheme,
                 port=peer.port,
@@ -303,12 +299,12 @@ class _Reading:
                 endpoint,
                 quoted,
                 method,
-                start_basis=self.claims.written(end, quoted),
+                start_basis=self.claims.basis(end, quoted, quoted.text),
                 end_basis=Basis.DERIVED,
                 auth=auth,
             )
 
-    def other(self, peer: Peer, quoted: Said) -> NodeRef | None:
+    def other(self, peer: Peer, quoted: Node) -> NodeRef | None:
         """The node of a host: a service where it is one word, else a host, or an address."""
         host = normal_host(peer.host)
         if host is None or is_local(peer.host):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from taboot_pipelines.extraction.tier_a.claims import basis_of
 from taboot_pipelines.extraction.tier_a.regions import RegionIndex, regions
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import NodeRef
@@ -45,8 +46,8 @@ class Scan:
         self.taken[start:end] = b"\x01" * (end - start)
 
     def add(self, kind: str, node: NodeRef, start: int, end: int) -> None:
-        basis = Basis.BYTES if node.name in self.text[start:end] else Basis.NORMALIZED
-        self.found.append(Mention(kind, node, start, end, basis))
+        span = self.text[start:end]
+        self.found.append(Mention(kind, node, start, end, basis_of(node.name, span, span)))
 
     def in_code(self, at: int) -> bool:
         """Whether ``at`` stands in code."""

@@ -12,14 +12,14 @@ import ipaddress
 import posixpath
 from collections.abc import Iterator
 
-from taboot_pipelines.extraction.tier_a.claims import Said
+from taboot_pipelines.extraction.tier_a.claims import Quote
 from taboot_pipelines.extraction.tier_a.compose.addresses import MAX_BINDINGS
 from taboot_pipelines.extraction.tier_a.compose.collector import version_of
 from taboot_pipelines.extraction.tier_a.compose.connections import named_hosts
 from taboot_pipelines.extraction.tier_a.compose.ports import Binding, read_ports
 from taboot_pipelines.extraction.tier_a.images import ImageReference, try_reference
 from taboot_pipelines.extraction.tier_a.systemd import unit_files
-from taboot_pipelines.extraction.tier_a.systemd.states import Unit, bind
+from taboot_pipelines.extraction.tier_a.systemd.states import Unit
 from taboot_pipelines.extraction.tier_a.systemd.unit_files import UnitFile
 from taboot_pipelines.extraction.tier_a.systemd.units import drop_ins, unit_name
 from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node, Origin
@@ -98,10 +98,10 @@ def _claim_container(unit: Unit) -> None:
     if named is not None and raw:
         unit.unresolved("ContainerName", named)
     if written is not None and image is not None:
-        end = claims.image(image, written)
+        end = claims.image(image, written.text, written)
         if end is not None:
-            basis = claims.written(end, written) if try_reference(written.text) is not None else Basis.DERIVED
-            claims.edge("BUILDS", unit.service, end, written, "quadlet_image", end_basis=basis)
+            own = written.text if try_reference(written.text) is not None else ""
+            claims.edge("BUILDS", unit.service, end, written, "quadlet_image", written=own)
     container = claims.node(
         NodeRef(
             "Container", (ids.container_id(claims.source.namespace, unit.scope, unit.service_name, 1),), title
@@ -121,7 +121,6 @@ def _claim_container(unit: Unit) -> None:
         claims.claim_host(unit.header),
         unit.header,
         "quadlet_host",
-        start_basis=Basis.DERIVED,
         end_basis=Basis.SOURCE,
         restartPolicy=_RESTARTS.get(restart.text) if restart is not None else None,
     )
@@ -136,7 +135,7 @@ def _claim_container(unit: Unit) -> None:
     _claim_connections(unit)
 
 
-def _image(unit: Unit, written: Said) -> ImageReference | None:
+def _image(unit: Unit, written: Quote) -> ImageReference | None:
     """The image that `Image=` names, by itself or by a quadlet of the folder that pulls or builds it."""
     text = written.text
     if text.endswith((".image", ".build")) and "/" not in text:
@@ -156,7 +155,7 @@ def _image(unit: Unit, written: Said) -> ImageReference | None:
     return reference
 
 
-def _ports(unit: Unit, section: str) -> list[tuple[Said, Binding]]:
+def _ports(unit: Unit, section: str) -> list[tuple[Quote, Binding]]:
     found = []
     for setting in unit.file.all(section, "PublishPort"):
         said = setting.value
@@ -179,18 +178,18 @@ def _claim_ports(unit: Unit, section: str) -> None:
             unit.claims.problem(said, "E_PARSE", "this is no port that Podman accepts.")
     for said, binding in read:
         if binding.published is not None:
-            bind(
-                unit,
+            unit.claims.bind(
+                unit.service,
                 said,
                 binding.published,
                 binding.protocol,
-                binding.host_ip,
                 "quadlet_publish",
-                binding.target,
+                target=binding.target,
+                address=binding.host_ip,
             )
 
 
-def _join(unit: Unit, container: NodeRef | None, said: Said) -> None:
+def _join(unit: Unit, container: NodeRef | None, said: Quote) -> None:
     """What one `Network=` says: a network, or another container whose network is shared."""
     claims = unit.claims
     name, _, options = said.text.partition(":")
@@ -233,15 +232,15 @@ def _join(unit: Unit, container: NodeRef | None, said: Said) -> None:
     claims.edge("RUNS_IN", container, end, said, "quadlet_network", networkMode=mode, aliases=aliases)
 
 
-def _mode(driver: Said | None) -> str:
+def _mode(driver: Quote | None) -> str:
     """The mode that a network's driver gives; Podman's default is a bridge."""
     return "bridge" if driver is None else driver.text if driver.text in NETWORK_MODES else "custom"
 
 
-def _depend(unit: Unit, other: NodeRef, said: Said, method: str) -> None:
+def _depend(unit: Unit, other: NodeRef, said: Quote, method: str) -> None:
     end = unit.claims.node(other, said)
     if end is not None and other != unit.service:
-        unit.claims.edge("DEPENDS_ON", unit.service, end, said, method)
+        unit.claims.edge("DEPENDS_ON", unit.service, end, said, method, written=said.text)
 
 
 def _claim_network(unit: Unit) -> None:
@@ -292,8 +291,8 @@ def _claim_hosts(unit: Unit) -> None:
                     ip,
                     said,
                     "quadlet_add_host",
-                    start_basis=claims.written(host, said),
-                    end_basis=claims.written(ip, said),
+                    written=address.strip(),
+                    start_basis=claims.basis(host, said, name.strip()),
                     recordType="A" if parsed.version == 4 else "AAAA",
                 )
 
@@ -323,13 +322,13 @@ def _claim_connections(unit: Unit) -> None:
         )
 
 
-def _texts(unit: Unit) -> Iterator[Said]:
+def _texts(unit: Unit) -> Iterator[Quote]:
     for setting in unit.file.all("Container", "Environment"):
         for item in setting.items():
             name, _, value = item.text.partition("=")
             # An image reference has the form of a host and a port.
             if value and "IMAGE" not in name.upper():
-                yield Said(value, item.path, item.start, item.end)
+                yield Quote(value, item.path, item.start, item.end)
     for key in ("Exec", "Entrypoint"):
         said = unit.file.last("Container", key)
         if said is not None:

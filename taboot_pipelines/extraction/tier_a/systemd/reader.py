@@ -5,10 +5,10 @@ from __future__ import annotations
 import posixpath
 import re
 
-from taboot_pipelines.extraction.tier_a.claims import Claims, Said
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote
 from taboot_pipelines.extraction.tier_a.systemd import unit_files
 from taboot_pipelines.extraction.tier_a.systemd.quadlets import claim_quadlet
-from taboot_pipelines.extraction.tier_a.systemd.states import Unit, bind
+from taboot_pipelines.extraction.tier_a.systemd.states import Unit
 from taboot_pipelines.extraction.tier_a.systemd.unit_files import UnitFile
 from taboot_pipelines.extraction.tier_a.systemd.units import (
     QUADLETS,
@@ -17,6 +17,7 @@ from taboot_pipelines.extraction.tier_a.systemd.units import (
     drop_ins,
     unit_name,
 )
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts
 from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts
 
 #: {directive: whether the unit does not start without the other}. An order alone has less confidence.
@@ -54,7 +55,7 @@ class SystemdReader:
     """Reads units and quadlets (a :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = "systemd"
-    version = "1"
+    version = "2"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         main = drop_in_unit(path)
@@ -68,22 +69,22 @@ class SystemdReader:
             files = drop_ins(main, view)
         if not files or path != files[0]:
             return Interpretation((), ())
-        texts = {file: view.read(file) or "" for file in files}
+        texts = UnitTexts(view)
         settings = []
-        headers: list[Said] = []
-        for file, text in texts.items():
-            more, sections = unit_files.parse(file, text)
+        headers: list[Quote] = []
+        for file in files:
+            more, sections = unit_files.parse(file, texts.text(file) or "")
             settings += more
             headers += sections
         named = unit_name(posixpath.basename(main))
-        if named is None or not headers or not _is_unit(named.type, headers, settings, own=main in texts):
+        if named is None or not headers or not _is_unit(named.type, headers, settings, own=main in files):
             return Interpretation((), ())
-        claims = Claims(source, texts)
+        claims = ClaimBuilder(source, texts)
         _claim(Unit(claims, main, named, UnitFile(settings), headers, view))
         return claims.result(files[1:])
 
 
-def _is_unit(kind: str, headers: list[Said], settings: list[unit_files.Setting], *, own: bool) -> bool:
+def _is_unit(kind: str, headers: list[Quote], settings: list[unit_files.Setting], *, own: bool) -> bool:
     sections = {header.text[1:-1] for header in headers}
     if kind == "network" and (
         sections & _NETWORKD or any(s.section == "Network" and s.key in _NETWORKD_KEYS for s in settings)
@@ -143,7 +144,7 @@ def _claim_socket(unit: Unit) -> None:
         [],
     )
     for said, protocol, match in listened:
-        bind(unit, said, int(match[2]), protocol, match[1], "systemd_listen")
+        unit.claims.bind(unit.service, said, int(match[2]), protocol, "systemd_listen", address=match[1])
 
 
 def _claim_dependencies(unit: Unit) -> None:
@@ -164,6 +165,7 @@ def _claim_dependencies(unit: Unit) -> None:
                     unit.claims.node(unit.reference(service), word),
                     word,
                     f"systemd_{directive.lower()}",
+                    written=word.text,
                     confidence=_ORDER_CONFIDENCE if directive == "After" else 1.0,
                     condition=directive.lower(),
                     required=required,

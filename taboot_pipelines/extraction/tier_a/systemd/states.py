@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from taboot_pipelines.extraction.tier_a.claims import Claims, Said
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote
 from taboot_pipelines.extraction.tier_a.systemd.unit_files import UnitFile
 from taboot_pipelines.extraction.tier_a.systemd.units import UNITS, UnitName
-from taboot_pipelines.model.graph import SCHEMA_VERSION, Basis
+from taboot_pipelines.model.graph import SCHEMA_VERSION
 from taboot_pipelines.model.records import FileView, NodeRef
 
 
@@ -18,11 +17,11 @@ class Unit:
 
     def __init__(
         self,
-        claims: Claims,
+        claims: ClaimBuilder,
         path: str,
         name: UnitName,
         file: UnitFile,
-        headers: Sequence[Said],
+        headers: Sequence[Quote],
         view: FileView,
     ) -> None:
         self.claims = claims
@@ -38,7 +37,7 @@ class Unit:
         self._marks: list[str] = []
 
     @property
-    def header(self) -> Said:
+    def header(self) -> Quote:
         """The section that a quadlet is known by, else the first."""
         own = f"[{self.name.type.capitalize()}]"
         quadlet = self.name.type not in UNITS
@@ -64,45 +63,9 @@ class Unit:
         if self.service is not None and self._marks:
             self.claims.amend(self.service, unresolved=self._marks)
 
-    def unresolved(self, setting: str, said: Said) -> None:
+    def unresolved(self, setting: str, said: Quote) -> None:
         """Note that a setting holds a specifier or a variable, which is kept raw."""
         mark = f"{setting}: {said.text}" if len(said.text) < 100 and "=" not in said.text else setting
         if mark not in self._marks:
             self._marks.append(mark)
         self.claims.problem(said, "E_UNRESOLVED", f"the value of {setting} holds what only systemd puts in.")
-
-
-def bind(
-    unit: Unit,
-    said: Said,
-    port: int,
-    protocol: str,
-    address: str | None,
-    method: str,
-    target: int | None = None,
-) -> None:
-    """The unit's service binds a port of the source's host or, without one, of an address."""
-    claims = unit.claims
-    try:
-        normal = str(ipaddress.ip_address(address.strip("[]"))) if address else None
-    except ValueError:
-        claims.problem(said, "E_PARSE", "this is no address that a port can be bound at.")
-        return
-    if claims.host is not None:
-        end, basis = claims.claim_host(said), Basis.SOURCE
-    else:
-        end = claims.ip(normal or "0.0.0.0", said)
-        basis = Basis.DERIVED if normal is None or end is None else claims.written(end, said)
-    claims.edge(
-        "BINDS",
-        unit.service,
-        end,
-        said,
-        method,
-        start_basis=Basis.DERIVED,
-        end_basis=basis,
-        port=port,
-        protocol=protocol,
-        targetPort=target,
-        hostIp=normal,
-    )

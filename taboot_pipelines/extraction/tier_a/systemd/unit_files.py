@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from taboot_pipelines.extraction.tier_a.claims import Said
+from taboot_pipelines.extraction.tier_a.claims import Quote
 
 _HEADER = re.compile(r"\[([^\[\]]*)\]")
 _SETTING = re.compile(r"([^=]*?)[ \t]*=[ \t]*")
@@ -24,28 +24,28 @@ class Setting:
 
     section: str
     key: str
-    pieces: tuple[Said, ...]
+    pieces: tuple[Quote, ...]
 
     @property
-    def value(self) -> Said:
+    def value(self) -> Quote:
         """The whole value, its lines joined by a blank each, as systemd joins them."""
         first, last = self.pieces[0], self.pieces[-1]
         text = " ".join(piece.text for piece in self.pieces).strip()
-        return Said(text, first.path, first.start, last.end)
+        return Quote(text, first.path, first.start, last.end)
 
-    def words(self) -> Iterator[Said]:
+    def words(self) -> Iterator[Quote]:
         """What stands between blanks; no word lies on two lines."""
         for piece in self.pieces:
             for match in re.finditer(r"\S+", piece.text):
-                yield Said(match[0], piece.path, piece.start + match.start(), piece.start + match.end())
+                yield Quote(match[0], piece.path, piece.start + match.start(), piece.start + match.end())
 
-    def items(self) -> Iterator[Said]:
+    def items(self) -> Iterator[Quote]:
         """What stands between blanks that are not within quotes, without the quotes: the assignments of an
         `Environment=`."""
         for piece in self.pieces:
             for match in _WORD.finditer(piece.text):
                 said = match[0]
-                yield Said(
+                yield Quote(
                     _unquoted(said), piece.path, piece.start + match.start(), piece.start + match.end()
                 )
 
@@ -72,7 +72,7 @@ class UnitFile:
                     found = [one for one in found if one.key != setting.key]
         return found
 
-    def last(self, section: str, key: str) -> Said | None:
+    def last(self, section: str, key: str) -> Quote | None:
         """What a setting that holds one value is set to in the end; None if to nothing."""
         for setting in reversed(self._settings):
             if setting.section == section and setting.key == key:
@@ -80,13 +80,13 @@ class UnitFile:
         return None
 
 
-def parse(path: str, text: str) -> tuple[list[Setting], list[Said]]:
+def parse(path: str, text: str) -> tuple[list[Setting], list[Quote]]:
     """The settings of a file in their order, and the headers of its sections; anything else is passed over,
     as systemd does."""
     settings: list[Setting] = []
-    headers: list[Said] = []
+    headers: list[Quote] = []
     section = ""
-    pieces: list[Said] = []
+    pieces: list[Quote] = []
     at = 1 if text.startswith("\ufeff") else 0
     key = ""
     lines = text[at:].split("\n")
@@ -103,7 +103,7 @@ def parse(path: str, text: str) -> tuple[list[Setting], list[Said]]:
             header = _HEADER.fullmatch(bare)
             if header is not None:
                 section = header[1]
-                headers.append(Said(bare, path, begin, begin + len(bare)))
+                headers.append(Quote(bare, path, begin, begin + len(bare)))
                 continue
             setting = _SETTING.match(bare)
             if setting is None or not section:
@@ -113,7 +113,7 @@ def parse(path: str, text: str) -> tuple[list[Setting], list[Said]]:
             bare = bare[setting.end() :]
         continued = bare.endswith("\\")
         piece = bare[:-1].rstrip() if continued else bare
-        pieces.append(Said(piece, path, begin, begin + len(piece)))
+        pieces.append(Quote(piece, path, begin, begin + len(piece)))
         if not continued or number + 1 == len(lines):
             settings.append(Setting(section, key, tuple(p for p in pieces if p.text) or (pieces[0],)))
             pieces = []

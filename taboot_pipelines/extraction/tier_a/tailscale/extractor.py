@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.inventory import Address, Range, host_name, network_of
 from taboot_pipelines.extraction.tier_a.tailscale import access, forms
 from taboot_pipelines.extraction.tier_a.tailscale.policy import parse_policy
 from taboot_pipelines.extraction.tier_a.tailscale.records import JsonText, Said, Sighting, Tailnet
 from taboot_pipelines.extraction.tier_a.tailscale.spans import port_list, span_of
-from taboot_pipelines.model.graph import TAILNET, Basis, check_node, is_public
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts
+from taboot_pipelines.model.graph import TAILNET, check_node, is_public
 from taboot_pipelines.model.records import (
-    EdgeClaim,
     Evidence,
     FileView,
     Interpretation,
-    NodeClaim,
     NodeRef,
-    Problem,
     SourceFacts,
     UnitSpec,
 )
@@ -32,7 +30,8 @@ from taboot_pipelines.model.tailnets import Form, form_of
 
 #: Quoted rules of all connections of a unit.
 MAX_POLICY_EDGES = 100_000
-_MAX_PROBLEMS = 100
+#: Edges of a unit, with those of devices.
+MAX_EDGES = 1_000_000
 #: A longer quote is a rule, which is no name or address in another form.
 _MAX_WRITTEN = 300
 
@@ -44,8 +43,6 @@ _PARTS = frozenset((
     "policies", "policy", "routes", "settings", "status", "user", "users",
 ))
 # fmt: on
-#: What a name may go on in, before and behind a place that seems to hold it.
-_BEFORE, _BEHIND = re.compile(r"[\w.:/-]"), re.compile(r"[\w.-]")
 
 
 class TailscaleExtractor:
@@ -54,7 +51,7 @@ class TailscaleExtractor:
     is one."""
 
     name = "tailscale"
-    version = "2"
+    version = "3"
 
     def units(self, paths: Sequence[str]) -> list[UnitSpec]:
         """The folders that hold JSON or HuJSON."""
@@ -68,10 +65,10 @@ class TailscaleExtractor:
         """What the tailnets of a unit say. Raises nothing but what the store behind ``view`` raises; what
         cannot be read or resolved is a problem beside the rest (``E_PARSE``, ``E_UNRESOLVED``,
         ``E_TOO_LARGE``)."""
-        claims = _Claims(source)
+        claims = _Claims(source, UnitTexts(view))
         shared = Tailnet()
         for path in unit.files:
-            text = view.read(path)
+            text = claims.texts.text(path)
             if text is None:
                 continue
             try:
@@ -79,9 +76,8 @@ class TailscaleExtractor:
                 form = form_of(document.root)
                 said = forms.read(document, form, source.source_id) if form is not None else None
             except TabootError as error:
-                claims.problems.append(Problem(path, error.code, error.message))
+                claims.texts.problem(path, error.code, error.message)
                 continue
-            claims.texts[path] = text
             for unread in said.errors if said is not None else ():
                 claims.note(path, unread.code, f"a policy in it cannot be read: {unread.message.rstrip('.')}")
             if said is None:
@@ -91,7 +87,7 @@ class TailscaleExtractor:
             else:
                 shared.take(said)
         claims.add(shared)
-        return claims.result()
+        return claims.builder.result()
 
 
 def _folder(path: str) -> str:
@@ -137,24 +133,15 @@ def _places(sighting: Sighting) -> Iterable[Evidence]:
 
 
 class _Claims:
-    def __init__(self, source: SourceFacts) -> None:
+    def __init__(self, source: SourceFacts, texts: UnitTexts) -> None:
+        # `tag:web` names no host `web`, and a part of a longer path or address none either.
+        self.builder = ClaimBuilder(source, texts, once_per_file=True, max_edges=MAX_EDGES, joints=":/")
+        self.texts = texts
         self._source = source
-        self._nodes: dict[tuple[NodeRef, str], NodeClaim] = {}
-        self._edges: dict[tuple[object, ...], EdgeClaim] = {}
         self._policy_edges = 0
-        self.texts: dict[str, str] = {}
-        self.problems: list[Problem] = []
 
     def note(self, path: str, code: str, message: str) -> None:
-        if len(self.problems) < _MAX_PROBLEMS:
-            self.problems.append(Problem(path, code, f"{path}: {message}."))
-
-    def result(self) -> Interpretation:
-        return Interpretation(
-            tuple(self._nodes.values()),
-            tuple(self._edges.values()),
-            problems=tuple(dict.fromkeys(self.problems)),
-        )
+        self.texts.problem(path, code, f"{path}: {message}.")
 
     def add(self, tailnet: Tailnet) -> None:
         """Add all that a tailnet says."""
@@ -180,13 +167,13 @@ class _Claims:
         system = {"osType": first.os} if _valid("Host", ("host",), {"osType": first.os}) else {}
         hosts = [NodeRef("Host", (name,), name) for name in said]
         for host in hosts:
-            self._node(host, said[host.name], system, declared=True)
+            self.builder.node(host, said[host.name], system, declared=True)
         addresses: dict[Address, Evidence] = {}
         for held in (a for s in sightings for a in s.addresses):
             addresses.setdefault(held.value, held.evidence)
         for address, evidence in addresses.items():
             ip = NodeRef("IP", (str(address),), str(address))
-            self._node(ip, evidence, {"isPublic": is_public(ip.name)})
+            self.builder.node(ip, evidence, {"isPublic": is_public(ip.name)})
             record = {"recordType": "A" if address.version == 4 else "AAAA"}
             for host in hosts:
                 self._edge("RESOLVES_TO", host, ip, evidence, "tailscale_device", record)
@@ -194,7 +181,7 @@ class _Claims:
             node = NodeRef(
                 "TailscaleNode", (first.key.value,), first.dns_name or _first(said) or first.key.value
             )
-            self._node(node, first.key.evidence, self._properties(device, first))
+            self.builder.node(node, first.key.evidence, self._properties(device, first))
             for host in hosts if device.authorized else ():
                 self._edge("USES_VPN", host, node, first.key.evidence, "tailscale_device", {})
 
@@ -219,7 +206,7 @@ class _Claims:
     def _route(self, device: _Device, route: Said[Range]) -> None:
         cidr = str(route.value)
         network = NodeRef("Network", (cidr,), cidr)
-        self._node(network, route.evidence, {"cidrs": [cidr], "isPublic": is_public(cidr)})
+        self.builder.node(network, route.evidence, {"cidrs": [cidr], "isPublic": is_public(cidr)})
         host = NodeRef("Host", (device.principal,), device.principal)
         self._edge("CONNECTS_TO", host, network, route.evidence, "tailscale_route", {})
 
@@ -249,8 +236,7 @@ class _Claims:
             self._reaches(path, reaches, "tailscale_filter")
 
     def _problem(self, evidence: Evidence, message: str) -> None:
-        line = self.texts.get(evidence.path, "").count("\n", 0, evidence.start) + 1
-        self.note(evidence.path, "E_UNRESOLVED", f"line {line}: {message}")
+        self.texts.problem_at(evidence, "E_UNRESOLVED", f"{message}.")
 
     def _reaches(self, path: str, reaches: access.Reaches, method: str) -> None:
         for reach, grounds in reaches.found.items():
@@ -274,15 +260,6 @@ class _Claims:
                 f"lets through more than {access.MAX_REACHES} connections; the rest was left out",
             )
 
-    # --- claims ---------------------------------------------------------------------------------------------
-
-    def _node(
-        self, node: NodeRef, evidence: Evidence, properties: dict[str, Any], declared: bool = False
-    ) -> None:
-        key = (node, evidence.path)
-        if key not in self._nodes:
-            self._nodes[key] = NodeClaim(node, evidence, properties, declared)
-
     def _edge(
         self,
         type_: str,
@@ -292,12 +269,17 @@ class _Claims:
         method: str,
         properties: dict[str, Any],
     ) -> None:
-        key = (type_, start, end, properties.get("protocol"), evidence)
-        if key not in self._edges:
-            quote = self.texts[evidence.path][evidence.start : evidence.end]
-            self._edges[key] = EdgeClaim(
-                type_, start, end, evidence, method, _basis(start, quote), _basis(end, quote), properties
-            )
+        quote = self.texts.quote(evidence)
+        self.builder.edge(
+            type_,
+            start,
+            end,
+            evidence,
+            method,
+            written=_written(end, quote),
+            start_basis=self.builder.basis(start, evidence, _written(start, quote)),
+            **properties,
+        )
 
 
 def _conditions(grounds: access.Grounds) -> dict[str, Any]:
@@ -388,23 +370,12 @@ def _valid(label: str, key: tuple[str, ...], properties: dict[str, Any]) -> bool
     return True
 
 
-def _basis(node: NodeRef, quote: str) -> Basis:
-    """Whether a quote holds a node's name as it is, in another form, or not at all.
-
-    A part of a longer name (``web`` in ``tag:web``) is not the name.
-    """
-    at = quote.find(node.name)
-    while at >= 0:
-        end = at + len(node.name)
-        if not _BEFORE.match(quote[at - 1 : at] if at else "") and not _BEHIND.match(quote[end : end + 1]):
-            return Basis.BYTES
-        at = quote.find(node.name, at + 1)
-    if len(quote) > _MAX_WRITTEN:
-        return Basis.DERIVED
-    written = quote.strip('"')
+def _written(node: NodeRef, quote: str) -> str:
+    """The name or address that a quote is, if the node is another form of it; else nothing. A longer quote is
+    a rule, which is neither."""
+    text = quote.strip('"')
+    if len(text) > _MAX_WRITTEN:
+        return ""
     if node.label == "Host":
-        return Basis.NORMALIZED if host_name(written) == node.name else Basis.DERIVED
-    if node.label in ("IP", "Network"):
-        network = network_of(written)
-        return Basis.NORMALIZED if network is not None else Basis.DERIVED
-    return Basis.DERIVED
+        return text if host_name(text) == node.name else ""
+    return text if node.label in ("IP", "Network") and network_of(text) is not None else ""

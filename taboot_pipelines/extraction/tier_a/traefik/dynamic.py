@@ -11,14 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from taboot_pipelines.extraction.tier_a.endpoints import Target
-from taboot_pipelines.extraction.tier_a.proxying import (
-    Guard,
-    Route,
-    Steps,
-    UnitTexts,
-    port_number,
-    split_address,
-)
+from taboot_pipelines.extraction.tier_a.proxying import Guard, Route, Steps, port_number, split_address
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts
 from taboot_pipelines.extraction.tier_a.traefik import rules
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node
 from taboot_pipelines.model.records import Evidence
@@ -150,11 +144,11 @@ class Router:
         if rule is not None:
             where = _evidence(rule)
             if _TEMPLATE.search(text_of(rule)) is not None:
-                self._unresolved(where, "the rule depends on a template")
+                self._unresolved(where, "the rule depends on a template.")
                 return None
             found = rules.targets(text_of(rule))
             if not found:
-                self._texts.problem_at(where, "E_PARSE", "the router's rule cannot be read")
+                self._texts.problem_at(where, "E_PARSE", "the router's rule cannot be read.")
                 return None
         elif self._protocol.name == "tcp" and not self._parents(router):
             return None
@@ -237,18 +231,18 @@ class Router:
         count = [0] if count is None else count
         where = _evidence(said)
         if name in chain:
-            self._texts.problem_at(where, "E_CYCLE", "a service leads back to itself")
+            self._texts.problem_at(where, "E_CYCLE", "a service leads back to itself.")
             return
         if len(chain) >= _MAX_CHAIN or count[0] > _MAX_SERVERS:
-            self._texts.problem_at(where, "E_TOO_LARGE", "a router leads to more services than are followed")
+            self._texts.problem_at(where, "E_TOO_LARGE", "a router leads to more services than are followed.")
             return
         if _TEMPLATE.search(name) is not None:
-            self._unresolved(where, "the service's name depends on a template")
+            self._unresolved(where, "the service's name depends on a template.")
             return
         service = self._service(name)
         if service is None:
             code = "E_UNRESOLVED" if "@" in name else "E_NOT_FOUND"
-            self._texts.problem_at(where, code, "the service that is named is not in the files")
+            self._texts.problem_at(where, code, "the service that is named is not in the files.")
             return
         for server in _each(option(service, "loadBalancer", "servers")):
             self._steps.take()
@@ -271,7 +265,7 @@ class Router:
         where = _evidence(url)
         target = server_target(url, self._protocol.name) if url.kind == SCALAR else None
         if target is None:
-            self._unresolved(where, "the server's address does not stand in the file")
+            self._unresolved(where, "the server's address does not stand in the file.")
             return None
         return target, where
 

@@ -7,15 +7,9 @@ import re
 from collections.abc import Iterator
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.proxying import (
-    BAD_TEXT,
-    Guard,
-    ProxyClaims,
-    Route,
-    Steps,
-    UnitTexts,
-)
+from taboot_pipelines.extraction.tier_a.proxying import Guard, Route, RouteClaims, Steps
 from taboot_pipelines.extraction.tier_a.recognition import base_name, ending, top_keys
+from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, Problems, UnitTexts
 from taboot_pipelines.extraction.tier_a.toml_nodes import parse_toml
 from taboot_pipelines.extraction.tier_a.traefik.dynamic import (
     EntryPoints,
@@ -28,7 +22,7 @@ from taboot_pipelines.extraction.tier_a.traefik.dynamic import (
     words_of,
 )
 from taboot_pipelines.extraction.tier_a.traefik.rules import old_targets
-from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, Node, Origin, Problems, parse
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, Node, Origin, parse
 from taboot_pipelines.model.records import Evidence, FileView, Interpretation, SourceFacts
 
 #: Files of one directory that a router's service is looked for in.
@@ -76,13 +70,13 @@ class TraefikReader:
     looked for in the other files of its directory, which the file provider would read together."""
 
     name = "traefik"
-    version = "1"
+    version = "2"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file says. What cannot be read, followed or resolved is a problem beside the rest
         (``E_PARSE``, ``E_CYCLE``, ``E_NOT_FOUND``, ``E_UNRESOLVED``, ``E_TOO_LARGE``)."""
         texts = UnitTexts(view)
-        claims = ProxyClaims(texts, source, path, "traefik", "traefik_file")
+        claims = RouteClaims(texts, source, path, "traefik", "traefik_file")
         try:
             claims.add_all(_Unit(path, texts).routes())
         except TabootError as error:
@@ -174,7 +168,7 @@ class _Unit:
                 continue
             where = Evidence(wanted.origin.path, wanted.start, max(wanted.end, wanted.start + 1))
             if backend is None:
-                self._texts.problem_at(where, "E_NOT_FOUND", "the backend that is named is not in the file")
+                self._texts.problem_at(where, "E_NOT_FOUND", "the backend that is named is not in the file.")
                 continue
             tls = entry_points.tls(words_of(option(frontend, "entryPoints")) or ["http"])
             guard = None
@@ -197,7 +191,7 @@ class _Unit:
                 at = Evidence(url.origin.path, url.start, max(url.end, url.start + 1))
                 target = server_target(url, "http")
                 if target is None:
-                    what = "the server's address does not stand in the file"
+                    what = "the server's address does not stand in the file."
                     self._texts.problem_at(at, "E_UNRESOLVED", what)
                     continue
                 for each in matched:

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.endpoints import Target
-from taboot_pipelines.extraction.tier_a.proxying import BAD_TEXT, Guard, ProxyClaims, Route, Steps, UnitTexts
+from taboot_pipelines.extraction.tier_a.proxying import Guard, Route, RouteClaims, Steps
+from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, Problems, UnitTexts
 from taboot_pipelines.extraction.tier_a.traefik import rules
 from taboot_pipelines.extraction.tier_a.traefik.dynamic import (
     SECURE_ENTRY_POINTS,
@@ -20,7 +21,7 @@ from taboot_pipelines.extraction.tier_a.traefik.dynamic import (
     text_of,
     words_of,
 )
-from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SEQUENCE, Node, Origin, Problems, parse
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SEQUENCE, Node, Origin, parse
 from taboot_pipelines.model.records import Evidence, FileView, Interpretation, SourceFacts
 
 _API = re.compile(r"""^["']?apiVersion["']?[ \t]*:[ \t]*["']?traefik\.(?:io|containo\.us)/""", re.MULTILINE)
@@ -42,13 +43,13 @@ class IngressRouteReader:
     """Tier A for the routes among the resources of a Kubernetes manifest; it passes over all others."""
 
     name = "ingressroute"
-    version = "1"
+    version = "2"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file's routes say. What cannot be read or resolved is a problem beside the rest
         (``E_PARSE``, ``E_CYCLE``, ``E_NOT_FOUND``, ``E_UNRESOLVED``)."""
         texts = UnitTexts(view)
-        claims = ProxyClaims(texts, source, path, "traefik", "traefik_ingressroute")
+        claims = RouteClaims(texts, source, path, "traefik", "traefik_ingressroute")
         text = texts.text(path)
         if text is not None and _API.search(text) is not None:
             place = source.host or source.source_id
@@ -121,7 +122,7 @@ class _Unit:
         if match is not None:
             found = rules.targets(text_of(match))
             if not found:
-                self._texts.problem_at(_evidence(match), "E_PARSE", "the route's rule cannot be read")
+                self._texts.problem_at(_evidence(match), "E_PARSE", "the route's rule cannot be read.")
                 return
         elif protocol != "udp":
             return
@@ -154,7 +155,7 @@ class _Unit:
         if port == "443" and protocol == "http" and option(service, "scheme") is None:
             scheme = "https"
         if number is None or not 1 <= number <= 65535:
-            what = "the port of the service is known by a name only" if port else "the service has no port"
+            what = "the port of the service is known by a name only." if port else "the service has no port."
             self._texts.problem_at(where, "E_UNRESOLVED", what)
             return
         scheme = {"h2c": "http"}.get(scheme, scheme)
@@ -164,12 +165,12 @@ class _Unit:
         self, key: _Key, where: Evidence, protocol: str, chain: tuple[_Key, ...]
     ) -> Iterator[tuple[Target, Evidence, str]]:
         if key in chain or len(chain) >= _MAX_CHAIN:
-            self._texts.problem_at(where, "E_CYCLE", "a TraefikService leads back to itself")
+            self._texts.problem_at(where, "E_CYCLE", "a TraefikService leads back to itself.")
             return
         spec = option(self._named.get(key), "spec")
         if spec is None:
             self._texts.problem_at(
-                where, "E_NOT_FOUND", "the TraefikService that is named is not in the file"
+                where, "E_NOT_FOUND", "the TraefikService that is named is not in the file."
             )
             return
         services: list[Node] = [

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote
 from taboot_pipelines.extraction.tier_a.inventory import held_address, host_name, network_of
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts
 from taboot_pipelines.extraction.tier_a.unifi.ports import pairs
 from taboot_pipelines.extraction.tier_a.unifi.records import (
     By,
@@ -17,16 +19,17 @@ from taboot_pipelines.extraction.tier_a.unifi.records import (
     PortForward,
     Range,
     Reference,
-    Said,
     Tunnel,
     mac_address,
 )
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import Basis, is_public
-from taboot_pipelines.model.records import EdgeClaim, NodeClaim, NodeRef, Problem, SourceFacts
+from taboot_pipelines.model.graph import is_public
+from taboot_pipelines.model.records import Interpretation, NodeRef, SourceFacts
 
 #: Names of a device times its addresses.
 MAX_STATEMENTS = 10_000
+#: Edges of a site.
+MAX_EDGES = 1_000_000
 #: CNAMEs in one another; DNS servers follow about as many.
 _MAX_ALIASES = 16
 #: Addresses of what a CNAME leads to.
@@ -39,9 +42,9 @@ class Owner:
     def __init__(self) -> None:
         self.devices: list[Device] = []
         #: {host name: where it is said}; the first is the principal one.
-        self.hosts: dict[str, Said] = {}
+        self.hosts: dict[str, Quote] = {}
 
-    def candidates(self) -> Iterator[tuple[str, Said]]:
+    def candidates(self) -> Iterator[tuple[str, Quote]]:
         """Its own names and those besides, not those where no other is left."""
         for said in [s for d in self.devices for s in d.names] + [s for d in self.devices for s in d.aliases]:
             if key := host_name(said.text):
@@ -118,24 +121,23 @@ def shared_names(found: Iterable[Owner]) -> set[str]:
     return {key for key, by in holders.items() if len(by) > 1}
 
 
-class Claims:
-    """Collects what a site's records claim: each node and each edge once for each file that says it."""
+class SiteClaims:
+    """Says what a site's records state: each node and each edge once for each file that says it."""
 
-    def __init__(self, source: SourceFacts, prefix: str) -> None:
+    def __init__(self, source: SourceFacts, prefix: str, texts: UnitTexts) -> None:
         """``prefix``: of the keys of networks and services, the source's id, with the site's name behind it
         where the source has several."""
+        self._claims = ClaimBuilder(source, texts, once_per_file=True, max_edges=MAX_EDGES)
         self._source = source
         self._prefix = prefix
-        self._nodes: dict[tuple[NodeRef, str], NodeClaim] = {}
-        self._edges: dict[tuple[Any, ...], EdgeClaim] = {}
-        self._problems: list[Problem] = []
+        self._texts = texts
+        self._stated: set[tuple[Any, ...]] = set()
         #: {host name: the addresses that it resolves to}
         self._addresses: dict[str, dict[str, None]] = defaultdict(dict)
 
     def add(self, inventory: Inventory, found: list[Owner], nobody: set[str]) -> None:
         """Add all that ``inventory`` says. ``found``: the owners of its devices, whose names are settled.
         ``nobody``: names that several devices have."""
-        self._problems += inventory.problems
         networks = {key: said for r in inventory.ranges if (said := r.name) for key in r.ids}
         principals: dict[tuple[By, str], NodeRef] = {}
         for owner in found:
@@ -153,24 +155,27 @@ class Claims:
             self._connections(owner, principals, networks, nobody)
         self._ranges(inventory.ranges)
         gateways = [owner.principal for owner in found if owner.gateway]
-        for tunnel in inventory.tunnels:
+        # In each file the object that states most of it.
+        for tunnel in sorted(
+            inventory.tunnels, key=lambda t: -sum(map(bool, (t.protocol, t.remote, t.local)))
+        ):
             self._tunnel(tunnel, gateways[0] if len(gateways) == 1 else None)
         self._dns(inventory.dns)
         for forward in inventory.forwards:
             self._forward(forward)
 
-    def result(self) -> tuple[tuple[NodeClaim, ...], tuple[EdgeClaim, ...], tuple[Problem, ...]]:
-        return tuple(self._nodes.values()), tuple(self._edges.values()), tuple(self._problems)
+    def result(self) -> Interpretation:
+        return self._claims.result()
 
     # --- devices --------------------------------------------------------------------------------------------
 
     def _device(self, owner: Owner) -> None:
-        by_path: dict[str, dict[str, Said]] = defaultdict(dict)
+        by_path: dict[str, dict[str, Quote]] = defaultdict(dict)
         for device in owner.devices:
             for said in (*device.names, *device.aliases, *device.fallbacks):
                 key = host_name(_mac_or_text(said.text))
                 if key in owner.hosts:
-                    by_path[said.evidence.path].setdefault(key, said)
+                    by_path[said.path].setdefault(key, said)
         for said_there in by_path.values():
             for key, said in said_there.items():
                 self._named(key, said)
@@ -179,21 +184,18 @@ class Claims:
             for said in said_of[:MAX_STATEMENTS]:
                 self._resolves(key, said)
         if len(owner.hosts) * len(said_of) > MAX_STATEMENTS:
-            path = said_of[0].evidence.path
-            self._problems.append(
-                Problem(
-                    path,
-                    "E_TOO_LARGE",
-                    f"{path}: a device has more than {MAX_STATEMENTS} names of addresses; the rest was left"
-                    " out.",
-                )
+            path = said_of[0].path
+            self._texts.problem(
+                path,
+                "E_TOO_LARGE",
+                f"{path}: a device has more than {MAX_STATEMENTS} names of addresses; the rest was left out.",
             )
 
-    def _named(self, key: str, said: Said) -> None:
+    def _named(self, key: str, said: Quote) -> None:
         written = said.text.strip()
-        self._node(_host(key), said, declared=True, aliases=(written,) if written != key else ())
+        self._claims.node(_host(key), said, declared=True, aliases=(written,) if written != key else ())
 
-    def _resolves(self, key: str, said: Said, ttl: int | None = None) -> None:
+    def _resolves(self, key: str, said: Quote, ttl: int | None = None) -> None:
         address = held_address(said.text)
         if address is None:
             return
@@ -202,17 +204,16 @@ class Claims:
         record = "AAAA" if address.version == 6 else "A"
         self._edge("RESOLVES_TO", _host(key), ip, said, recordType=record, ttl=ttl)
 
-    def _ip(self, said: Said) -> NodeRef:
+    def _ip(self, said: Quote) -> NodeRef:
         text = str(held_address(said.text))
-        node = NodeRef("IP", (text,), text)
-        self._node(node, said, {"isPublic": is_public(text)})
-        return node
+        self._claims.ip(text, said)
+        return NodeRef("IP", (text,), text)
 
     def _connections(
         self,
         owner: Owner,
         principals: Mapping[tuple[By, str], NodeRef],
-        networks: Mapping[str, Said],
+        networks: Mapping[str, Quote],
         nobody: set[str],
     ) -> None:
         start = owner.principal
@@ -225,7 +226,7 @@ class Claims:
                 if name is not None:
                     node = self._network(name.text)
                     if reference.by is By.NAME:
-                        self._node(node, said, {"name": name.text})
+                        self._claims.node(node, said, {"name": name.text})
                     self._edge("CONNECTS_TO", start, node, said)
             for reference in device.uplinks:
                 end = self._uplink(reference, principals, nobody)
@@ -246,7 +247,7 @@ class Claims:
         known = principals.get((By.NAME, key))
         if known is not None and known.key != (key,):
             return known
-        self._node(_host(key), said)
+        self._claims.node(_host(key), said)
         return _host(key)
 
     # --- networks and tunnels -------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ class Claims:
             }
             # In each file the object that states most of it.
             for one in sorted(stated, key=lambda one: -len(one.cidrs)):
-                self._node(node, one.name or one.cidrs[0], properties, declared=True)
+                self._claims.node(node, one.name or one.cidrs[0], properties, declared=True)
 
     def _tunnel(self, tunnel: Tunnel, gateway: NodeRef | None) -> None:
         name = tunnel.name.text
@@ -285,7 +286,7 @@ class Claims:
             "localEndpoint": tunnel.local or None,
             "declared": True,
         }
-        self._node(node, tunnel.name, properties, declared=True)
+        self._claims.node(node, tunnel.name, properties, declared=True)
         if gateway is not None:
             self._edge("USES_VPN", gateway, node, tunnel.name)
 
@@ -321,15 +322,13 @@ class Claims:
             return
         name = host_name(named.text)
         service = NodeRef("Service", (f"{self._prefix}/port-forward", name), name)
-        self._node(service, named, declared=True)
+        self._claims.node(service, named, declared=True)
         bound = pairs(forward.outer.text, forward.inner)
         if bound is None:
-            self._problems.append(
-                Problem(
-                    forward.outer.evidence.path,
-                    "E_UNRESOLVED",
-                    f"{forward.outer.evidence.path}: the ports of a port forward are none.",
-                )
+            self._texts.problem(
+                forward.outer.path,
+                "E_UNRESOLVED",
+                f"{forward.outer.path}: the ports of a port forward are none.",
             )
             return
         if not bound or not forward.protocols or held_address(forward.target.text) is None:
@@ -350,46 +349,19 @@ class Claims:
 
     # --- claims ---------------------------------------------------------------------------------------------
 
-    def _node(
-        self,
-        node: NodeRef,
-        said: Said,
-        properties: Mapping[str, Any] | None = None,
-        *,
-        declared: bool = False,
-        aliases: tuple[str, ...] = (),
-    ) -> None:
-        given = {name: value for name, value in (properties or {}).items() if value is not None}
-        key = (node, said.evidence.path)
-        known = self._nodes.get(key)
-        # What declares a node in a file says more of it than what refers to it there.
-        if known is None or (declared and not known.declared) or len(given) > len(known.properties):
-            also = known is not None and known.declared
-            self._nodes[key] = NodeClaim(node, said.evidence, given, declared or also, aliases)
-
-    def _edge(self, type_: str, start: NodeRef, end: NodeRef, said: Said, **properties: Any) -> None:
-        given = {name: value for name, value in properties.items() if value is not None}
-        told = [given.get(name) for name in ("port", "protocol", "recordType")]
-        self._edges.setdefault(
-            (type_, start, end, *told, said.evidence.path),
-            EdgeClaim(
-                type_,
-                start,
-                end,
-                said.evidence,
-                f"unifi_{type_.lower()}",
-                Basis.DERIVED,
-                _basis(end, said),
-                given,
-            ),
-        )
+    def _edge(self, type_: str, start: NodeRef, end: NodeRef, said: Quote, **properties: Any) -> None:
+        """Claim an edge once for each file that states it."""
+        told = [properties.get(name) for name in ("port", "protocol", "recordType")]
+        key = (type_, start, end, *told, said.path)
+        if key not in self._stated:
+            self._stated.add(key)
+            # In JSON the quote itself is what a name is another form of.
+            written = self._texts.quote(said.evidence) if _is_form(end.name, said.text) else ""
+            method = f"unifi_{type_.lower()}"
+            self._claims.edge(type_, start, end, said, method, written=written, **properties)
 
 
-def _basis(end: NodeRef, said: Said) -> Basis:
-    """Why an edge ends where it does: its name stands there, in another form, or something leads to it."""
-    written = said.text.strip()
-    if end.name == written and said.verbatim:
-        return Basis.BYTES
-    address = held_address(written)
-    same = end.name in (written, host_name(_mac_or_text(written)), str(address))
-    return Basis.NORMALIZED if same else Basis.DERIVED
+def _is_form(name: str, text: str) -> bool:
+    """Whether a name is a form of a text: of a device's name, or of an address."""
+    written = text.strip()
+    return name in (written, host_name(_mac_or_text(written)), str(held_address(written)))

@@ -6,7 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from taboot_pipelines.extraction.tier_a.unifi.claims import Claims, owners, shared_names
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts
+from taboot_pipelines.extraction.tier_a.unifi.claims import SiteClaims, owners, shared_names
 from taboot_pipelines.extraction.tier_a.unifi.reading import read_text
 from taboot_pipelines.extraction.tier_a.unifi.records import Inventory
 from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts, UnitSpec
@@ -21,7 +22,7 @@ class UnifiExtractor:
     """Tier A for UniFi: a unit is a site of a controller, else all files of the source together."""
 
     name = "unifi"
-    version = "2"
+    version = "3"
 
     def units(self, paths: Sequence[str]) -> list[UnitSpec]:
         """A unit for each folder ``sites/NAME``, and one for the files outside of them.
@@ -52,23 +53,23 @@ class UnifiExtractor:
         file that is broken is a problem beside the rest (``E_PARSE``)."""
         folder, *files = unit.files
         own = [path for path in files if folder == _REST or path.startswith(f"{folder}/")]
-        inventory = _read(own, view)
+        texts = UnitTexts(view)
+        inventory = _read(own, texts)
         elsewhere = files[len(own) :]
-        strangers = _read(elsewhere, view)
+        # What is wrong with the files of another site is said with that.
+        strangers = _read(elsewhere, UnitTexts(view))
         found = owners(inventory.devices)
         shared = shared_names([*found, *owners(strangers.devices)])
         for owner in found:
             owner.settle(shared)
         prefix = f"{source.source_id}/{folder.removeprefix('sites/')}" if elsewhere else source.source_id
-        claims = Claims(source, prefix)
+        claims = SiteClaims(source, prefix, texts)
         claims.add(inventory, found, shared)
-        nodes, edges, problems = claims.result()
-        return Interpretation(nodes, edges, problems=problems)
+        return claims.result()
 
 
-def _read(files: Sequence[str], view: FileView) -> Inventory:
+def _read(files: Sequence[str], texts: UnitTexts) -> Inventory:
     inventory = Inventory()
     for path in files:
-        if (text := view.read(path)) is not None:
-            read_text(inventory, text, path)
+        read_text(inventory, path, texts)
     return inventory

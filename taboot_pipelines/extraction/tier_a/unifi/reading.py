@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.claims import Quote
 from taboot_pipelines.extraction.tier_a.inventory import held_address, network_of
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts
 from taboot_pipelines.extraction.tier_a.unifi.objects import Kind, objects
 from taboot_pipelines.extraction.tier_a.unifi.records import (
     By,
@@ -17,12 +20,10 @@ from taboot_pipelines.extraction.tier_a.unifi.records import (
     PortForward,
     Range,
     Reference,
-    Said,
     Tunnel,
     mac_address,
 )
 from taboot_pipelines.model.json_text import Value
-from taboot_pipelines.model.records import Evidence, Problem
 
 #: Device types of gateways.
 _GATEWAYS = frozenset(("ugw", "udm", "uxg", "ucg", "udr", "udw", "uxbsdm"))
@@ -36,12 +37,15 @@ _FAMILIES = {"A": 4, "AAAA": 6}
 _MAX_VLAN = 4094
 
 
-def read_text(inventory: Inventory, text: str, path: str) -> None:
-    """Add what a text says to ``inventory``; that it cannot be read is a problem there."""
+def read_text(inventory: Inventory, path: str, texts: UnitTexts) -> None:
+    """Add what a file says to ``inventory``; that it cannot be read is a problem of the unit."""
+    text = texts.text(path)
+    if text is None:
+        return
     try:
         found = list(objects(text, path))
     except TabootError as error:
-        inventory.problems.append(Problem(path, error.code, f"{path}: {error.message}"))
+        texts.problem(path, error.code, f"{path}: {error.message}")
         return
     for kind, value in found:
         _READERS[kind](_Reader(inventory, value, path))
@@ -55,21 +59,21 @@ class _Reader:
         self.value = value
         self._path = path
 
-    def said(self, *steps: str | int) -> Said | None:
+    def said(self, *steps: str | int) -> Quote | None:
         """The text at ``steps``; None where there is none but blanks."""
         found = self.value.at(*steps)
         if found is None or not isinstance(found.data, str) or not found.data.strip():
             return None
         return self._at(found)
 
-    def _at(self, value: Value) -> Said:
-        return Said(str(value.data), Evidence(self._path, value.start, value.end))
+    def _at(self, value: Value) -> Quote:
+        return Quote(str(value.data), self._path, value.start, value.end)
 
-    def sayings(self, *paths: tuple[str | int, ...]) -> list[Said]:
+    def sayings(self, *paths: tuple[str | int, ...]) -> list[Quote]:
         """The texts at the first of ``paths`` and the others that have one."""
         return [said for path in paths if (said := self.said(*path)) is not None]
 
-    def texts(self, *steps: str | int) -> list[Said]:
+    def texts(self, *steps: str | int) -> list[Quote]:
         """The texts of a list, or the one text that stands in its place."""
         found = self.value.at(*steps)
         if found is None:
@@ -207,7 +211,7 @@ def _listed_client(read: _Reader) -> None:
 # --- networks and tunnels -----------------------------------------------------------------------------------
 
 
-def _network(read: _Reader) -> Said | None:
+def _network(read: _Reader) -> Quote | None:
     """Add a network and what it is a tunnel to; the name of the network where it is one by itself."""
     value = read.value
     name = read.said("name")
@@ -257,11 +261,13 @@ def _listed_network(read: _Reader) -> None:
     for family in ("ipv4Configuration", "ipv6Configuration"):
         said, length = read.said(family, "hostIpAddress"), value.integer(family, "prefixLength")
         if said is not None and length is not None:
-            cidrs.append(Said(f"{said.text}/{length}", said.evidence))
+            cidrs.append(Quote(f"{said.text}/{length}", said.path, said.start, said.end))
     _add_range(read, name, cidrs, read.ids("id"), value.integer("vlanId"))
 
 
-def _add_range(read: _Reader, name: Said, cidrs: list[Said], ids: tuple[str, ...], vlan: int | None) -> None:
+def _add_range(
+    read: _Reader, name: Quote, cidrs: list[Quote], ids: tuple[str, ...], vlan: int | None
+) -> None:
     valid = tuple(said for said in cidrs if network_of(said.text) is not None)
     number = vlan if vlan is not None and 1 <= vlan <= _MAX_VLAN else None
     read.inventory.ranges.append(Range(name, valid, ids, number))
@@ -305,7 +311,7 @@ def _listed_dns_record(read: _Reader) -> None:
     _add_record(read, read.said("domain"), type_, read.said(members.get(type_, "")), "ttlSeconds")
 
 
-def _add_record(read: _Reader, name: Said | None, type_: str, value: Said | None, ttl: str) -> None:
+def _add_record(read: _Reader, name: Quote | None, type_: str, value: Quote | None, ttl: str) -> None:
     if read.off("enabled") or name is None or value is None or "*" in name.text:
         return
     if type_ in _FAMILIES:
@@ -336,13 +342,13 @@ def _port_forward(read: _Reader) -> None:
     )
 
 
-def _number(read: _Reader, name: str) -> Said | None:
+def _number(read: _Reader, name: str) -> Quote | None:
     """A port that is written as a number."""
     found = read.value.at(name)
     number = read.value.integer(name)
     if found is None or number is None:
         return None
-    return Said(str(number), read._at(found).evidence)
+    return replace(read._at(found), text=str(number))
 
 
 _READERS: Mapping[Kind, Callable[[_Reader], object]] = {

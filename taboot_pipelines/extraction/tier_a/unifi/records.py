@@ -6,22 +6,9 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from taboot_pipelines.model.records import Evidence, Problem
+from taboot_pipelines.extraction.tier_a.claims import Quote
 
 _MAC = re.compile(r"[0-9a-f]{2}([:-]?)[0-9a-f]{2}(?:\1[0-9a-f]{2}){4}")
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A text as written, and where it stands."""
-
-    text: str
-    evidence: Evidence
-
-    @property
-    def verbatim(self) -> bool:
-        """Whether it stands there letter by letter, between quotes and without escapes."""
-        return len(self.text) + 2 == self.evidence.end - self.evidence.start
 
 
 class By(StrEnum):
@@ -37,7 +24,7 @@ class Reference:
     """A reference to a network or a device."""
 
     by: By
-    said: Said
+    said: Quote
 
 
 @dataclass(slots=True)
@@ -49,10 +36,10 @@ class Device:
     and ``uplinks``: what it is connected to.
     """
 
-    names: list[Said] = field(default_factory=list)
-    fallbacks: list[Said] = field(default_factory=list)
-    aliases: list[Said] = field(default_factory=list)
-    addresses: list[Said] = field(default_factory=list)
+    names: list[Quote] = field(default_factory=list)
+    fallbacks: list[Quote] = field(default_factory=list)
+    aliases: list[Quote] = field(default_factory=list)
+    addresses: list[Quote] = field(default_factory=list)
     networks: list[Reference] = field(default_factory=list)
     uplinks: list[Reference] = field(default_factory=list)
     mac: str = ""
@@ -69,8 +56,8 @@ class Device:
 class Range:
     """A network that is known by its name, or by its one range where ``name`` is None."""
 
-    name: Said | None
-    cidrs: tuple[Said, ...]
+    name: Quote | None
+    cidrs: tuple[Quote, ...]
     ids: tuple[str, ...] = ()
     vlan: int | None = None
 
@@ -79,7 +66,7 @@ class Range:
 class Tunnel:
     """A VPN server, a client of one, or a connection of two sites. ``protocol``: empty where unknown."""
 
-    name: Said
+    name: Quote
     protocol: str
     remote: str = ""
     local: str = ""
@@ -89,9 +76,9 @@ class Tunnel:
 class DnsRecord:
     """An A, AAAA or CNAME record."""
 
-    name: Said
+    name: Quote
     type: str
-    value: Said
+    value: Quote
     ttl: int | None
 
 
@@ -100,9 +87,9 @@ class PortForward:
     """A port forward. ``names``: its name and its id. ``outer`` and ``inner``: ports as written.
     ``address``: the outer one, or empty."""
 
-    names: tuple[Said, ...]
-    target: Said
-    outer: Said
+    names: tuple[Quote, ...]
+    target: Quote
+    outer: Quote
     inner: str
     protocols: tuple[str, ...]
     address: str
@@ -117,7 +104,6 @@ class Inventory:
     tunnels: list[Tunnel] = field(default_factory=list)
     dns: list[DnsRecord] = field(default_factory=list)
     forwards: list[PortForward] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
 
 
 def mac_address(text: str) -> str:

@@ -67,7 +67,7 @@ def test_what_was_once_read_wrong_is_read_alike(compose_program: Path, tmp_path:
     _check(compose_program, tmp_path, projects, len(CASES))
 
 
-@pytest.mark.skipif(not (DATA / "awesome-compose").is_dir(), reason="the test data is not here")
+@pytest.mark.needs("data")
 def test_awesome_compose_is_read_alike(compose_program: Path, tmp_path: Path) -> None:
     files = read_folder(DATA / "awesome-compose", (".yml", ".yaml"))
     folders = sorted({path.split("/")[0] for path in files if "/" in path})
@@ -83,7 +83,7 @@ def test_awesome_compose_is_read_alike(compose_program: Path, tmp_path: Path) ->
     )
 
 
-@pytest.mark.skipif(not (DATA / "linuxserver-docs-md").is_dir(), reason="the test data is not here")
+@pytest.mark.needs("data")
 def test_the_snippets_of_the_linuxserver_documentation_are_read_alike(
     compose_program: Path, tmp_path: Path
 ) -> None:

@@ -4,9 +4,6 @@ an exception.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,11 +12,9 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
 from taboot_pipelines.model.records import FileView, SourceFacts, UnitSpec
 from taboot_pipelines_tests.extraction.tier_a.compose.helpers import Read, check
+from taboot_pipelines_tests.needs import files
 
-DATA = Path(
-    os.environ.get("TABOOT_TEST_DATA", Path(__file__).resolve().parents[4].parent / "shared" / "data")
-)
-REAL = sorted((DATA / "awesome-compose").rglob("compose.yaml"))
+REAL = files("awesome-compose", "compose.yaml")
 
 SEED = """\
 name: ${N:-app}

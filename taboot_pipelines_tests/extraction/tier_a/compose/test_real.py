@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -14,11 +13,9 @@ from taboot_pipelines.extraction.tier_a.images import parse_reference
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import FileView, SourceFacts
 from taboot_pipelines_tests.extraction.tier_a.compose.helpers import Read, check
+from taboot_pipelines_tests.needs import DATA as DATA
 
-DATA = Path(
-    os.environ.get("TABOOT_TEST_DATA", Path(__file__).resolve().parents[4].parent / "shared" / "data")
-)
-pytestmark = pytest.mark.skipif(not (DATA / "awesome-compose").is_dir(), reason="the test data is not here")
+pytestmark = pytest.mark.needs("data")
 
 
 def read_folder(root: Path, suffixes: tuple[str, ...]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from benchmarks.gold import config_f1
 
 
 @pytest.mark.parametrize("name", config_f1.sets())
+@pytest.mark.needs("data")
 def test_what_is_labelled_is_found_where_it_stands_and_nothing_else(name: str) -> None:
     counts, differs, quoted = config_f1.measured(name)
     assert differs == []

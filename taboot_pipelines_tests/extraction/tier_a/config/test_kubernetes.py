@@ -179,6 +179,7 @@ def test_broken_objects_cost_only_themselves() -> None:
     assert broken.nodes == () and [p.code for p in broken.problems] == ["E_PARSE"]
 
 
+@pytest.mark.needs("data")
 def test_ingresses_of_traefiks_own_tests_are_routes_of_their_classes() -> None:
     folder = DATA / "traefik-configs" / "integration" / "fixtures" / "k8s"
     said = interpret({path.name: path.read_text() for path in sorted(folder.glob("*.yml"))}, proxy="edge")
@@ -197,6 +198,7 @@ def test_ingresses_of_traefiks_own_tests_are_routes_of_their_classes() -> None:
     ]
 
 
+@pytest.mark.needs("data")
 def test_a_release_of_knative_is_read_among_its_resource_definitions() -> None:
     path = "traefik-configs/integration/fixtures/knative/03-knative-serving-v1.20.0.yaml"
     said = one("serving.yaml", (DATA / path).read_text())

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
 from taboot_pipelines.model.graph import Basis, check_edge, check_node
 from taboot_pipelines.model.records import EdgeClaim, FileView, Interpretation, SourceFacts, UnitSpec
+from taboot_pipelines_tests.needs import DATA as DATA
 
-DATA = Path(
-    os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[4] / ".." / "shared" / "data"
-).resolve()
 SOURCE = SourceFacts("default", "swag")
 
 
@@ -55,7 +51,7 @@ def exposures(result: Interpretation) -> list[EdgeClaim]:
 def ends(result: Interpretation) -> list[tuple[object, ...]]:
     """(host, location, path, end key) of every route, in order."""
     return [
-        (e.properties["host"], e.properties["location"], e.properties["path"], e.end.key)
+        (e.properties.get("host"), e.properties.get("location"), e.properties.get("path"), e.end.key)
         for e in routes(result)
     ]
 

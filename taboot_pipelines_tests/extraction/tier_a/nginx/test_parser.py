@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.extraction.tier_a.nginx.parser import MAX_DEPTH, Directive, parse
-from taboot_pipelines_tests.extraction.tier_a.nginx.support import DATA
+from taboot_pipelines_tests.needs import files
 
 Tree = list[tuple[str, list[str], "Tree | None"]]
 
@@ -151,12 +151,12 @@ def test_depth_is_bounded_and_said() -> None:
 REAL = [
     p
     for folder in ("nginx-crossplane", "swag-reverse-proxy-confs")
-    for p in sorted((DATA / folder).rglob("*"))
+    for p in files(folder, "*")
     if p.suffix in (".conf", ".sample")
 ]
 
 
-@pytest.mark.skipif(not REAL, reason="needs the real confs (TABOOT_TEST_DATA)")
+@pytest.mark.needs("data")
 def test_real_confs_parse_without_an_error_but_those_made_wrong() -> None:
     noted = {}
     for path in REAL:

@@ -23,7 +23,7 @@ def found(*blocks: str) -> set[tuple[object, ...]]:
     result, _ = read({"nginx.conf": "".join(blocks)})
     assert result.problems == ()
     return {
-        (e.properties["host"], e.properties["location"], e.end.name, e.properties["tls"])
+        (e.properties.get("host"), e.properties.get("location"), e.end.name, e.properties["tls"])
         for e in routes(result)
     }
 

@@ -45,7 +45,7 @@ def rows(said: Interpretation) -> set[Row]:
         if edge.type == "ROUTES_TO":
             p = edge.properties
             target = f"{p['scheme']} {edge.end.key[1]}:{p['port']}"
-            found.add((p["host"], p["location"], p["path"], p["tls"], target))
+            found.add((p.get("host"), p.get("location"), p.get("path"), p["tls"], target))
     return found
 
 

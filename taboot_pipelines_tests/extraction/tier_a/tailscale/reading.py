@@ -58,7 +58,7 @@ def edges(found: Interpretation, type_: str) -> set[tuple[str, str]]:
 def access(found: Interpretation) -> set[tuple[str, str, str, str]]:
     """(source, target, protocol or -, ports) of the connections that a policy or a filter lets through."""
     return {
-        (e.start.key[0], e.end.key[0], e.properties["protocol"] or "-", e.properties["ports"])
+        (e.start.key[0], e.end.key[0], e.properties.get("protocol") or "-", e.properties["ports"])
         for e in found.edges
         if e.type == "CONNECTS_TO" and e.method != "tailscale_route"
     }

@@ -213,9 +213,11 @@ class ControlPlane:
 
 def reached(edge: EdgeClaim, kept: set[str]) -> Iterator[tuple[str, str, str, str | None, str]]:
     """What an edge lets through from a device that has the postures ``kept``."""
-    ends = edge.start.key[0], edge.end.label, edge.end.key[0], edge.properties["protocol"]
-    apart = edge.properties["conditionalPorts"] or []
-    if not edge.properties["posture"] or (not apart and kept.intersection(edge.properties["posture"])):
+    ends = edge.start.key[0], edge.end.label, edge.end.key[0], edge.properties.get("protocol")
+    apart = edge.properties.get("conditionalPorts") or []
+    if not edge.properties.get("posture") or (
+        not apart and kept.intersection(edge.properties.get("posture"))
+    ):
         yield (*ends, edge.properties["ports"])
     for one in apart:
         listed, _, postures = one.partition(" ")

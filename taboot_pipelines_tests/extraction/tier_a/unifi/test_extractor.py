@@ -107,6 +107,7 @@ def edges_of(files, type_):
 
 
 @pytest.mark.parametrize("name", list(unifi_f1.SETS))
+@pytest.mark.needs("data")
 def test_the_reader_says_what_is_labelled_where_it_is_labelled(name):
     counts, differs, _ = unifi_f1.measured(name)
     assert differs == []
@@ -114,6 +115,7 @@ def test_the_reader_says_what_is_labelled_where_it_is_labelled(name):
         assert unifi_f1.f1(counts[kind])[2] >= 0.99
 
 
+@pytest.mark.needs("data")
 def test_files_that_say_nothing_for_the_graph_say_nothing():
     for label in read_labels(GOLD / "unifi.jsonl"):
         if label["kind"] == "none":
@@ -121,6 +123,7 @@ def test_files_that_say_nothing_for_the_graph_say_nothing():
             assert interpret({label["file"]: text}) == ([], [], [])
 
 
+@pytest.mark.needs("data")
 def test_all_recorded_files_together_are_one_source_without_a_problem():
     files = {p.name: p.read_text("utf-8") for p in sorted((DATA / "unifi").glob("*.json"))}
     nodes, edges, problems = interpret(files)

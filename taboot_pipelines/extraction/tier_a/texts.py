@@ -1,0 +1,97 @@
+"""The files that one unit reads, and what is wrong with them: quotes, positions, and problems, each once."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.records import Evidence, FileView, Problem
+
+#: What is wrong with a file's own bytes or text; a store that fails must stop the run.
+BAD_TEXT = frozenset({"E_ENCODING", "E_BINARY", "E_PARSE", "E_TOO_LARGE", "E_EMPTY", "E_CYCLE"})
+#: Problems that are listed of one unit.
+MAX_PROBLEMS = 200
+
+
+def position(text: str, offset: int) -> str:
+    """``line L, column C`` of a code point, counted from 1."""
+    line = text.count("\n", 0, offset) + 1
+    return f"line {line}, column {offset - (text.rfind(chr(10), 0, offset) + 1) + 1}"
+
+
+class Problems:
+    """The problems of a unit, each once, in the order found.
+
+    Of more than :data:`MAX_PROBLEMS` it is only said that there are more, and that something was left out
+    (``E_TOO_LARGE``).
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Problem, None] = {}
+        self._full = False
+
+    @property
+    def full(self) -> bool:
+        """Whether no further problem of the common kind is kept; finding a position reads the text."""
+        return self._full
+
+    def add(self, problem: Problem) -> None:
+        if problem in self._found:
+            return
+        count = len(self._found)
+        if count >= MAX_PROBLEMS and (problem.code != "E_TOO_LARGE" or count >= 2 * MAX_PROBLEMS):
+            if self._full:
+                return
+            self._full = True
+            message = f"{problem.path}: there are more than {MAX_PROBLEMS} problems; the rest is not listed."
+            problem = Problem(problem.path, "E_PARSE", message)
+        self._found[problem] = None
+
+    def extend(self, other: Problems) -> None:
+        for problem in other._found:
+            self.add(problem)
+
+    def listed(self) -> tuple[Problem, ...]:
+        return tuple(self._found)
+
+
+class UnitTexts:
+    """The texts of the files that a unit reads through its ``view``."""
+
+    def __init__(self, view: FileView) -> None:
+        self.view = view
+        self.problems = Problems()
+        self._texts: dict[str, str | None] = {}
+        self._lines: dict[str, list[int]] = {}
+
+    def text(self, path: str) -> str | None:
+        """The text of a file; None if it is absent or its bytes are no text (which is a problem)."""
+        if path not in self._texts:
+            self._texts[path] = None
+            try:
+                self._texts[path] = self.view.read(path)
+            except TabootError as error:
+                if error.code not in BAD_TEXT:
+                    raise
+                self.problem(path, error.code, error.message)
+        return self._texts[path]
+
+    def quote(self, evidence: Evidence) -> str:
+        """What stands at a place of a file that was read; nothing of any other."""
+        return (self._texts.get(evidence.path) or "")[evidence.start : evidence.end]
+
+    def problem(self, path: str, code: str, message: str) -> None:
+        """A problem of a whole file; ``message`` names it, and must not quote it."""
+        self.problems.add(Problem(path, code, message))
+
+    def problem_at(self, where: Evidence, code: str, what: str) -> None:
+        """``what``, a sentence that does not quote the file, with the file and the line of ``where``."""
+        if self.problems.full and code != "E_TOO_LARGE":
+            return
+        lines = self._lines.get(where.path)
+        if lines is None:
+            text = self._texts.get(where.path) or ""
+            lines = self._lines[where.path] = [m.start() for m in re.finditer("\n", text)]
+        line = bisect_right(lines, where.start - 1) + 1
+        self.problem(where.path, code, f"{where.path}, line {line}: {what}")

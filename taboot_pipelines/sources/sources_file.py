@@ -1,0 +1,287 @@
+"""The sources file: a YAML mapping with a list ``sources``, one entry per source, one partition
+per entry, and what all web sources go by: ``domains`` and ``proxies``.
+
+Everything wrong with it is ``E_SOURCES`` and nothing is changed (rule ``complete-enumeration``): all problems
+are listed, each with its line and column and the entry's number and id, counted from 1; no content is quoted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import models_json_schema
+
+from taboot_pipelines.connectors.entries import SourceEntry, UnavailableSource
+from taboot_pipelines.connectors.sources_yaml import Document, Place, parse
+from taboot_pipelines.crawl.domains import DomainSettings, domain_name
+from taboot_pipelines.crawl.proxies import ProxySettings
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.graph import is_source_type
+from taboot_pipelines.model.ids import NAME_PATTERN
+from taboot_pipelines.sources.registry import source_kind, source_kinds, type_names
+
+MAX_BYTES = 8 * 1024 * 1024
+#: So many unknown fields at the top are listed: a file that is another kind of file may have very many.
+_MOST_UNKNOWN = 5
+Named = TypeVar("Named", bound=BaseModel)
+_PRINTABLE = re.compile(r"[A-Za-z0-9_.-]{1,40}")
+
+
+@dataclass(frozen=True)
+class SourcesFile:
+    """A valid sources file: entries by id in the file's order, the directory that paths are relative to, the
+    file's hash; settings of domains by their names in the form that URLs have, and lists of proxies by name.
+    """
+
+    entries: Mapping[str, SourceEntry]
+    root: Path
+    sha256: str
+    domains: Mapping[str, DomainSettings] = field(default_factory=dict)
+    proxies: Mapping[str, ProxySettings] = field(default_factory=dict)
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of the sources file, for editors. Shipped as ``sources.schema.json``."""
+    kinds = source_kinds()
+    references, schema = models_json_schema(
+        [(kind.entry, "validation") for kind in kinds.values()]
+        + [(DomainSettings, "validation"), (ProxySettings, "validation")]
+    )
+    for definition in schema["$defs"].values():
+        # Where a docstring's lines break is no matter of the schema.
+        definition["description"] = " ".join(definition.get("description", "").split())
+    reference_of = {name: references[kind.entry, "validation"] for name, kind in kinds.items()}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$defs": schema["$defs"],
+        "additionalProperties": False,
+        "description": "The sources that are ingested.",
+        "properties": {
+            "sources": {
+                "description": "One entry per source.",
+                "items": {
+                    "discriminator": {
+                        "mapping": {name: reference["$ref"] for name, reference in reference_of.items()},
+                        "propertyName": "type",
+                    },
+                    "oneOf": list(reference_of.values()),
+                },
+                "minItems": 1,
+                "title": "Sources",
+                "type": "array",
+            },
+            "domains": {
+                "additionalProperties": references[DomainSettings, "validation"],
+                "description": "What is set for a domain, by its name (`example.org`, `nas.lan:8080`).",
+                "title": "Domains",
+                "type": "object",
+            },
+            "proxies": {
+                "additionalProperties": references[ProxySettings, "validation"],
+                "description": "Lists of proxies, by the name that sources call them.",
+                "propertyNames": {"pattern": NAME_PATTERN.pattern},
+                "title": "Proxies",
+                "type": "object",
+            },
+        },
+        "required": ["sources"],
+        "title": "Sources of taboot_pipelines",
+        "type": "object",
+    }
+
+
+def load_sources(path: Path) -> SourcesFile:
+    """Read and check the file. Raises ``E_SOURCES`` that lists every problem (``details["problems"]``)."""
+    try:
+        with path.open("rb") as f:
+            data = f.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise TabootError(
+            "E_SOURCES",
+            f"The sources file {path} does not exist.",
+            remedy="`taboot init` begins one; TABOOT_SOURCES names one that lies elsewhere.",
+            path=str(path),
+        ) from None
+    except (OSError, ValueError):
+        raise TabootError("E_SOURCES", f"The sources file {path} cannot be read.", path=str(path)) from None
+    if len(data) > MAX_BYTES:
+        raise TabootError(
+            "E_SOURCES", f"The sources file {path} is larger than {MAX_BYTES} bytes.", path=str(path)
+        )
+    document = parse(data, path)
+    problems = _Problems(document)
+    content = document.content
+    if not isinstance(content, dict):
+        raise TabootError(
+            "E_SOURCES", f"The sources file {path} is not a mapping with a list `sources`.", path=str(path)
+        )
+    for surplus in [k for k in content if k not in ("sources", "domains", "proxies")][:_MOST_UNKNOWN]:
+        problems.add(f"the file has the unknown field {_show(surplus)} at the top", surplus)
+    raw = content.get("sources")
+    if not isinstance(raw, list) or not raw:
+        problems.add("the file needs a list `sources` with at least one entry", "sources")
+        raw = []
+    entries = _entries(raw, problems)
+    domains = _named(content, "domains", "domain", DomainSettings, domain_name, problems)
+    proxies = _named(content, "proxies", "list of proxies", ProxySettings, _proxies_name, problems)
+    for index, item in enumerate(raw):
+        entry = entries.get(str(item.get("id"))) if isinstance(item, dict) else None
+        wanted = getattr(entry, "proxies", None)
+        if isinstance(wanted, str) and wanted not in proxies:
+            problems.add(
+                f"{_entry_name(index, item)} names proxies {wanted}, which the file does not list",
+                "sources",
+                index,
+                "proxies",
+            )
+    if problems.found:
+        raise problems.error(path)
+    return SourcesFile(entries, path.absolute().parent, hashlib.sha256(data).hexdigest(), domains, proxies)
+
+
+class _Problems:
+    """What is wrong with a file, each with its place, in the order of the places."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self.found: list[tuple[Place, str]] = []
+
+    def add(self, what: str, *keys: str | int) -> None:
+        """``keys`` lead from the top of the file to what is wrong."""
+        self.found.append((self._document.place(*keys), what))
+
+    def add_invalid(self, error: ValidationError, where: str, *keys: str | int) -> None:
+        """All that pydantic found wrong with the mapping under ``keys``, which is called ``where``."""
+        for e in error.errors(include_input=False, include_url=False):
+            self.add(f"{where} {_problem(e['loc'], e['type'], e['msg'])}", *keys, *e["loc"])
+
+    def error(self, path: Path) -> TabootError:
+        told = [f"{place}: {what}" for place, what in sorted(self.found)]
+        head = f"The sources file {path}"
+        message = (
+            f"{head}, {told[0]}."
+            if len(told) == 1
+            else f"{head} has {len(told)} mistakes:\n  " + "\n  ".join(told)
+        )
+        return TabootError("E_SOURCES", message, path=str(path), problems=told)
+
+
+def _entry_name(index: int, item: Any) -> str:
+    """What an entry is called: its number, from 1, and its id if that is one."""
+    source_id = item.get("id") if isinstance(item, dict) else None
+    if isinstance(source_id, str) and NAME_PATTERN.fullmatch(source_id):
+        return f"entry {index + 1} ({source_id})"
+    return f"entry {index + 1}"
+
+
+def _entries(raw: list[Any], problems: _Problems) -> dict[str, SourceEntry]:
+    entries: dict[str, SourceEntry] = {}
+    first: dict[str, int] = {}
+    for index, item in enumerate(raw):
+        where, at = _entry_name(index, item), ("sources", index)
+        if not isinstance(item, dict):
+            problems.add(f"{where} is not a mapping", *at)
+            continue
+        source_id = item.get("id")
+        if isinstance(source_id, str) and NAME_PATTERN.fullmatch(source_id):
+            if source_id in first:
+                problems.add(f"{where} has the id of entry {first[source_id] + 1}", *at, "id")
+            first.setdefault(source_id, index)
+        try:
+            entry = _entry(item)
+        except ValidationError as error:
+            problems.add_invalid(error, where, *at)
+        except ValueError as error:
+            problems.add(f"{where} {error}", *at, "type")
+        else:
+            entries.setdefault(entry.id, entry)
+    return entries
+
+
+def _proxies_name(text: str) -> str:
+    if not NAME_PATTERN.fullmatch(text):
+        raise ValueError("has a name that is not of lower case letters, digits, `-` and `_`")
+    return text
+
+
+def _named(
+    content: dict[Any, Any],
+    key: str,
+    what: str,
+    model: type[Named],
+    name_of: Callable[[str], str],
+    problems: _Problems,
+) -> dict[str, Named]:
+    """The settings under ``domains`` or ``proxies``, by ``name_of`` their names."""
+    found: dict[str, Named] = {}
+    raw = content.get(key)
+    if raw is None:
+        return found
+    if not isinstance(raw, dict):
+        problems.add(f"the {what} settings are not a mapping of names to fields", key)
+        return found
+    for text, fields in raw.items():
+        where = f"{what} {_show(text)}"
+        try:
+            if not isinstance(text, str):
+                raise ValueError("has a name that is not a text")
+            if not isinstance(fields, dict) or not all(isinstance(k, str) for k in fields):
+                raise ValueError("is not a mapping of fields")
+            name = name_of(text)
+            if name in found:
+                raise ValueError("is there twice, in two spellings")
+            found[name] = model.model_validate(fields)
+        except ValidationError as error:
+            problems.add_invalid(error, where, key, text)
+        except ValueError as error:
+            problems.add(f"{where} {error}", key, str(text))
+    return found
+
+
+def _entry(item: dict[Any, Any]) -> SourceEntry:
+    name = item.get("type")
+    if name is None:
+        raise ValueError("has no type")
+    known = type_names()
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(f"has the unknown type {_show(name)} (known: {', '.join(known)})")
+    if not all(isinstance(k, str) for k in item):
+        raise ValueError("has a field whose name is not a text")
+    entry: SourceEntry = source_kind(name).entry.model_validate(item)
+    return entry
+
+
+def _problem(loc: tuple[int | str, ...], kind: str, message: str) -> str:
+    name = ".".join(str(p + 1) if isinstance(p, int) else _show(p) for p in loc)
+    if kind == "extra_forbidden":
+        return f"has the unknown field {name}"
+    text = message.removeprefix("Value error, ")
+    return f"{name}: {text}" if name else text
+
+
+def _show(value: object) -> str:
+    """A short plain word as it is, anything else unnamed: it might be content that strayed."""
+    text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+    return text if _PRINTABLE.fullmatch(text) else "(not shown)"
+
+
+def parse_entry(config: dict[str, Any]) -> SourceEntry:
+    """An entry from what :meth:`SourceEntry.config_json` wrote. Raises ``E_SOURCES``.
+
+    One whose type no installed package has any more is an ``UnavailableSource``: what is stored of it can be
+    looked at and deleted.
+    """
+    try:
+        if is_source_type(config.get("type")) and config["type"] not in type_names():
+            return UnavailableSource.model_validate(config)
+        return _entry(config)
+    except (ValidationError, ValueError):
+        raise TabootError(
+            "E_SOURCES", f"The stored entry of source {config.get('id')!r} cannot be read by this version."
+        ) from None
