@@ -55,7 +55,12 @@ class TableIOManager(dg.ConfigurableIOManager):
         """
         asset = context.asset_key.path[-1]
         metadata = context.definition_metadata or {}
-        tables = {key: self._read(asset, key, metadata) for key in context.asset_partition_keys}
+        # Dagster gives an asset without partitions all of this one's, and has none before the first ingest
+        # that it saw; the sources are known all the same.
+        keys = context.asset_partition_keys or [
+            row["source_id"] for row in self.workspace.open().catalog.sources.find()
+        ]
+        tables = {key: self._read(asset, key, metadata) for key in keys}
         return next(iter(tables.values())) if len(tables) == 1 else tables
 
     def _read(self, asset: str, source_id: str, metadata: Any) -> pa.Table:

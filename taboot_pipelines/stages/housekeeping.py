@@ -125,24 +125,26 @@ def tidy(workspace: Workspace, namespace: str, source_id: str, *, changed: bool 
         workspace.hints.ask(lambda state: state.delete(namespace, [JOB(job) for job in jobs]), 0)
     if not changed:
         return 0
+    removed = 0
     with (
         _unless_busy(),
         workspace.leases.source(namespace, source_id, wait=0),
         workspace.leases.namespace(namespace, wait=0),
     ):
-        return (
+        removed = (
             _vacuum(workspace, namespace, source_id)
             + _join_vectors(workspace, namespace)
             + _join_archives(workspace, namespace, source_id)
             + _drop_dead_vectors(workspace, namespace)
         )
-    return 0
+    return removed
 
 
 def tidy_shards(workspace: Workspace, namespace: str) -> int:
     """Remove the shards of a namespace that nobody reads any more; return how many, 0 while a run holds its
     lease.
     """
+    removed: list[str] = []
     with _unless_busy(), workspace.leases.namespace(namespace, wait=0):
         removed = prune(
             workspace.shards,
@@ -150,8 +152,7 @@ def tidy_shards(workspace: Workspace, namespace: str) -> int:
             min_age_seconds=SHARD_GRACE_SECONDS,
             max_bytes=workspace.settings.retention.shard_mb << 20,
         )
-        return len(removed)
-    return 0
+    return len(removed)
 
 
 @contextlib.contextmanager

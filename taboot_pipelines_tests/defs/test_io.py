@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import dagster as dg
 import pyarrow as pa
 import pytest
 
@@ -43,6 +46,25 @@ def test_each_asset_loads_as_its_published_table(project: Project) -> None:
     tables = project.world.workspace.tables
     tables.replace("default", "guides", "documents", DOCUMENTS.empty_table(), buckets=None, txn="killed")
     assert load("documents").num_rows == 1
+
+
+def test_an_asset_without_partitions_gets_every_source_from_a_storage_that_saw_no_ingest(
+    project: Project,
+) -> None:
+    project.world.ingest()
+    seen: list[object] = []
+
+    @dg.asset(ins={"entity_snapshots": dg.AssetIn(input_manager_key="tables")})
+    def report(entity_snapshots: Any) -> None:
+        seen.append(entity_snapshots)
+
+    defs = dg.Definitions.merge(project.defs, dg.Definitions(assets=[report]))
+    with dg.DagsterInstance.ephemeral() as fresh:
+        job = defs.resolve_implicit_global_asset_job_def()
+        assert job.execute_in_process(instance=fresh, asset_selection=[report.key]).success
+    (tables,) = seen
+    assert isinstance(tables, dict) and set(tables) == {"guides", "stack"}
+    assert all(table.schema.equals(ENTITIES) and table.num_rows for table in tables.values())
 
 
 def test_what_cannot_be_loaded_is_a_typed_error(project: Project) -> None:
