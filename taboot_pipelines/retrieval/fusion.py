@@ -13,7 +13,7 @@ meaning decides.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ DIGITS = 6
 SLACK = 2 * 10.0**-DIGITS
 
 Fusion = Literal["auto", "rrf", "convex"]
+FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 #: The constant of reciprocal ranks, as in the paper.
 RRF_K = 60
 #: How many of an arm's best tell how its scores are spread, however many hits are asked for.
