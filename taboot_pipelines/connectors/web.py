@@ -21,10 +21,9 @@ from taboot_pipelines.connectors.access import Access, FetchRules
 from taboot_pipelines.connectors.entries import Name, SourceEntry, unique
 from taboot_pipelines.connectors.globs import UrlGlobs
 from taboot_pipelines.crawl.addresses import Network
-from taboot_pipelines.crawl.answers import Answer
 from taboot_pipelines.crawl.captures import Capture, Capturer, missing, path_of
 from taboot_pipelines.crawl.captures import events as capture_events
-from taboot_pipelines.crawl.client import Client
+from taboot_pipelines.crawl.client import Answer, Client
 from taboot_pipelines.crawl.crawler import Crawler
 from taboot_pipelines.crawl.discovery.discover import Discovery, Source
 from taboot_pipelines.crawl.discovery.discover import discover as discover_pages
@@ -35,7 +34,7 @@ from taboot_pipelines.crawl.fetching import Fetching
 from taboot_pipelines.crawl.freshness import Freshness
 from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.crawl.links import LINKS_VERSION
-from taboot_pipelines.crawl.settling import TRANSIENT, UNSPECIFIC, media_type
+from taboot_pipelines.crawl.outcomes import TRANSIENT, UNSPECIFIC, media_type
 from taboot_pipelines.crawl.targets import TARGETS_VERSION, Folder, Targets, Test
 from taboot_pipelines.crawl.urls import KEY_VERSION, MAX_LENGTH, WebUrl, canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
