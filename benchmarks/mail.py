@@ -58,7 +58,7 @@ def write(path: Path, data: Path, count: int) -> None:
 
 def ours(box: Path) -> int:
     from taboot_pipelines.connectors import Access
-    from taboot_pipelines.documents.forms.mail_attachments import attached_texts
+    from taboot_pipelines.documents.forms.mail import attached_texts
     from taboot_pipelines.documents.parse import parse_document
     from taboot_pipelines.errors import TabootError
     from taboot_pipelines.model.records import Fetched

@@ -94,15 +94,22 @@ def links(document: str, limit: int, namespace: str | None, as_json: bool) -> No
     help="Only this relation, such as DEPENDS_ON. May be given several times.",
     shell_complete=relations,
 )
+@click.option("--label", help="Only what is of this type, such as Service, where several have the name.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Most edges.")
 @namespace_option
 @json_option
 def neighbors(
-    name: str, hops: int, types: tuple[str, ...], limit: int, namespace: str | None, as_json: bool
+    name: str,
+    hops: int,
+    types: tuple[str, ...],
+    label: str | None,
+    limit: int,
+    namespace: str | None,
+    as_json: bool,
 ) -> None:
     """Show what surrounds the node called NAME (or whose key it is)."""
     kb = open_kb(namespace)
-    graph = kb.neighbors(name, hops=hops, types=list(types) or None, limit=limit)
+    graph = kb.neighbors(name, hops=hops, types=list(types) or None, limit=limit, label=label)
     if as_json:
         emit_json(graph.model_dump(mode="json"))
         return

@@ -20,10 +20,9 @@ from pydantic import AfterValidator, SecretStr
 from taboot_pipelines.crawl.addresses import Network, Resolver, resolve
 from taboot_pipelines.crawl.client import Admit, Client
 from taboot_pipelines.crawl.curl import CurlClient
-from taboot_pipelines.crawl.fetching import Clock, Fetching, utc_now
+from taboot_pipelines.crawl.fetching import Clock, Fetching, SentHeaders, own_headers, utc_now
 from taboot_pipelines.crawl.following import StoredPage
 from taboot_pipelines.crawl.frontier import Frontier
-from taboot_pipelines.crawl.headers import SentHeaders, own_headers
 from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.crawl.proxies import Proxies
 from taboot_pipelines.crawl.robots import RobotsCache

@@ -21,8 +21,8 @@ from taboot_pipelines.connectors.globs import UrlGlobs
 from taboot_pipelines.connectors.web_captures import PageCaptures
 from taboot_pipelines.connectors.web_lists import Lists, readable_urls
 from taboot_pipelines.crawl.addresses import Network
-from taboot_pipelines.crawl.answers import Answer
 from taboot_pipelines.crawl.captures import Capture
+from taboot_pipelines.crawl.client import Answer
 from taboot_pipelines.crawl.crawler import Crawler
 from taboot_pipelines.crawl.discovery.discover import Discovery, Source
 from taboot_pipelines.crawl.discovery.discover import discover as discover_pages
@@ -32,7 +32,7 @@ from taboot_pipelines.crawl.fetching import Fetching
 from taboot_pipelines.crawl.freshness import Freshness
 from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.crawl.links import LINKS_VERSION
-from taboot_pipelines.crawl.settling import TRANSIENT, UNSPECIFIC, media_type
+from taboot_pipelines.crawl.outcomes import TRANSIENT, UNSPECIFIC, media_type
 from taboot_pipelines.crawl.targets import TARGETS_VERSION, Folder, Targets, Test
 from taboot_pipelines.crawl.urls import KEY_VERSION, MAX_LENGTH, WebUrl, parse_url
 from taboot_pipelines.errors import TabootError

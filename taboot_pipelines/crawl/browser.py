@@ -32,10 +32,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.crawl.addresses import Network, Resolver, resolve
-from taboot_pipelines.crawl.arrivals import Arrivals
 from taboot_pipelines.crawl.authorities import trusting_home
-from taboot_pipelines.crawl.capturing import MAX_SECONDS, VIEWPORT
-from taboot_pipelines.crawl.client import Reply, Request
+from taboot_pipelines.crawl.captures import MAX_SECONDS, VIEWPORT
+from taboot_pipelines.crawl.client import Arrivals, Reply, Request
 from taboot_pipelines.crawl.egress import EgressProxy, Visit
 from taboot_pipelines.crawl.rendering import Rendering, late
 from taboot_pipelines.errors import TabootError

@@ -19,9 +19,8 @@ from typing import Any
 import orjson
 
 from taboot_pipelines.crawl.addresses import Network, Resolver, reachable, resolve
-from taboot_pipelines.crawl.arrivals import Arrivals
 from taboot_pipelines.crawl.captures import Captured, PageReply, PageRequest
-from taboot_pipelines.crawl.client import Reply, Request
+from taboot_pipelines.crawl.client import Arrivals, Reply, Request
 from taboot_pipelines.crawl.rendering import OWN_HEADERS, STALE_HEADERS, late
 from taboot_pipelines.crawl.urls import WebUrl, parse_url
 from taboot_pipelines.errors import TabootError

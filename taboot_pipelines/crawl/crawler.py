@@ -40,9 +40,8 @@ from typing import Protocol
 from taboot_pipelines.crawl.following import Flight, Following, StoredPage
 from taboot_pipelines.crawl.freshness import Freshness
 from taboot_pipelines.crawl.frontier import Frontier
-from taboot_pipelines.crawl.settling import Answer, Settling
+from taboot_pipelines.crawl.outcomes import Answer, Settling, handed, told
 from taboot_pipelines.crawl.targets import Targets
-from taboot_pipelines.crawl.telling import handed, told
 from taboot_pipelines.crawl.urls import WebUrl, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import CrawlState, FoundUrl, Listing, Outcome, Strategy

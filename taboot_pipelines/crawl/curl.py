@@ -6,23 +6,351 @@ gets the target's bytes as :mod:`taboot_pipelines.crawl.urls` parsed them. It re
 nor ``.netrc``, keeps no cookies, follows no redirect, and has no protocol but HTTP. Bodies are decoded and
 bounded here, and the time-outs between two pieces and for the whole run only while somebody waits for the
 answers.
+
+One request as libcurl makes it: its options, the answer as it comes, and what it has come to.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import selectors
 import socket
 import time
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 
 import pycurl
 
-from taboot_pipelines.crawl.addresses import Network, Resolver, resolve
+from taboot_pipelines.crawl.addresses import (
+    ANYWHERE,
+    Names,
+    Network,
+    Pin,
+    Resolver,
+    check_address,
+    not_public,
+    resolve,
+)
+from taboot_pipelines.crawl.authorities import authorities
 from taboot_pipelines.crawl.client import Reply, Request
-from taboot_pipelines.crawl.names import Names, Pin
-from taboot_pipelines.crawl.transfer import Transfer, blocked, broken, timed_out
+from taboot_pipelines.crawl.inflate import Inflater
+from taboot_pipelines.crawl.proxies import Proxy
 from taboot_pipelines.errors import TabootError
+
+#: A body that nobody reads (a refusal's, an image's) is let through up to this size, since a new connection
+#: costs more.
+MAX_UNREAD_BYTES = 65536
+#: Idle connections go after so long; servers close theirs not much later.
+_IDLE_SECONDS = 60
+#: ``CURLOPT_SUPPRESS_CONNECT_HEADERS``, which pycurl has no name for: a proxy's answer is not the page's.
+_SUPPRESS_CONNECT_HEADERS = 265
+#: ``CURLE_PROXY``, likewise.
+_E_PROXY = 97
+#: What a SOCKS proxy says of the host behind it (``CURLPX_REPLY_…``), which is no failure of its own.
+_HOST_ERRORS = {
+    19: "connection refused",
+    21: "the host is unreachable",
+    22: "the network is unreachable",
+    24: "the time to live expired",
+}
+#: Headers of which every repetition counts, joined by commas (RFC 9110 §5.3); of the others the last does.
+_LISTS = frozenset(
+    {"content-encoding", "link", "x-robots-tag", "cache-control", "pragma", "vary", "age", "date", "expires"}
+)
+_HTTP_VERSIONS = {1: "1.0", 2: "1.1", 3: "2"}
+#: Headers that libcurl would add by itself.
+_NO_DEFAULTS = (b"Accept:", b"User-Agent:")
+_ABORT = -1
+
+
+class Transfer:
+    """One handle of libcurl, and what has come of the request that it is used for."""
+
+    def __init__(self, allowed: Sequence[Network]) -> None:
+        self._allowed = allowed
+        self.ticket = 0
+        self.began = self.heard = 0.0
+        self.curl = pycurl.Curl()
+        self._proxy: Proxy | None = None
+        for option, value in (
+            (pycurl.NOSIGNAL, 1),
+            (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
+            (pycurl.FOLLOWLOCATION, 0),
+            (pycurl.PATH_AS_IS, 1),
+            (pycurl.NETRC, pycurl.NETRC_IGNORED),
+            (pycurl.PROXY, ""),
+            (pycurl.NOPROXY, ""),
+            (pycurl.HTTPPROXYTUNNEL, 1),
+            (_SUPPRESS_CONNECT_HEADERS, 1),
+            (pycurl.HTTP_CONTENT_DECODING, 0),
+            (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS),
+            (pycurl.MAXAGE_CONN, _IDLE_SECONDS),
+            (pycurl.SSL_VERIFYPEER, 1),
+            (pycurl.SSL_VERIFYHOST, 2),
+            (pycurl.PROXY_SSL_VERIFYPEER, 1),
+            (pycurl.PROXY_SSL_VERIFYHOST, 2),
+            (pycurl.CAINFO, authorities()),
+            (pycurl.PROXY_CAINFO, authorities()),
+            (pycurl.HEADERFUNCTION, self._on_header),
+            (pycurl.WRITEFUNCTION, self._on_body),
+            (pycurl.OPENSOCKETFUNCTION, self._open_socket),
+        ):
+            self.curl.setopt(option, value)
+
+    def begin(self, ticket: int, request: Request, found: Sequence[Pin], now: float) -> None:
+        """Set up ``request``. ``found``: what its host, and its proxy if it has one, may be connected to."""
+        self.ticket, self._request = ticket, request
+        self.began = self.heard = now
+        self._status = 0
+        self._lines: list[bytes] = []
+        self._headers: dict[str, str] = {}
+        self._complete = self._unread = self._cut = False
+        self._error: TabootError | None = None
+        self._inflater: Inflater | None = None
+        self._pieces: list[bytes] = []
+        self._size = 0
+        url, proxy, set_ = request.url, request.proxy, self.curl.setopt
+        # The path is given apart, as it was parsed.
+        set_(pycurl.URL, f"{url.scheme}://{url.host}:{url.port}/")
+        set_(pycurl.REQUEST_TARGET, url.target)
+        headers = [_line(name, value) for name, value in (("Host", url.authority), *request.headers)]
+        set_(pycurl.HTTPHEADER, [*_NO_DEFAULTS, *headers])
+        set_(pycurl.CONNECTTIMEOUT_MS, max(1, int(request.timeouts.connect * 1000)))
+        if proxy != self._proxy:
+            self._go_by(proxy)
+        if proxy is None:
+            set_(pycurl.RESOLVE, _pinned(url.host, url.port, found[0]))
+        else:
+            # The proxy is told the address, not the name, so that it has nothing to look up.
+            (address, *_), host = found[0].addresses, proxy.host
+            text = f"[{address}]" if address.version == 6 else str(address)
+            set_(pycurl.CONNECT_TO, [f"::{text}:{url.port}"])
+            set_(pycurl.RESOLVE, _pinned(host, proxy.port, found[1]))
+
+    def _go_by(self, proxy: Proxy | None) -> None:
+        set_ = self.curl.setopt
+        self._proxy = proxy
+        if proxy is None:
+            set_(pycurl.PROXY, "")
+            self.curl.unsetopt(pycurl.CONNECT_TO)
+            return
+        set_(pycurl.PROXY, f"{proxy.scheme}://{proxy.host}:{proxy.port}")
+        for option, text in ((pycurl.PROXYUSERNAME, proxy.username), (pycurl.PROXYPASSWORD, proxy.password)):
+            if text is None:
+                self.curl.unsetopt(option)
+            else:
+                set_(option, text.encode())
+
+    # --- what libcurl calls ---------------------------------------------------------------------------------
+
+    def _open_socket(self, _purpose: int, address: pycurl.CurlSockAddr) -> socket.socket | int:
+        """Every connection begins here, whoever said where it should go."""
+        if address.family not in (socket.AF_INET, socket.AF_INET6):
+            return pycurl.SOCKET_BAD
+        ip = ipaddress.ip_address(address.addr[0])
+        # By a proxy libcurl connects to nothing else; what the proxy connects to was checked before.
+        allowed = self._allowed if self._proxy is None else ANYWHERE
+        if not check_address(ip, allowed):
+            host = self._request.url.host if self._proxy is None else self._proxy.host
+            self._error = blocked(self._request, not_public(host, ip, allowed))
+            return pycurl.SOCKET_BAD
+        try:
+            return open_socket(address)
+        except OSError:  # no IPv6 on this machine, or too many open files
+            return pycurl.SOCKET_BAD
+
+    def _on_header(self, line: bytes) -> int | None:
+        self.heard = time.monotonic()
+        if line.startswith(b"HTTP/") and not self._complete:
+            status = line.split(None, 2)[1:2]
+            self._status = int(status[0]) if status and status[0].isdigit() else 0
+            self._lines = []
+        elif line.strip(b"\r\n"):
+            self._lines.append(line)  # after the body these are trailers, which nobody reads
+        elif not self._complete and not 100 <= self._status < 200:
+            self._complete = True
+            self._headers = _headers(self._lines)
+            if 200 <= self._status < 300:
+                return self._decide()
+            self._unread = True
+        return None
+
+    def _decide(self) -> int | None:
+        """Whether the body is wanted; sets up how it is read."""
+        request, headers = self._request, self._headers
+        url, limit = request.url.text, request.max_bytes
+        declared = headers.get("content-length", "")
+        length = int(declared[:30]) if declared.isdecimal() else None
+        try:
+            if request.admit is not None:
+                request.admit(headers, url)
+            if length is not None and length > limit and not request.cut:
+                raise _too_large(request)
+            encoding = headers.get("content-encoding", "").strip().lower()
+            if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+                raise TabootError(
+                    "E_PARSE", f"{url} came in a content encoding that was not asked for.", url=url
+                )
+        except TabootError as error:
+            self._error, self._unread = error, True
+            return None if length is not None and length <= MAX_UNREAD_BYTES else _ABORT
+        if encoding not in ("", "identity"):
+            self._inflater = Inflater(gzip=encoding != "deflate")
+        return None
+
+    def _on_body(self, data: bytes) -> int | None:
+        self.heard = time.monotonic()
+        if self._unread:
+            self._size += len(data)
+            return None if self._size <= MAX_UNREAD_BYTES else _ABORT
+        if self._inflater is None:
+            return self._take(data)
+        try:
+            for piece in self._inflater.feed(data):
+                if self._take(piece):
+                    return _ABORT
+        except zlib.error:
+            url = self._request.url.text
+            self._error = TabootError("E_PARSE", f"{url} came in a broken content encoding.", url=url)
+            return _ABORT
+        return None
+
+    def _take(self, piece: bytes) -> int | None:
+        limit = self._request.max_bytes
+        self._size += len(piece)
+        if self._size <= limit:
+            self._pieces.append(piece)
+            return None
+        if self._request.cut:
+            self._pieces.append(piece[: limit - self._size])
+            self._cut = True
+        else:
+            self._pieces.clear()
+            self._error = _too_large(self._request)
+        return _ABORT
+
+    # --- the end of a request -------------------------------------------------------------------------------
+
+    def is_late(self, now: float) -> bool:
+        """Whether the answer takes too long as a whole, or nothing more of it comes."""
+        timeouts = self._request.timeouts
+        if now - self.began > timeouts.total:
+            return True
+        if now - self.heard <= timeouts.read:
+            return False
+        # Until the request is sent, libcurl's own time-out for connections holds.
+        sent: float = self.curl.getinfo(pycurl.PRETRANSFER_TIME)
+        return sent > 0 and now - max(self.heard, self.began + sent) > timeouts.read
+
+    def late(self) -> Reply | TabootError:
+        """What a request is that took too long: all that matters may have come nevertheless."""
+        if self._error is not None or (self._complete and self._unread):
+            return self.result(None)
+        self._pieces = []
+        return timed_out(self._request)
+
+    def result(self, code: int | None) -> Reply | TabootError:
+        """What the request that ended with libcurl's ``code`` (None: well) has come to."""
+        pieces, self._pieces = self._pieces, []
+        if self._error is not None:
+            return self._error
+        if code is None or self._cut or (self._complete and self._unread):
+            if self._inflater is not None and not self._cut:
+                try:
+                    self._inflater.end()
+                except EOFError:
+                    return broken(self._request, "it broke off within its content encoding")
+            get = self.curl.getinfo
+            return Reply(
+                self._status,
+                self._headers,
+                b"".join(pieces),
+                time.monotonic() - self.began,
+                get(pycurl.PRIMARY_IP),
+                _HTTP_VERSIONS.get(get(pycurl.INFO_HTTP_VERSION), "1.1"),
+            )
+        return self._failure(code)
+
+    def _failure(self, code: int) -> TabootError:
+        request = self._request
+        if code == pycurl.E_OPERATION_TIMEDOUT:
+            return timed_out(request)
+        if code in (pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_ISSUER_ERROR):
+            return broken(request, "its certificate is not trusted", again=False)
+        if code in (pycurl.E_SSL_CONNECT_ERROR, pycurl.E_SSL_CIPHER):
+            return broken(request, "TLS failed", again=False)
+        if code in (pycurl.E_COULDNT_RESOLVE_HOST, pycurl.E_COULDNT_RESOLVE_PROXY, pycurl.E_URL_MALFORMAT):
+            return broken(request, "the name does not resolve", again=False)
+        if request.proxy is not None and code == _E_PROXY:
+            reason = _HOST_ERRORS.get(self.curl.getinfo(pycurl.PROXY_ERROR))
+            if reason is not None:
+                return broken(request, f"the proxy {request.proxy.name} says: {reason}")
+        if request.proxy is not None and (
+            code in (pycurl.E_COULDNT_CONNECT, _E_PROXY) or (code == pycurl.E_RECV_ERROR and not self._status)
+        ):
+            name, url = request.proxy.name, request.url.text
+            message = f"The proxy {name} does not answer, or refuses to connect to {url}."
+            return TabootError("E_PROXY", message, url=url, proxy=name, again=True)
+        if code == pycurl.E_COULDNT_CONNECT:
+            return broken(request, "connection refused, or no way to the host")
+        return broken(request, "the answer broke off or is not HTTP")
+
+
+def open_socket(address: pycurl.CurlSockAddr) -> socket.socket:
+    """The socket of a connection to ``address``, which was checked."""
+    return socket.socket(address.family, address.socktype, address.protocol)
+
+
+def _pinned(host: str, port: int, pin: Pin) -> list[str]:
+    if host.startswith("["):
+        return []
+    addresses = ",".join(f"[{a}]" if a.version == 6 else str(a) for a in pin.addresses)
+    # "+": libcurl forgets it after a minute, or it would keep every name that was ever asked for.
+    return [f"+{host}:{port}:{addresses}"]
+
+
+def _line(name: str, value: str) -> bytes:
+    """A header as it is sent. What would end the line is left out of the value."""
+    text = value.translate({0: None, 10: None, 13: None})
+    return f"{name}: {text}".encode("latin-1", "replace")
+
+
+def _headers(lines: Sequence[bytes]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(b":")
+        key, text = name.strip().decode("latin-1").lower(), _text(value.strip())
+        headers[key] = f"{headers[key]}, {text}" if key in _LISTS and key in headers else text
+    return headers
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def blocked(request: Request, why: TabootError) -> TabootError:
+    """``why`` a host may not be reached, for one more request that wants it."""
+    return TabootError(why.code, why.message, remedy=why.remedy, url=request.url.text, **why.details)
+
+
+def _too_large(request: Request) -> TabootError:
+    url = request.url.text
+    return TabootError("E_TOO_LARGE", f"{url} is larger than {request.max_bytes} bytes.", url=url)
+
+
+def timed_out(request: Request) -> TabootError:
+    url = request.url.text
+    return TabootError("E_TIMEOUT", f"{url} did not answer in time.", url=url, again=True)
+
+
+def broken(request: Request, cause: str, *, again: bool = True) -> TabootError:
+    url = request.url.text
+    return TabootError("E_NETWORK", f"{url} could not be fetched ({cause}).", url=url, again=again)
+
 
 #: How often it is looked whether a request takes too long.
 _SWEEP_SECONDS = 0.1

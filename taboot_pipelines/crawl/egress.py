@@ -26,10 +26,10 @@ from typing import Any
 
 from taboot_pipelines.crawl.addresses import ANYWHERE, Address, Network, Resolver, reachable, resolve
 from taboot_pipelines.crawl.authorities import authorities
-from taboot_pipelines.crawl.proxies import Proxy
-from taboot_pipelines.crawl.tunnels import (
+from taboot_pipelines.crawl.proxies import (
     MAX_HEAD_BYTES,
     PIECE_BYTES,
+    Proxy,
     Stream,
     open_tunnel,
     read_head,

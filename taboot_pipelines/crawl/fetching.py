@@ -4,6 +4,8 @@ page, each domain at its pace, what may pass by tried again.
 Nothing here waits for one host while another may be asked: hosts take turns, and a host that must not be
 asked yet is put aside until it may. Everything happens while somebody calls :meth:`Fetching.finished` or
 :meth:`Fetching.get`, in that thread.
+
+Which headers go to which URL: credentials stay where they belong, whatever links or redirects there.
 """
 
 from __future__ import annotations
@@ -12,23 +14,81 @@ import heapq
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from taboot_pipelines.crawl.answers import REDIRECTS, Answer, refusal
-from taboot_pipelines.crawl.client import Admit, Client, Reply, Request, Timeouts
-from taboot_pipelines.crawl.gate import RobotsGate
-from taboot_pipelines.crawl.headers import SentHeaders, own_headers
-from taboot_pipelines.crawl.pages_apart import PagesApart
+from taboot_pipelines.crawl.client import (
+    REDIRECTS,
+    Admit,
+    Answer,
+    Client,
+    PagesApart,
+    Reply,
+    Request,
+    Timeouts,
+    refusal,
+)
+from taboot_pipelines.crawl.domains import Domains, filled_headers
 from taboot_pipelines.crawl.politeness import Politeness, retry_after
 from taboot_pipelines.crawl.proxies import Proxies, Proxy
-from taboot_pipelines.crawl.robots import MAX_ROBOTS_BYTES, RobotsCache
+from taboot_pipelines.crawl.robots import MAX_ROBOTS_BYTES, RobotsCache, RobotsGate
 from taboot_pipelines.crawl.urls import WebUrl, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Known
 from taboot_pipelines.settings import HttpSettings
+
+_ACCEPT = (
+    "text/html, application/xhtml+xml, text/markdown, text/plain;q=0.9, application/xml;q=0.8, */*;q=0.5"
+)
+
+
+def own_headers(settings: HttpSettings) -> dict[str, str]:
+    """What every request says of us."""
+    return {"User-Agent": settings.user_agent, "Accept": _ACCEPT, "Accept-Encoding": "gzip, deflate"}
+
+
+class SentHeaders:
+    """What a source and a domain add to requests, on top of ``ours``, with secrets filled in.
+
+    ``source``: the source's own headers, sent to ``origins`` (scheme, host and port) alone. Those of a domain
+    go to all of that domain. ``secret(NAME)`` gives what ``${NAME}`` stands for.
+    """
+
+    def __init__(
+        self,
+        ours: Mapping[str, str],
+        *,
+        source: Mapping[str, str] | None = None,
+        origins: Collection[str] = (),
+        domains: Domains | None = None,
+        secret: Callable[[str], str],
+    ) -> None:
+        self._ours = ours
+        self._source = filled_headers(source or {}, secret)
+        self._origins = frozenset(origins)
+        self._domains = domains
+        self._secret = secret
+        self._sent: dict[tuple[str | None, bool], tuple[tuple[str, str], ...]] = {}
+
+    def to(self, url: WebUrl) -> tuple[tuple[str, str], ...]:
+        """The headers of a request for ``url``. Raises ``E_CONFIG`` for a secret that is not set."""
+        domain = self._domains.name_of(url) if self._domains is not None else None
+        key = (domain, url.origin in self._origins)
+        sent = self._sent.get(key)
+        if sent is None:
+            named = {name.lower(): (name, value) for name, value in self._ours.items()}
+            if self._domains is not None and domain is not None:
+                for name, value in filled_headers(self._domains.limits(domain).headers, self._secret).items():
+                    named[name.lower()] = (name, value)
+            if key[1]:
+                named |= {name.lower(): (name, value) for name, value in self._source.items()}
+            if len(self._sent) > 1000:
+                self._sent = {}
+            sent = self._sent[key] = tuple(named.values())
+        return sent
+
 
 #: A server that asks (429, 503) for a wait up to this many seconds gets it, once.
 MAX_RETRY_AFTER_SECONDS = 30.0

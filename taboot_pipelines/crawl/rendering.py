@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
-from taboot_pipelines.crawl.captures import Captured, PageReply, PageRequest
-from taboot_pipelines.crawl.capturing import Capturing, still_there
+from taboot_pipelines.crawl.captures import Captured, Capturing, PageReply, PageRequest, still_there
 from taboot_pipelines.crawl.client import Request
 from taboot_pipelines.crawl.egress import Visit
 from taboot_pipelines.crawl.urls import WebUrl, parse_url

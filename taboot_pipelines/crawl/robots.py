@@ -10,26 +10,141 @@ Differs from other parsers on purpose: lines before the first ``User-agent`` bin
 ``bot`` names neither ``mybot`` nor ``bot-news`` (Protego, reppy: beginnings do); a pattern that begins with
 neither ``/`` nor ``*`` matches nothing (others add the slash); several groups of one name are one
 (robotparser: the first); the longest pattern decides (robotparser: the first).
+
+Which rule of a robots.txt decides on a path: the one of the longest pattern (RFC 9309 §2.2.2, §2.2.3).
+
+Escapes are compared as the RFC says, whatever they stand for; only a slash of the path is never its escape
+(RFC 3986 §2.2), in the query it is. Google's parser undoes no escape of a letter, a digit or ``-._~``: where
+that is another verdict, the stricter of the two holds.
+
+Whether a page may be asked for by its site's robots.txt, and what it means that it cannot be read.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import string
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from protego import Protego
 
-from taboot_pipelines.crawl.path_rules import PathRules, has_plain_escapes
+from taboot_pipelines.crawl.client import Answer
 from taboot_pipelines.crawl.urls import WebUrl
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stores.state import Lenient
 from taboot_pipelines.stores.state.keys import DAY, ROBOTS
+
+_UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")
+#: An escape of a character that needs none.
+_PLAIN_ESCAPE = re.compile(r"%(?:2[DEde]|3\d|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-9A-Fa-f]|7[0-9AaEe])")
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+#: A percent sign that begins no escape.
+_BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+#: What is special in a pattern, where it stands for itself.
+_LITERAL = str.maketrans({"*": "\x01", "$": "\x02"})
+
+
+def has_plain_escapes(text: str) -> bool:
+    """Whether a pattern or path escapes what needs no escape (RFC 3986 §2.3)."""
+    return _PLAIN_ESCAPE.search(text) is not None
+
+
+class _Rule(NamedTuple):
+    """A pattern: the texts between its stars, and whether the last one ends the target."""
+
+    texts: tuple[str, ...]
+    ends: bool
+    allow: bool
+
+    def matches(self, target: str) -> bool:
+        """In time linear in ``target`` for each text: the first place where a text fits is the best."""
+        first, *others = self.texts
+        if not target.startswith(first):
+            return False
+        if not others:
+            return not self.ends or len(target) == len(first)
+        at = len(first)
+        *inner, last = others
+        for text in inner:
+            at = target.find(text, at)
+            if at < 0:
+                return False
+            at += len(text)
+        if self.ends:
+            return len(target) - at >= len(last) and target.endswith(last)
+        return target.find(last, at) >= 0
+
+
+class PathRules:
+    """Rules in the order in which they decide: the longest pattern first, of two as long the one that
+    allows."""
+
+    def __init__(self, lines: Iterable[tuple[str, str]], *, plain: bool) -> None:
+        self._plain = plain
+        #: A bare percent sign is the beginning of any escape, as Google reads it.
+        self._as_written = False
+        found: list[tuple[int, _Rule]] = []
+        for name, value in lines:
+            if name not in ("allow", "disallow") or not value:
+                continue
+            allow = name == "allow"
+            patterns = [value]
+            self._as_written = self._as_written or _BARE_PERCENT.search(value) is not None
+            before, slash, page = value.rpartition("/")
+            if allow and slash and page.startswith("index.htm"):
+                patterns.append(f"{before}/$")
+            for pattern in patterns:
+                ends = pattern.endswith("$")
+                text = pattern[: len(pattern) - ends].replace("$", "\x02")
+                for form in _forms(text, plain=plain):
+                    rule = _Rule(tuple(re.sub(r"\*+", "*", form).split("*")), ends, allow)
+                    found.append((len(pattern), rule))
+        found.sort(key=lambda pair: (-pair[0], not pair[1].allow))
+        self._rules = [rule for _, rule in found]
+        #: What a target must begin with for any rule to match.
+        self._beginnings = tuple({rule.texts[0] for rule in self._rules})
+
+    def allow(self, target: str) -> bool:
+        """Whether the rules open ``target``, the path and query of a URL in its normal form."""
+        if "%" in target or "*" in target or "$" in target:
+            target = target.translate(_LITERAL)
+            targets = _forms(target, plain=self._plain)
+            if self._as_written:
+                targets += (_ESCAPE.sub(lambda m: m[0].upper(), target),)
+        else:
+            targets = (target,)
+        if not any(t.startswith(self._beginnings) for t in targets):
+            return True
+        for rule in self._rules:
+            for text in targets:
+                if rule.matches(text):
+                    return rule.allow
+        return True
+
+
+def _forms(text: str, *, plain: bool) -> tuple[str, ...]:
+    """A path or pattern with its escapes in one form: undone, except of slashes and of what is no visible
+    ASCII, and unless ``plain`` of what needs none. A second form has the slashes of the query undone too."""
+    if "%" not in text:
+        return (text,)
+
+    def undone(match: re.Match[str]) -> str:
+        character = chr(int(match[1], 16))
+        kept = not "!" <= character <= "~" or character in "#%/" or (character in _UNRESERVED and not plain)
+        return match[0].upper() if kept else character.translate(_LITERAL)
+
+    form = _ESCAPE.sub(undone, text)
+    path, mark, query = form.partition("?")
+    other = f"{path}{mark}{query.replace('%2F', '/')}"
+    return (form,) if form == other else (form, other)
+
 
 #: What is read of a file (RFC 9309 §2.5 asks for this much at least); the rest is not there.
 MAX_ROBOTS_BYTES = 500 * 1024
@@ -286,3 +401,59 @@ class RobotsCache:
             self._read.move_to_end(origin)
             while len(self._read) > _REMEMBERED:
                 self._read.popitem(last=False)
+
+
+#: How long a robots.txt that could not be read is not asked for again.
+FAILURE_SECONDS = 30.0
+#: Origins of which it is remembered that their robots.txt could not be read.
+MAX_FAILURES = 1000
+_MAX_AGE = re.compile(r"(?i)\bmax-age=\"?(\d{1,9})")
+
+
+class RobotsGate:
+    """Keeps rules in ``cache``, for all runs, and failures to read them in this process alone."""
+
+    def __init__(self, cache: RobotsCache) -> None:
+        self._cache = cache
+        #: By origin: why its file could not be read, and until when that holds.
+        self._failures: dict[str, tuple[float, TabootError]] = {}
+
+    def rules(self, url: WebUrl) -> Robots | None:
+        """The rules of a page that may be asked for; None if they must be read first.
+
+        Raises ``E_ROBOTS`` for a page that may not, and where robots.txt could not be read, why.
+        """
+        until, error = self._failures.get(url.origin, (0.0, None))
+        if error is not None and time.monotonic() < until:
+            raise TabootError(
+                error.code,
+                f"{url.text} was not asked for, since its site's robots.txt could not be read."
+                f" {error.message}",
+                url=url.text,
+            )
+        rules = self._cache.get(url.origin)
+        if rules is not None and not rules.allows(url):
+            why = "is disallowed by its site's robots.txt"
+            if not rules.reachable:
+                why = "is not asked for while its site's robots.txt cannot be read"
+            raise TabootError("E_ROBOTS", f"{url.text} {why}.", url=url.text, read=rules.reachable)
+        return rules
+
+    def keep(self, origin: str, result: Answer | TabootError) -> None:
+        """Take what came of reading the robots.txt of ``origin``.
+
+        A refusal and redirects that lead nowhere are as if there were no file (RFC 9309 §2.3.1). What is
+        no answer of the site at all is kept for a moment only: nothing is known, and so nothing is allowed.
+        """
+        if isinstance(result, Answer):
+            found = _MAX_AGE.search(result.headers.get("cache-control", ""))
+            age = float(found[1]) if found else None
+            self._cache.put(origin, result.status, result.body, max_age=age)
+            return
+        status = 404 if result.code == "E_REDIRECT" else result.details.get("status")
+        if isinstance(status, int) and 400 <= status < 500 and status not in (408, 429):
+            self._cache.put(origin, status, b"")
+            return
+        while len(self._failures) >= MAX_FAILURES:
+            del self._failures[next(iter(self._failures))]
+        self._failures[origin] = (time.monotonic() + FAILURE_SECONDS, result)

@@ -16,6 +16,14 @@ from taboot_pipelines.defs.partitions import BACKFILL, sources_partitions
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.stages.chain import CHAIN
 
+#: What the asset of each stage was made with.
+_MADE_WITH: dict[str, dict[str, Any]] = {}
+
+
+def tagged(asset: dg.AssetsDefinition, op_tags: Mapping[str, Any]) -> dg.AssetsDefinition:
+    """The same asset whose step has ``op_tags``, which Dagster lets nobody add later."""
+    return stage_asset(asset.op.name, **{**_MADE_WITH[asset.op.name], "op_tags": op_tags})
+
 
 def stage_asset(
     name: str,
@@ -31,6 +39,7 @@ def stage_asset(
     Raises ``E_NOT_FOUND`` if there is no such stage.
     """
     stage = CHAIN.stage(name)
+    _MADE_WITH[name] = {"group": group, "pool": pool, "kinds": kinds, "code_version": code_version}
 
     @dg.asset(
         name=name,

@@ -19,7 +19,7 @@ from taboot_pipelines.defs import (
     readiness,
     retries,
 )
-from taboot_pipelines.defs.executors import executor
+from taboot_pipelines.defs.executors import executor, placed
 from taboot_pipelines.defs.ingest_all import PASSED_ON
 from taboot_pipelines.defs.io import KEY, TableIOManager
 from taboot_pipelines.defs.jobs import ASSETS, CHECKS, JOBS
@@ -46,11 +46,11 @@ def build_defs(settings: Settings | None = None, **overrides: Any) -> dg.Definit
         **overrides,
     }
     return dg.Definitions(
-        assets=[*ASSETS, *audit.ASSETS, *quality.ASSETS],
+        assets=[*placed(ASSETS, settings), *audit.ASSETS, *quality.ASSETS],
         asset_checks=[*CHECKS, *readiness.CHECKS, *freshness.CHECKS, *quality.CHECKS],
         jobs=[*JOBS, *crawls.JOBS, *audit.JOBS, *quality.JOBS, *interpretations.JOBS, *letters.JOBS],
         schedules=audit.SCHEDULES,
         sensors=[*SENSORS, *retries.SENSORS, *readiness.SENSORS, *freshness.SENSORS],
         resources=resources,
-        executor=executor(settings, ASSETS),
+        executor=executor(settings),
     )

@@ -1,20 +1,21 @@
 """Chooses where the steps of a run are carried out, and holds everything that a GPU step needs for it.
 
-A GPU step takes arguments of its decorator from :func:`gpu`: its pool, and the Celery queue of the workers
-that have a GPU. What it requests from Kubernetes depends on the settings, which assets do not know;
-:func:`executor` adds it to every step with that queue's tag, if the model runs in the process of the step.
-With all steps in one process, or in several on one machine, only the pool matters.
+Which steps want a GPU depends on the settings: those that have a model on one in their own process. They get
+the Celery queue of the workers that have a GPU by :func:`placed`, and what they request from Kubernetes by
+:func:`executor`. With all steps in one process, or in several on one machine, only their pool matters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict
+from typing import Any
 
 import dagster as dg
 
+from taboot_pipelines.defs.assets import tagged
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import CelerySettings, K8sSettings, Settings, TorchSettings
+from taboot_pipelines.stages import embeddings, tier_c_triples
 
 #: Celery queues: workers on machines with a GPU read ``gpu``, all others ``default``.
 DEFAULT_QUEUE = "default"
@@ -26,19 +27,18 @@ QUEUE_TAG = "dagster-celery/queue"
 VISIBILITY_SECONDS = 12 * 3600
 
 
-class GpuStep(TypedDict):
-    pool: str
-    op_tags: dict[str, str]
+def gpu_steps(settings: Settings) -> frozenset[str]:
+    """Return the names of the steps in whose own process the settings put a model on a GPU: an embedder by
+    PyTorch, or a chat model by vLLM."""
+    embeds = {embeddings.STAGE} if embeds_on_gpu(settings.embedding.torch) else set()
+    return frozenset(embeds | ({tier_c_triples.STAGE} if settings.llm.vllm_model else set()))
 
 
-def gpu(pool: str) -> GpuStep:
-    """Return the arguments of ``@dg.asset`` for a step that wants a GPU: ``@dg.asset(**gpu(EMBED), …)``."""
-    return {"pool": pool, "op_tags": {QUEUE_TAG: GPU_QUEUE}}
-
-
-def gpu_steps(assets: Iterable[dg.AssetsDefinition]) -> list[str]:
-    """Return the names of the steps that carry the tag of :func:`gpu`."""
-    return sorted(a.op.name for a in assets if a.op.tags.get(QUEUE_TAG) == GPU_QUEUE)
+def placed(assets: Iterable[dg.AssetsDefinition], settings: Settings) -> list[dg.AssetsDefinition]:
+    """Return the assets, those of :func:`gpu_steps` with the tag by which Celery hands them to workers that
+    have a GPU."""
+    steps = gpu_steps(settings)
+    return [tagged(a, {QUEUE_TAG: GPU_QUEUE}) if a.op.name in steps else a for a in assets]
 
 
 def embeds_on_gpu(settings: TorchSettings) -> bool:
@@ -50,7 +50,7 @@ def embeds_on_gpu(settings: TorchSettings) -> bool:
     return settings.model is not None and not (settings.device or "").startswith("cpu")
 
 
-def executor(settings: Settings, assets: Iterable[dg.AssetsDefinition]) -> dg.ExecutorDefinition:
+def executor(settings: Settings) -> dg.ExecutorDefinition:
     """Return the executor that ``TABOOT_EXECUTOR`` names, without touching the network.
 
     Its configuration is bound here, in code: Dagster stores none of it with a run, so no broker's
@@ -73,7 +73,7 @@ def executor(settings: Settings, assets: Iterable[dg.AssetsDefinition]) -> dg.Ex
         return _k8s(
             settings.k8s,
             settings.executor_max_concurrent,
-            gpu_steps(assets) if embeds_on_gpu(settings.embedding.torch) else [],
+            sorted(gpu_steps(settings)),
         )
     # One process per run: the steps of a chain follow each other, and the embedder is loaded once.
     return dg.in_process_executor

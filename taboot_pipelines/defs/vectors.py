@@ -7,7 +7,6 @@ import pyarrow.compute as pc
 from taboot_pipelines.defs.assets import stage_asset
 from taboot_pipelines.defs.checking import Looked, checked, looking, sources_of, verdict
 from taboot_pipelines.defs.documents import chunks
-from taboot_pipelines.defs.executors import gpu
 from taboot_pipelines.defs.pools import EMBED
 from taboot_pipelines.defs.published import read_published
 from taboot_pipelines.defs.resources import WorkspaceResource
@@ -18,7 +17,7 @@ GROUP = "vectors"
 embeddings = stage_asset(
     "embeddings",
     group=GROUP,
-    **gpu(EMBED),
+    pool=EMBED,
     kinds={"deltalake", "openvino"},
 )
 

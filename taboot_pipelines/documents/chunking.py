@@ -28,9 +28,17 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate, pairwise
 
-from taboot_pipelines.documents.blocks import Cut, Kind, Outline, scan_code, scan_markdown
+from taboot_pipelines.documents.blocks import (
+    Cut,
+    Kind,
+    Outline,
+    scan_asciidoc,
+    scan_code,
+    scan_markdown,
+    scan_records,
+    scan_restructured,
+)
 from taboot_pipelines.documents.forms import own_text
-from taboot_pipelines.documents.markup_blocks import scan_asciidoc, scan_records, scan_restructured
 from taboot_pipelines.documents.mime import reads_as
 from taboot_pipelines.documents.tokens import TOKENIZER, TOKENIZER_SHA256
 from taboot_pipelines.model.ids import canonical_json

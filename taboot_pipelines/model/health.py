@@ -16,7 +16,8 @@ PROBE_THREAD = "health-"
 class Health:
     """One configured part. ``message`` says in words what is wrong and what to do; empty if all is well."""
 
-    part: str  # catalog, state, blobs, tables, shards, embedder, reranker, llm, vectors, graph, dagster
+    #: catalog, state, blobs, tables, shards, embedder, reranker, llm, vectors, graph, dagster, plugins
+    part: str
     backend: str  # sqlite, postgresql, redis, qdrant, neo4j, directory, s3 …
     ok: bool
     version: str | None = None

@@ -80,6 +80,8 @@ class _Found:
     facts: Answer | None
     told: list[Excerpt]
     version: int
+    #: What the search said of the question and its filters.
+    notes: tuple[str, ...] = ()
 
     @property
     def sure(self) -> float:
@@ -179,8 +181,9 @@ class Answers:
         """``facts_suffice``: what documents state is not looked at where facts answer."""
         # What names something and what means something alike: each arm brings its own best.
         both = replace(request, limit=PASSAGES, vector_weight=1.0, keyword_weight=1.0)
-        hits = self._search.search(both).hits
-        return self._session.ask(lambda view: self._rank(view, request, hits, limit, facts_suffice))
+        searched = self._search.search(both)
+        found = self._session.ask(lambda view: self._rank(view, request, searched.hits, limit, facts_suffice))
+        return replace(found, notes=searched.notes)
 
     def _rank(
         self, view: View, request: SearchRequest, hits: tuple[Hit, ...], limit: int, facts_suffice: bool
@@ -314,7 +317,8 @@ class Answers:
             )
         )
         citations = tuple(self._placed(c) for c in made.citations)
-        update = {"citations": citations, "notes": self._disputed(citations), "answer_id": answer_id}
+        notes = (*found.notes, *self._disputed(citations))
+        update = {"citations": citations, "notes": notes, "answer_id": answer_id}
         return made.model_copy(update=update)
 
     def _disputed(self, citations: Sequence[Citation]) -> tuple[str, ...]:

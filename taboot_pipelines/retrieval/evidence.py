@@ -232,6 +232,12 @@ Spans = Sequence[tuple[int, int]]
 _UNREAD = frozenset({"E_BLOB_CORRUPT", "E_BLOB_MISSING"})
 
 
+def _pairs(name: str, spans: object) -> Sequence[tuple[int, int]]:
+    if isinstance(spans, (list, tuple)) and all(isinstance(s, (list, tuple)) and len(s) == 2 for s in spans):
+        return spans
+    raise TabootError("E_QUERY", f"{name} must be pairs of a start and an end.")
+
+
 class Originals:
     """Safe to use from several threads."""
 
@@ -243,9 +249,9 @@ class Originals:
         """See ``KnowledgeBase.original``."""
         if not isinstance(doc_id, str):
             raise TabootError("E_QUERY", "The document must be a doc_id.")
-        for start, end in (*spans, *byte_spans):
-            if not 0 <= start <= end:
-                raise TabootError("E_QUERY", f"A place must be a start and an end, not {start}-{end}.")
+        for span in (*_pairs("spans", spans), *_pairs("byte_spans", byte_spans)):
+            if not all(isinstance(n, int) for n in span) or not 0 <= span[0] <= span[1]:
+                raise TabootError("E_QUERY", f"A span must be a start and an end, not {str(span)[:80]}.")
         return self._session.ask(lambda view: self._original(view, doc_id, spans, byte_spans))
 
     def _original(self, view: View, doc_id: str, spans: Spans, byte_spans: Spans) -> Original:

@@ -23,12 +23,13 @@ from taboot_pipelines.knowledge.graph import (
 )
 from taboot_pipelines.knowledge.names import merges_of
 from taboot_pipelines.model import tables
-from taboot_pipelines.model.graph import EDGES
+from taboot_pipelines.model.graph import EDGES, NODES
 from taboot_pipelines.model.ids import node_key
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.filters import or_near
 from taboot_pipelines.retrieval.prefixes import ambiguous, is_prefix
+from taboot_pipelines.retrieval.request import check_texts
 from taboot_pipelines.retrieval.results.graph import Edge, Node, Subgraph
 from taboot_pipelines.retrieval.verbalization import NodeName, node
 from taboot_pipelines.shards import Shards
@@ -84,43 +85,55 @@ class Graph:
         self.start = find(identities, self.edges.column("start_label"), self.edges.column("start_key"))
         self.end = find(identities, self.edges.column("end_label"), self.edges.column("end_key"))
 
-    def find(self, what: str | NodeRef) -> Numbers:
-        """The nodes that a key, a name or a reference means: an exact key, else an exact name, else what a
-        bare service name resolves to, else the name in any case.
+    def find(self, what: str | NodeRef, label: str | None = None) -> Numbers:
+        """The nodes that a key, a name or a reference means, of one ``label`` (None: of any).
 
-        Raises ``E_NOT_FOUND`` if there is none, ``E_QUERY`` if ``what`` is neither text nor a reference.
+        Of each label the node with that exact key, else those with that exact name, since the key of one
+        thing (a host's is its name) is often the name of another. Where no label has either: what a bare
+        service name resolves to, else the name in any case. Raises ``E_NOT_FOUND`` if there is none,
+        ``E_QUERY`` if ``what`` is neither text nor a reference, or ``label`` no type of node.
         """
+        check_texts(node=what if isinstance(what, str) else None)
+        if label is not None and (not isinstance(label, str) or label not in NODES):
+            raise TabootError(
+                "E_QUERY", f"{str(label)[:100]!r} is no type of entity; there are {', '.join(sorted(NODES))}."
+            )
         if isinstance(what, NodeRef):
             return self._by_key(node_key(what.key), what.label, what.name)
         if not isinstance(what, str) or not what.strip():
             raise TabootError("E_QUERY", "The node to start from must be a name, a key or a NodeRef.")
-        return self._by_key(what, None, what)
+        return self._by_key(what, label, what)
 
     def _by_key(self, key: str, label: str | None, name: str) -> Numbers:
         resolved = self.names.filter(pc.is_valid(self.names.column("resolved_key")))
         meant = [r for o, n, r in rows_of(resolved, "observed_key", "name", "resolved_key") if key in (o, n)]
         merged = [m.key for (its, k), m in self._merges.items() if k == key and label in (None, its)]
-        tries = [
-            ("key", [key], label),
-            ("key", merged, label),
-            ("name", [name], label),
-            *([("key", meant, "Service")] if label in (None, "Service") else []),
-        ]
-        for column, values, wanted in tries:
-            mask = pc.is_in(self.nodes.column(column), value_set=pa.array(values, pa.string()))
+        labels, names = self.nodes.column("label"), self.nodes.column("name")
+
+        def among(column: pa.ChunkedArray, values: Sequence[str], wanted: str | None) -> Numbers:
+            mask = pc.is_in(column, value_set=pa.array(values, pa.string()))
             if wanted is not None:
-                mask = pc.and_(mask, pc.equal(self.nodes.column("label"), wanted))
-            found: Numbers = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
-            if len(found):
-                return found
-        lower = pc.equal(pc.utf8_lower(self.nodes.column("name")), name.lower())
-        if label is not None:
-            lower = pc.and_(lower, pc.equal(self.nodes.column("label"), label))
-        found = np.flatnonzero(lower.to_numpy(zero_copy_only=False))
+                mask = pc.and_(mask, pc.equal(labels, wanted))
+            rows: Numbers = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+            return rows
+
+        keys = self.nodes.column("key")
+        found = among(keys, [key], label)
         if not len(found):
-            known = set(self.nodes.column("name").to_pylist())
+            found = among(keys, merged, label)
+        taken = {labels[int(n)].as_py() for n in found}
+        called = [n for n in among(names, [name], label).tolist() if labels[n].as_py() not in taken]
+        found = np.sort(np.concatenate([found, np.array(called, dtype=np.int64)]))
+        if not len(found) and label in (None, "Service"):
+            found = among(keys, meant, "Service")
+        if not len(found):
+            found = among(pc.utf8_lower(names), [name.lower()], label)
+        if not len(found):
+            known = set(names.to_pylist())
             raise TabootError(
-                "E_NOT_FOUND", f"There is no node named {name!r}.{or_near(name, known)}", node=name
+                "E_NOT_FOUND",
+                f"There is no {label or 'node'} named {name!r}.{or_near(name, known)}",
+                node=name,
             )
         return found
 
@@ -191,6 +204,7 @@ class Graph:
 
         Raises ``E_QUERY`` where several begin so.
         """
+        check_texts(edge=edge_id)
         ids = self.edges.column("edge_id")
         at = pc.index(ids, edge_id).as_py()
         if at < 0 and is_prefix(edge_id):

@@ -21,6 +21,7 @@ from taboot_pipelines.retrieval.request import (
     SearchOptions,
     SearchRequest,
     check_limit,
+    check_texts,
     read_request,
 )
 from taboot_pipelines.retrieval.search import Search
@@ -281,19 +282,27 @@ class KnowledgeBase:
         """
         if not isinstance(answer_id, str):
             raise TabootError("E_QUERY", "answer_id must be the answer_id of an answer.")
+        check_texts(required=True, answer_id=answer_id)
         return self._answers().replay(answer_id)
 
     def neighbors(
-        self, node: str | NodeRef, hops: int = 1, types: Collection[str] | str | None = None, limit: int = 100
+        self,
+        node: str | NodeRef,
+        hops: int = 1,
+        types: Collection[str] | str | None = None,
+        limit: int = 100,
+        *,
+        label: str | None = None,
     ) -> Subgraph:
         """What surrounds a node: its edges in both directions, up to ``hops`` (1 or 2), of the given relation
         ``types``.
 
-        ``node``: a key, a name (of every node that has it) or a NodeRef. At most ``limit`` edges, nearest
-        first, mentions last. Raises ``E_NOT_FOUND`` if nothing is called that, ``E_QUERY`` naming a wrong
-        argument.
+        ``node``: a key or a name, which mean every node that has it (of this ``label``), or a NodeRef. At
+        most ``limit`` edges, nearest first, and of equally near ones mentions last.
+        Raises ``E_NOT_FOUND`` if nothing is called that, ``E_QUERY`` naming a wrong argument.
         """
-        return self._neighborhoods().around(node, hops, types, limit)
+        check_texts(types=types)
+        return self._neighborhoods().around(node, hops, types, limit, label)
 
     def show(
         self,
@@ -334,6 +343,7 @@ class KnowledgeBase:
         ``document``: a doc_id, a URL or a path. Raises ``E_NOT_FOUND`` if there is none, ``E_QUERY`` naming a
         wrong argument.
         """
+        check_texts(required=True, document=document)
         from taboot_pipelines.retrieval.links import document_links
 
         return self._session.ask(lambda view: document_links(view, document, limit))
@@ -346,6 +356,7 @@ class KnowledgeBase:
         line, secrets masked; a name that should stand in the quote and does not is ``E_EVIDENCE``.
         ``E_EDGE_UNKNOWN`` if there is no such edge or hit.
         """
+        check_texts(what=what if isinstance(what, str) else None)
         return self._explanations().explain(what)
 
     def original(
@@ -360,6 +371,7 @@ class KnowledgeBase:
         citation, ``byte_spans`` in bytes of its blob, such as those of a quote. Raises ``E_NOT_FOUND`` if
         there is no such document, ``E_QUERY`` naming a wrong argument.
         """
+        check_texts(required=True, doc_id=doc_id)
         return self._originals().original(doc_id, spans, byte_spans)
 
     def drift(self, kinds: Collection[str] | str | None = None, limit: int = 1000) -> DriftReport:
@@ -368,6 +380,7 @@ class KnowledgeBase:
 
         ``kinds``: of ``knowledge.drift.DriftKind``; None: all. Raises ``E_QUERY`` naming a wrong argument.
         """
+        check_texts(kinds=kinds)
         return self._drifts().report(kinds, limit, self._explanations())
 
     def _request(
@@ -410,6 +423,7 @@ class KnowledgeBase:
         ledger. They stay with the home that crawled; ``E_KB_UNINITIALIZED`` where there is only a copy of the
         shards.
         """
+        check_texts(source=source)
         return self._crawls().all(source)
 
     def crawl(self, name: str) -> CrawlView:
@@ -417,6 +431,7 @@ class KnowledgeBase:
         its links (``leads``), those that lead to nothing (``broken``), its ledger, and in a notebook a
         picture. Raises ``E_NOT_FOUND``.
         """
+        check_texts(required=True, name=name)
         return self._crawls().one(name)
 
     # --- changing it ----------------------------------------------------------------------------------------
@@ -426,12 +441,14 @@ class KnowledgeBase:
         them stays in our files. The receipt names each store. Raises ``E_NOT_FOUND`` (nothing is deleted
         then), ``E_BUSY``.
         """
+        check_texts(required=True, doc_ids=doc_ids)
         return self._writing().delete(doc_ids, erase)
 
     def restore(self, doc_ids: Collection[str]) -> Restored:
         """Bring deleted documents back; erased ones come back when their source is ingested. Raises
         ``E_NOT_FOUND``, ``E_BUSY``.
         """
+        check_texts(required=True, doc_ids=doc_ids)
         return self._writing().restore(doc_ids)
 
     def correct(
@@ -533,6 +550,7 @@ class KnowledgeBase:
         it). With ``erase`` every byte of what was typed or handed in goes too, for good. Raises
         ``E_NOT_FOUND``, ``E_QUERY``, ``E_TRANSITION`` for what is undone already, ``E_BUSY``.
         """
+        check_texts(required=True, assertion_id=assertion_id)
         return self._deciding().undo(assertion_id, erase=erase, reason=reason, who=who)
 
     def assertions(self, all_states: bool = False, limit: int = 10_000) -> AssertionList:
@@ -576,6 +594,7 @@ class KnowledgeBase:
         ``document``: a doc_id or a path. Raises ``E_QUERY``, and ``E_KB_UNINITIALIZED`` where there is only a
         copy of the shards.
         """
+        check_texts(source=source, tier=tier, status=status, document=document)
         return self._interpretations().runs(
             limit=limit,
             source=source,
@@ -590,6 +609,7 @@ class KnowledgeBase:
         """One run, by its id or the beginning of it, with what it says, each fact with its quote. Raises
         ``E_NOT_FOUND``, also if its observations are not kept any more.
         """
+        check_texts(required=True, run_id=run_id)
         return self._interpretations().run(run_id, limit)
 
     def diff(
@@ -608,6 +628,8 @@ class KnowledgeBase:
         Each side is a run, several, ``"active"`` or ``"candidate"``: then of a ``source`` and ``tier``, and
         of the active ones those of the other side's units. Raises ``E_QUERY``, ``E_NOT_FOUND``.
         """
+        check_texts(required=True, a=a, b=b)
+        check_texts(source=source, tier=tier)
         return self._interpretations().diff(a, b, source, tier, limit)
 
     def reinterpret(
@@ -624,6 +646,7 @@ class KnowledgeBase:
         promoted, which ``promote`` does at once. Raises ``E_QUERY``, ``E_NOT_FOUND``, ``E_STORAGE_PENDING``,
         ``E_INTERPRETATION_IN_PROGRESS``, ``E_QUOTA``, ``E_BUSY``, and what the tier's model raises.
         """
+        check_texts(docs=docs, source=source, tier=tier)
         made = self._interpretations().reinterpret(docs=docs, source=source, tier=tier, config=config)
         if promote and made.run_ids:
             self.promote(made.run_ids)
@@ -636,6 +659,8 @@ class KnowledgeBase:
         holds while the unit's input is the one that they were made from. Raises ``E_CONFLICT`` for runs of
         another input, ``E_NOT_FOUND``, ``E_QUERY``, ``E_BUSY``; nothing is changed then.
         """
+        check_texts(required=True, runs=runs)
+        check_texts(source=source, tier=tier)
         return self._interpretations().promote(runs, source, tier)
 
     def rollback(
@@ -649,6 +674,8 @@ class KnowledgeBase:
         """Take back a promotion (its id), that of some runs, or the last one of a source and tier; what was
         active before is so again. Raises ``E_NOT_FOUND`` if nothing is promoted, ``E_QUERY``, ``E_BUSY``.
         """
+        check_texts(required=True, runs=runs)
+        check_texts(source=source, tier=tier, promotion=promotion)
         return self._interpretations().rollback(runs, source, tier, promotion)
 
     def _writing(self) -> Writing:

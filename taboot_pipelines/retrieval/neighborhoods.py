@@ -110,7 +110,12 @@ class Neighborhoods:
         self._server = Lazy(lambda: _open_server(settings, namespace))
 
     def around(
-        self, node: str | NodeRef, hops: int, types: Collection[str] | str | None, limit: int
+        self,
+        node: str | NodeRef,
+        hops: int,
+        types: Collection[str] | str | None,
+        limit: int,
+        label: str | None = None,
     ) -> Subgraph:
         """See ``KnowledgeBase.neighbors``."""
         if hops not in (1, 2):
@@ -120,13 +125,19 @@ class Neighborhoods:
         from taboot_pipelines.retrieval.graph import check_types
 
         wanted = check_types(types)
-        return self._session.ask(lambda view: self._around(view, node, hops, wanted, limit))
+        return self._session.ask(lambda view: self._around(view, node, hops, wanted, limit, label))
 
     def _around(
-        self, view: View, node: str | NodeRef, hops: int, types: frozenset[str] | None, limit: int
+        self,
+        view: View,
+        node: str | NodeRef,
+        hops: int,
+        types: frozenset[str] | None,
+        limit: int,
+        label: str | None,
     ) -> Subgraph:
         graph = view.graph
-        start = graph.find(node)
+        start = graph.find(node, label)
         server = self._server()
         among = (
             None

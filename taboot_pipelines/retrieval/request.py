@@ -173,6 +173,19 @@ def check_limit(limit: int, most: int) -> None:
     _whole("limit", limit, 1, most)
 
 
+def check_texts(*, required: bool = False, **given: Any) -> None:
+    """Raise ``E_QUERY`` naming the first argument that is neither a text nor a collection of texts (nor None,
+    unless it is ``required``), or that holds a lone surrogate, which has no place in any store.
+    """
+    for name, value in given.items():
+        texts = () if value is None and not required else (value,) if isinstance(value, str) else value
+        listed = isinstance(texts, Collection) and not isinstance(texts, (bytes, Mapping))
+        if not listed or not all(isinstance(text, str) for text in texts):
+            raise TabootError("E_QUERY", f"{name} must be a text or a list of texts.")
+        if any("\ud800" <= c <= "\udfff" for text in texts for c in text):
+            raise TabootError("E_QUERY", f"{name} holds a character that is no part of any text.")
+
+
 def normalize(query: str) -> str:
     """A query as it is searched and cached: NFC, without control characters, each run of blanks one blank,
     none at the ends. Lone surrogates, which have no place in any store, become question marks, and so does a

@@ -9,6 +9,7 @@ matter, a table's header, images, bare links and lead-ins state nothing.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -33,17 +34,20 @@ _COMMENT = re.compile(r"\s*(?:#+(?!!)|//+|;+)\s?")
 _IMAGE = re.compile(r"!\[[^\]\n]*\](?:\([^()\n]*\)|\[[^\]\n]*\])")
 _LINK = re.compile(r"\[([^\[\]\n]+)\]\((?:[^()\n]|\([^()\n]*\))*\)|\[([^\[\]\n]+)\]\[[^\]\n]*\]")
 _REFERENCE = re.compile(r"\s*\[[^\]\n]+\]:\s*\S+")
-#: Code in backticks stays as it is; a placeholder such as ``<name>`` in it is no tag.
-_TAG = re.compile(r"(`[^`\n]*`)|</?[A-Za-z][^<>\n]{0,300}>|<!--[^>]*-->")
+_TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,300}>|<!--[^>]*-->")
 _ATTRIBUTES = re.compile(r"\{[:#.][^{}\n]*\}")
 _WORD = re.compile(r"[^\W_]+")
 #: A lead-in that holds one may say something by itself.
 _VALUE = re.compile(r"\d|`|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|half) ")
-#: ASCII punctuation behind a backslash stands for itself (CommonMark 0.31, 2.4), but not in code.
-_ESCAPED = re.compile(r"(`[^`\n]*`)|\\([!-/:-@\[-`{-~])")
-#: Escaped characters are kept apart as private ones, which no mark is made of.
-_PRIVATE = 0xE000
-_PRIVATE_CHARACTERS = {_PRIVATE + n: chr(n) for n in range(0x21, 0x7F)}
+#: ASCII punctuation behind a backslash stands for itself (CommonMark 0.31, 2.4), but not in a code span:
+#: what stands between two runs of equally many backticks (6.1). A run without a partner is text.
+_LITERAL = re.compile(r"\\([!-/:-@\[-`{-~])|(`++)(?:((?:(?!\n\s*\n).)+?)(?<!`)\2(?!`))?", re.DOTALL)
+#: Marks of strong emphasis can open or close it only beside what is no blank, underscores not in words (6.2).
+_STRONG = re.compile(r"\*\*(?=\S)|(?<=\S)\*\*|(?<!\w)__(?=\S)|(?<=\S)__(?!\w)")
+#: Characters that are no marks, though they look so, are kept apart as private ones, blanks in code too.
+#: They are of plane 16, where no font of icons has its own.
+_PRIVATE_CHARACTERS = {0x10F000 + n: chr(n) for n in range(0x20, 0x7F)}
+_TO_PRIVATE = {ord(c): p for p, c in _PRIVATE_CHARACTERS.items()}
 #: A table's columns end at a bar that is not escaped.
 _BAR = re.compile(r"(?<!\\)\|")
 #: A comment of so many words says something to people; a shorter one may be a setting that is switched off.
@@ -95,14 +99,22 @@ class _Lines(NamedTuple):
 
 def plain(text: str) -> str:
     """``text`` on one line without what only a browser needs: images, targets of links, tags, emphasis."""
-    if "\\" in text:
-        text = _ESCAPED.sub(lambda m: m[1].replace("\\|", "|") if m[1] else chr(_PRIVATE + ord(m[2])), text)
+    if "\\" in text or "`" in text:
+        text = _LITERAL.sub(_kept, text)
     text = _IMAGE.sub(" ", text)
     text = _LINK.sub(lambda m: m[1] or m[2], text)
-    text = _ATTRIBUTES.sub("", _TAG.sub(lambda m: m[1] or " ", text))
-    text = text.replace("**", "").replace("__", "")
+    text = _ATTRIBUTES.sub("", _TAG.sub(" ", text))
+    text = _STRONG.sub("", text)
     text = re.sub(r"(?<![\w*])\*(?=[^\s*])([^*\n]*)(?<=[^\s*])\*(?![\w*])", r"\1", text)
-    return " ".join(text.translate(_PRIVATE_CHARACTERS).split())
+    return " ".join(text.split()).translate(_PRIVATE_CHARACTERS)
+
+
+def _kept(found: re.Match[str]) -> str:
+    """An escaped character, or a code span with its backticks, out of reach of what takes marks away; a bar
+    is escaped in it only because it stands in a table."""
+    if found[1] or not found[3]:
+        return (found[1] or found[0]).translate(_TO_PRIVATE)
+    return found[0].replace("\\|", "|").translate(_TO_PRIVATE)
 
 
 def statements(text: str, *, code: bool) -> list[TextStatement]:
@@ -119,7 +131,11 @@ def statements(text: str, *, code: bool) -> list[TextStatement]:
 def split_sentences(text: str) -> list[tuple[int, int]]:
     """The sentences of running text, as ranges of it without surrounding blanks."""
     cuts = [0]
+    code = [m.span() for m in _LITERAL.finditer(text) if m[3]] if "`" in text else []
     for m in _BOUNDARY.finditer(text):
+        within = bisect_left(code, (m.end(), 0)) - 1
+        if within >= 0 and m.end() < code[within][1]:
+            continue
         if _LABEL.fullmatch(text, cuts[-1], m.start() + len(m[0].rstrip())):
             continue
         if not _ABBREVIATION.search(text, max(0, m.start() - 12), m.start()):
@@ -363,5 +379,5 @@ def _cells(line: str) -> list[str]:
 
 def _only_links(text: str) -> bool:
     """Whether nothing but links and images stands there: badges, navigation, lists of links."""
-    rest = _TAG.sub(lambda m: m[1] or " ", _LINK.sub(" ", _IMAGE.sub(" ", text)))
-    return rest != text and not _WORD.search(rest)
+    rest = _TAG.sub(" ", _LINK.sub(" ", _IMAGE.sub(" ", _LITERAL.sub(_kept, text))))
+    return rest != text and not _WORD.search(rest.translate(_PRIVATE_CHARACTERS))

@@ -283,7 +283,7 @@ class Gmail(SourceKind["GmailSource"]):
 
     @property
     def forms(self) -> Mapping[str, Form]:
-        from taboot_pipelines.documents.forms.mail_gmail import GMAIL, gmail
+        from taboot_pipelines.documents.forms.mail import GMAIL, gmail
 
         return {GMAIL: gmail}
 

@@ -16,8 +16,10 @@ from typing import Protocol
 
 from taboot_pipelines import logs
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a import formats
 from taboot_pipelines.model.health import PROBE_THREAD, Health, probe
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.sources import registry
 
 #: A part that has not answered by then is unwell, whatever its own time-outs are. The time to load its
 #: library is included.
@@ -149,7 +151,21 @@ def _parts(settings: Settings, load: bool) -> list[_Part]:
         parts.append(_Part("graph", "neo4j", "TABOOT_NEO4J__URL", lambda: _graph(settings)))
     if settings.executor == "celery":
         parts.append(_Part("broker", "celery", "TABOOT_CELERY__BROKER", lambda: _broker(settings)))
+    if registry.PLUGINS.names or formats.PLUGINS.names:
+        parts.append(_Part("plugins", "entry points", "the installed packages", _plugins))
     return parts
+
+
+def _plugins() -> Health:
+    """Whether what installed packages add can be used; as version, the packages."""
+    groups = (registry.PLUGINS, formats.PLUGINS)
+
+    def ask() -> tuple[str, str]:
+        packages = {package for group in groups for name in group.names for package in group.packages(name)}
+        broken = [found for group in groups for _, found in group.each() if isinstance(found, TabootError)]
+        return ", ".join(sorted(packages)), " ".join(f"{e.code}: {e.message} {e.remedy}" for e in broken)
+
+    return probe("plugins", "entry points", ask)
 
 
 def _asked(part: _Asked) -> Health:

@@ -19,7 +19,7 @@ from taboot_pipelines.connectors.files import source_directory
 from taboot_pipelines.crawl.following import StoredPage
 from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.crawl.robots import RobotsCache
-from taboot_pipelines.documents.forms.mail_attachments import attached_texts
+from taboot_pipelines.documents.forms.mail import attached_texts
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import project_files, references
 from taboot_pipelines.model import ids

@@ -35,7 +35,7 @@ def access_to(root: Path, secrets: Mapping[str, str] | None = None, **fields: An
     """What a connector of mail may use: files in ``root``, texts attached to mails, and these secrets."""
     from pydantic import SecretStr
 
-    from taboot_pipelines.documents.forms.mail_attachments import attached_texts
+    from taboot_pipelines.documents.forms.mail import attached_texts
     from taboot_pipelines.errors import TabootError
 
     def secret(name: str) -> SecretStr:

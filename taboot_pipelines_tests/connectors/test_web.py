@@ -23,7 +23,9 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.web import WebConnector, WebSource
+from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.crawls import CrawlPlan
 from taboot_pipelines.model.records import (
     Checkpoint,
     Enumerated,
@@ -38,6 +40,8 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.settings import HttpSettings, LimitSettings, Settings
 from taboot_pipelines.sources import open_connector
+from taboot_pipelines.stores.catalog.crawl_reports import CrawlReports
+from taboot_pipelines.stores.catalog.crawls import crawls_in_memory
 from taboot_pipelines_tests.connectors.conftest import DATA
 from taboot_pipelines_tests.connectors.servers import Site, base_of, certificate, resolving, send, serve
 
@@ -89,6 +93,23 @@ def one(path: str, site: Site, **kwargs: Any) -> Event:
     assert end.complete
     (event,) = by_path.values()
     return event
+
+
+def test_a_page_that_is_asked_for_once_counts_one_attempt(site: Site) -> None:
+    crawls, begun = crawls_in_memory(), []
+
+    def frontier(plan: CrawlPlan) -> Frontier:
+        begun.append(crawls.begin("default", "w", plan))
+        return crawls.frontier("default", begun[-1])
+
+    entry = source(urls=[site.base + "/page/a", site.base + "/status/404/x"])
+    access = Access.of(Settings(http=HttpSettings(**FAST)), Path(), frontier=frontier)
+    events = [*open_connector(entry, access).events({}, lambda _: False)]
+    assert {code(e) for e in events if isinstance(e, Gone | Failed | Skipped)} == {"E_NOT_FOUND"}
+    (crawl,) = begun
+    pages = CrawlReports(crawls.database).urls("default", crawl.crawl_id)
+    attempts = {row["key"].removeprefix(site.base): row["attempts"] for rows in pages for row in rows}
+    assert attempts["/status/404/x"] == 1
 
 
 @pytest.fixture(scope="module")

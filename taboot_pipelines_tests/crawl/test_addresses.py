@@ -18,11 +18,11 @@ from taboot_pipelines.crawl.addresses import (
     METADATA_ADDRESSES,
     METADATA_HOSTS,
     Address,
+    Names,
     check_address,
     check_host,
     reachable,
 )
-from taboot_pipelines.crawl.names import Names
 from taboot_pipelines.crawl.urls import parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Failed
@@ -47,7 +47,7 @@ def test_the_guard_refuses_every_form_of_a_private_address(
         connected.append(address.addr[0])
         raise OSError
 
-    monkeypatch.setattr("taboot_pipelines.crawl.transfer.open_socket", open_socket)
+    monkeypatch.setattr("taboot_pipelines.crawl.curl.open_socket", open_socket)
     names = {
         "localhost": ["127.0.0.1"],
         "ip6-localhost": ["::1"],

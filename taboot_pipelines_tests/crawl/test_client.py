@@ -256,7 +256,7 @@ def test_a_socket_is_opened_for_a_checked_address_whoever_looked_the_name_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """libcurl is left to look the name up by itself, and finds another address than was checked."""
-    monkeypatch.setattr("taboot_pipelines.crawl.transfer._pinned", lambda *_: [])
+    monkeypatch.setattr("taboot_pipelines.crawl.curl._pinned", lambda *_: [])
     public = [ipaddress.ip_address("93.184.215.14")]
     with serve(lambda h: send(h, 200)) as site, closing(client([], lambda *_: public)) as asked:
         assert code(*ask(asked, request(f"http://localhost:{site.port}/"))) == "E_URL_BLOCKED"

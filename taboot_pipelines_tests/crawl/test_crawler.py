@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.crawl import crawler as module
-from taboot_pipelines.crawl import following, settling
+from taboot_pipelines.crawl import following, outcomes
 from taboot_pipelines.crawl.following import StoredPage
 from taboot_pipelines.model.crawls import Crawl, CrawlPlan, CrawlState, Outcome, Strategy, totals
 from taboot_pipelines.model.records import Enumerated
@@ -35,7 +35,7 @@ from taboot_pipelines_tests.crawl_rows import leads_of, rows_of
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints after every few pages, and no waits."""
     monkeypatch.setattr(module, "CHECKPOINT_PAGES", 3)
-    monkeypatch.setattr(settling, "_RETRY_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(outcomes, "_RETRY_SECONDS", (0.0, 0.0, 0.0))
     monkeypatch.setattr(module, "_STARVING_SECONDS", 0.0)
 
 

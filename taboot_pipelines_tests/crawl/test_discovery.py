@@ -26,9 +26,8 @@ from taboot_pipelines.crawl.addresses import resolve
 from taboot_pipelines.crawl.discovery import discover as module
 from taboot_pipelines.crawl.discovery.common_crawl import MAX_ANSWER_PAGES, crawled_urls
 from taboot_pipelines.crawl.discovery.discover import Discovery, discover
-from taboot_pipelines.crawl.discovery.feeds import parse_json_feed
 from taboot_pipelines.crawl.discovery.relevance import Relevance, keywords_of
-from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, parse_sitemap
+from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, parse_json_feed, parse_sitemap
 from taboot_pipelines.crawl.urls import WebUrl, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Failed, Fetched

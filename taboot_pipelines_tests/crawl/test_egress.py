@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.crawl.addresses import Address
 from taboot_pipelines.crawl.egress import EgressProxy, Visit
-from taboot_pipelines.crawl.proxies import Proxy
-from taboot_pipelines.crawl.tunnels import MAX_HEAD_BYTES
+from taboot_pipelines.crawl.proxies import MAX_HEAD_BYTES, Proxy
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines_tests.connectors.servers import Site, send, serve
 from taboot_pipelines_tests.crawl.rendered import LOOPBACK

@@ -16,13 +16,12 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines.crawl import gate as module
+from taboot_pipelines.crawl import robots as module
 from taboot_pipelines.crawl.addresses import Address
-from taboot_pipelines.crawl.answers import Answer
+from taboot_pipelines.crawl.client import Answer
 from taboot_pipelines.crawl.curl import CurlClient
 from taboot_pipelines.crawl.domains import Domains, DomainSettings
-from taboot_pipelines.crawl.fetching import Fetching
-from taboot_pipelines.crawl.headers import SentHeaders, own_headers
+from taboot_pipelines.crawl.fetching import Fetching, SentHeaders, own_headers
 from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.crawl.proxies import Proxies, ProxySettings
 from taboot_pipelines.crawl.robots import RobotsCache

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.crawl import crawler as crawler_module
-from taboot_pipelines.crawl import settling
+from taboot_pipelines.crawl import outcomes
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import Crawl, CrawlPlan, CrawlState, Outcome, totals
 from taboot_pipelines.model.records import Fetched
@@ -47,7 +47,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crawler_module, "CHECKPOINT_PAGES", 3)
     monkeypatch.setattr(crawler_module, "_CLAIMED_AHEAD", 3)
     monkeypatch.setattr(crawler_module, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(settling, "_RETRY_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(outcomes, "_RETRY_SECONDS", (0.0, 0.0, 0.0))
 
 
 def site(random_: random.Random, pages: int) -> dict[str, Page]:

@@ -24,7 +24,8 @@ pytestmark = pytest.mark.alone_with("celery")
 
 #: Databases of the shared broker that no other test uses.
 BROKER, BACKEND = 11, 12
-GPU_STEPS = {"embeddings"}
+#: Of a chat model by vLLM, which nothing here asks anything.
+GPU_STEPS = {"tier_c_triples"}
 PLANTED = "planted-broker-4711"
 
 
@@ -110,6 +111,7 @@ def test_gpu_steps_run_on_the_gpu_worker_and_no_other(
 ) -> None:
     (world.source("stack", "compose", host="box.lan") / "compose.yaml").write_text(COMPOSE)
     variables = {**environment(world), **broker, "TABOOT_EXECUTOR": "celery", "TABOOT_LOG__FORMAT": "json"}
+    variables["TABOOT_LLM__VLLM_MODEL"] = "/models/chat"
     workers = Workers(tmp_path, variables)
     try:
         for queue in (executors.DEFAULT_QUEUE, executors.GPU_QUEUE):
@@ -131,11 +133,10 @@ def test_gpu_steps_run_on_the_gpu_worker_and_no_other(
         assert set(done_by) >= set(CHAIN.names)
         assert {step for step, worker in done_by.items() if worker == "gpu@test"} == GPU_STEPS
         assert {worker for step, worker in done_by.items() if step not in GPU_STEPS} == {"default@test"}
-    # What the steps themselves wrote says the same: each process is a worker, and has loaded the embedder or
-    # not.
-    assert '"stage": "embeddings"' in workers.log("gpu") and '"stage": "embeddings"' not in workers.log(
-        "default"
-    )
+    # What the steps themselves wrote says the same.
+    for stage, at, not_at in (("tier_c_triples", "gpu", "default"), ("embeddings", "default", "gpu")):
+        said = f'"stage": "{stage}"'
+        assert said in workers.log(at) and said not in workers.log(not_at)
     assert holding(world.home, PLANTED) == [] and PLANTED not in workers.log("gpu") + workers.log("default")
 
     # A replay of the same inputs in this process gives the same rows.

@@ -11,9 +11,8 @@ import dagster as dg
 import pytest
 
 from taboot_pipelines.defs import build_defs
-from taboot_pipelines.defs.executors import gpu_steps
+from taboot_pipelines.defs.executors import GPU_QUEUE, QUEUE_TAG, gpu_steps
 from taboot_pipelines.defs.instance import open_instance
-from taboot_pipelines.defs.jobs import ASSETS
 from taboot_pipelines.defs.partitions import NAME, TAG
 from taboot_pipelines.defs.sweeper import sweep_dead_runs
 from taboot_pipelines.errors import TabootError
@@ -60,8 +59,27 @@ def test_several_processes_give_what_one_gives(world: World, monkeypatch: pytest
     scratch.close()
 
 
-def test_the_steps_that_want_a_gpu_are_these() -> None:
-    assert gpu_steps(ASSETS) == ["embeddings"]
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({}, set()),
+        ({"tei": {"url": "http://127.0.0.1:1"}}, set()),
+        ({"embedding": {"torch": {"model": "/m", "device": "cpu"}}}, set()),
+        ({"embedding": {"torch": {"model": "/m"}}}, {"embeddings"}),
+        ({"llm": {"url": "http://127.0.0.1:1"}}, set()),
+        ({"llm": {"vllm_model": "/m"}}, {"tier_c_triples"}),
+    ],
+    ids=["bundled", "tei", "torch-cpu", "torch", "llm-server", "vllm"],
+)
+def test_the_steps_with_a_model_on_a_gpu_go_to_its_queue(
+    tmp_path: Path, settings: dict[str, Any], wanted: set[str]
+) -> None:
+    """No other does: a deployment without a GPU has no worker that reads that queue."""
+    made = load_settings(home=tmp_path / "home", **settings)
+    assert gpu_steps(made) == wanted
+    steps = build_defs(made).resolve_job_def("ingest_source").all_node_defs
+    tagged = {step.name for step in steps if step.tags.get(QUEUE_TAG) == GPU_QUEUE}
+    assert tagged == wanted and {"embeddings", "tier_c_triples"} <= {step.name for step in steps}
 
 
 @pytest.mark.parametrize(
@@ -155,7 +173,6 @@ def test_a_step_that_embeds_elsewhere_or_on_the_cpu_asks_for_no_gpu(
         and not pod.get("node_selector")
         and not pod.get("tolerations")
     )
-    assert gpu_steps(ASSETS) == ["embeddings"]
 
 
 def submitted(world: World, step: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

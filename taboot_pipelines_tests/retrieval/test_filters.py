@@ -118,6 +118,7 @@ def kb(tmp_path):
 )
 def test_a_value_that_nothing_has_is_named_with_what_is_near(kb, options, note):
     assert kb.search("redis", **options).notes[0].startswith(note)
+    assert kb.answer("What is redis?", **options).notes[0].startswith(note)
 
 
 @pytest.mark.parametrize(

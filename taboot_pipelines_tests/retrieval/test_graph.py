@@ -218,6 +218,20 @@ def test_a_name_of_several_nodes_starts_from_all(tmp_path):
     assert [n.scope for n in open_(tmp_path, w).neighbors("app").start] == ["h/p", "h/q"]
 
 
+def test_a_key_hides_no_node_of_another_label_with_that_name(tmp_path):
+    w = world()
+    w.entities.append({**entity("h/p", "x"), "label": "Host", "key": "db", "name": "db", "scope": None})
+    kb = open_(tmp_path, w)
+    assert [n.label for n in kb.neighbors("db").start] == ["Host", "Service"]
+    assert "DEPENDS_ON" in [e.type for e in kb.neighbors("db").edges]
+    assert [n.label for n in kb.neighbors("db", label="Service").start] == ["Service"]
+    assert kb.neighbors("db", label="Host").edges == ()
+    for label, code in (("Network", "E_NOT_FOUND"), ("Nonsense", "E_QUERY")):
+        with pytest.raises(TabootError) as error:
+            kb.neighbors("db", label=label)
+        assert error.value.code == code
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

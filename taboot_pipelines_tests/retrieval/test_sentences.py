@@ -51,6 +51,34 @@ def test_statements_of_any_text_lie_in_it_in_order(text, code):
         at = s.end
 
 
+#: No bar, which would end a table's cell, and no backtick, which would end the span.
+CODE = st.text(st.sampled_from(r"""*_[](){}<>!\#:;.,~=+-/ aB1'"&@$%^"""), min_size=1, max_size=12).filter(
+    lambda code: code == code.strip()
+)
+AROUND = st.sampled_from(
+    ["Runs at", "and *then*", "in **bold.** Next", "see [this](https://x.org/a_b)", "a_b_c", "2 ** 3",
+     "<b>x</b>", r"\*", "__init__", "Said. And", "`", "``"]
+)  # fmt: skip
+
+
+@given(st.lists(st.tuples(AROUND, CODE), min_size=1, max_size=4))
+def test_a_quote_loses_no_character_of_a_code_span(parts):
+    spans = [f"```` {code} ````" for _, code in parts]
+    text = " ".join(f"{around} {span}" for (around, _), span in zip(parts, spans, strict=True))
+    told = " ".join(s.said for s in statements(f"Word {text} end.", code=False))
+    assert all(span in told for span in spans)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["It runs at `*-*-* 04:00:00` each day.", "Use `mount -a *_data_*` there.", "Say ``a ` *b* `` here.",
+     "See `__c__`.", "The `{:.class}` and `![x](y)` and `[a](b)` stay.", "Blanks in `a  b` stay.",
+     "Icons \ue021 stay."],
+)  # fmt: skip
+def test_code_spans_are_said_as_they_stand(text):
+    assert plain(text) == text
+
+
 @given(st.text())
 def test_sentences_lose_nothing_but_blanks(text):
     at = 0

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from taboot_pipelines.crawl.discovery.common_crawl import Get, crawled_urls
-from taboot_pipelines.crawl.discovery.feeds import ListEntry
 from taboot_pipelines.crawl.discovery.relevance import Relevance
-from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, parse_sitemap
+from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, ListEntry, parse_sitemap
 from taboot_pipelines.crawl.domains import registrable_domain
 from taboot_pipelines.crawl.robots import read_robots
 from taboot_pipelines.crawl.urls import WebUrl, canonical_key, parse_url

@@ -16,10 +16,9 @@ from collections.abc import Mapping
 
 from taboot_pipelines.documents.forms import docx, notebook, pdf
 from taboot_pipelines.documents.forms.captions import captions
-from taboot_pipelines.documents.forms.form import Form, Formed, Given
-from taboot_pipelines.documents.forms.mail import MAIL, mail
-from taboot_pipelines.documents.forms.mail_gmail import GMAIL
+from taboot_pipelines.documents.forms.mail import GMAIL, MAIL, mail
 from taboot_pipelines.documents.forms.mail_quotes import QUOTED
+from taboot_pipelines.documents.forms.writing import Form, Formed, Given
 from taboot_pipelines.documents.mime import DOCX, NOTEBOOK, PDF
 from taboot_pipelines.model import videos
 

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
-from taboot_pipelines.documents.forms import plain_text
-from taboot_pipelines.documents.forms.form import Formed, Given
-from taboot_pipelines.documents.forms.writing import Writer
+from taboot_pipelines.documents.forms import writing
+from taboot_pipelines.documents.forms.writing import Formed, Given, Writer
 from taboot_pipelines.documents.metadata import Facts, parse_date
 from taboot_pipelines.errors import TabootError
 
@@ -250,7 +249,7 @@ def _write(writer: Writer, look: _Look, document: Any, span: tuple[int, int]) ->
     def close() -> None:
         nonlocal code, before
         if code:
-            fence = plain_text.fence(code)
+            fence = writing.fence(code)
             writer.put(("\n" if writer.length else "") + f"{fence}\n")
             writer.block("\n".join(code), *span)
             writer.put(f"\n{fence}\n")
@@ -298,7 +297,7 @@ def _write(writer: Writer, look: _Look, document: Any, span: tuple[int, int]) ->
             before = "list"
         else:
             writer.put("\n" if writer.length else "")
-            writer.block("\n".join(filter(None, map(plain_text.line, marked.split("\n")))), *span)
+            writer.block("\n".join(filter(None, map(writing.line, marked.split("\n")))), *span)
             before = "prose"
         writer.put("\n")
     close()

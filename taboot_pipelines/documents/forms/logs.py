@@ -11,8 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from taboot_pipelines.documents.forms.form import Formed, Given
-from taboot_pipelines.documents.forms.writing import JsonWriter
+from taboot_pipelines.documents.forms.writing import Formed, Given, JsonWriter
 from taboot_pipelines.documents.metadata import Facts, parse_date
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.json_text import Value, parse

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from taboot_pipelines.documents.forms.form import Formed
 from taboot_pipelines.documents.forms.mail_headers import (
     Address,
     Field,
@@ -20,9 +19,15 @@ from taboot_pipelines.documents.forms.mail_headers import (
 )
 from taboot_pipelines.documents.forms.mail_parts import Part, attachment_name
 from taboot_pipelines.documents.forms.mail_quotes import QUOTED, part_history
-from taboot_pipelines.documents.forms.mail_sealed import encryption, is_armored, without_signature
-from taboot_pipelines.documents.forms.mail_text import Line, Segment, text_lines
-from taboot_pipelines.documents.forms.writing import Writer
+from taboot_pipelines.documents.forms.mail_text import (
+    Line,
+    Segment,
+    encryption,
+    is_armored,
+    text_lines,
+    without_signature,
+)
+from taboot_pipelines.documents.forms.writing import Formed, Writer
 from taboot_pipelines.documents.metadata import Facts
 
 #: Of a field's mailboxes so many are named in the document, and so many in its metadata.

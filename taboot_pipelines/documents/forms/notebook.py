@@ -13,9 +13,8 @@ from collections.abc import Sequence
 
 from taboot_pipelines.documents import metadata
 from taboot_pipelines.documents.encoding import decode
-from taboot_pipelines.documents.forms import plain_text
-from taboot_pipelines.documents.forms.form import Formed, Given
-from taboot_pipelines.documents.forms.writing import JsonWriter
+from taboot_pipelines.documents.forms import writing
+from taboot_pipelines.documents.forms.writing import Formed, Given, JsonWriter
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.json_text import Value, parse
 
@@ -108,7 +107,7 @@ class _Notebook(JsonWriter):
             self.string(item)
 
     def _code(self, content: Sequence[Value], language: str) -> None:
-        fence = plain_text.fence(["".join(item.data for item in content)])
+        fence = writing.fence(["".join(item.data for item in content)])
         self._apart()
         self.put(f"{fence}{language}\n")
         self._strings(content)
@@ -141,7 +140,7 @@ class _Notebook(JsonWriter):
         cleaned = [_ANSI.sub("", item.data).replace("\r\n", "\n") for item in content]
         if not "".join(cleaned).strip():
             return
-        fence = plain_text.fence(cleaned)
+        fence = writing.fence(cleaned)
         self._apart()
         self.put(f"{fence}text\n")
         lines, chars, last = MAX_OUTPUT_LINES, MAX_OUTPUT_CHARS, "\n"

@@ -18,9 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from taboot_pipelines.documents.forms import plain_text
-from taboot_pipelines.documents.forms.form import Formed, Given
-from taboot_pipelines.documents.forms.writing import Writer
+from taboot_pipelines.documents.forms import writing
+from taboot_pipelines.documents.forms.writing import Formed, Given, Writer
 from taboot_pipelines.documents.metadata import Facts, parse_date
 from taboot_pipelines.errors import TabootError
 
@@ -105,7 +104,7 @@ def render(data: bytes, given: Given) -> Formed:
     found = _read(data, given)
     writer = Writer(given.max_chars)
     for number, (text, start, end) in enumerate(found["pages"], 1):
-        lines = [line for line in map(plain_text.line, text.splitlines()) if line]
+        lines = [line for line in map(writing.line, text.splitlines()) if line]
         if lines:
             writer.put(f"{'' if writer.length == 0 else chr(10)}## Page {number}\n\n")
             writer.block("\n".join(lines), start, end)

@@ -15,10 +15,15 @@ from itertools import pairwise
 
 from taboot_pipelines.documents.encoding import decode
 from taboot_pipelines.documents.forms.captions import TIME_QUERY, clock, read_placed, write_transcript
-from taboot_pipelines.documents.forms.captions_cues import Cue, Placed, Track, merged
-from taboot_pipelines.documents.forms.captions_timedtext import placed_string, read_json3
-from taboot_pipelines.documents.forms.form import Formed, Given
-from taboot_pipelines.documents.forms.writing import JsonWriter
+from taboot_pipelines.documents.forms.captions_cues import (
+    Cue,
+    Placed,
+    Track,
+    merged,
+    placed_string,
+    read_json3,
+)
+from taboot_pipelines.documents.forms.writing import Formed, Given, JsonWriter
 from taboot_pipelines.documents.metadata import Facts, parse_date
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.json_text import Value, parse

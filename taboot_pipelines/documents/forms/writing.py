@@ -1,18 +1,50 @@
-"""Text and the map to the bytes that say it, made together, piece by piece."""
+"""What a form is given and makes: text and the map to the bytes that say it, made together, piece by piece.
+
+Text that is no Markdown, such as a PDF's, is written so that Markdown takes nothing in it for markup.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from taboot_pipelines.documents.encoding import byte_ends
+from taboot_pipelines.documents.metadata import Facts
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.json_text import Run, Value
 from taboot_pipelines.model.offsets import OffsetMap
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What is known of the bytes: the path that messages name, the media type, the declared charset. The
+    text may have ``max_chars`` code points."""
+
+    path: str
+    mime: str
+    charset: str | None
+    max_chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class Formed:
+    """Markdown, the map from its code points to the blob's bytes, and what the document states of itself.
+    ``charset``: that of the blob, where it is text."""
+
+    text: str
+    offsets: OffsetMap
+    facts: Facts = field(default_factory=Facts)
+    charset: str = "utf-8"
+
+
+#: Raises ``TabootError`` (``E_PARSE``, ``E_EMPTY``, ``E_TOO_LARGE``, …) for bytes that are not of the format.
+Form = Callable[[bytes, Given], Formed]
+
 
 #: What no text may hold: it becomes U+FFFD, one for one.
 _UNREADABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -205,3 +237,20 @@ def pieces(value: Value, source: str) -> list[Run]:
     if held is not None:
         made.append(Run("\n", held.start, held.end, False))
     return made
+
+
+#: What would make a line of plain text a heading, a fence, a front matter or the underline of a heading.
+_STRUCTURE = re.compile(r"#{1,6}(?=[ \t]|$)|`{3}|~{3}|[-=]+[ \t]*$")
+_TICKS = re.compile(r"`+")
+
+
+def line(text: str) -> str:
+    """One line, so written that Markdown sees no structure in it."""
+    text = text.strip()
+    return "\\" + text if _STRUCTURE.match(text) else text
+
+
+def fence(texts: Iterable[str]) -> str:
+    """The fence for code of these lines: longer than any row of backticks in it."""
+    longest = max((len(ticks) for text in texts for ticks in _TICKS.findall(text)), default=0)
+    return "`" * max(3, longest + 1)

@@ -2,17 +2,17 @@
 
 Five ways lead to a secret:
 
-- a shape that only credentials have: ``tokens`` (``ghp_…``; the shapes of some 240 services are data), and
-  ``shapes`` (hashes of passwords, private keys);
+- a shape that only credentials have: ``tokens`` (``ghp_…``; the shapes of some 240 services are data;
+  hashes of passwords, private keys);
 - a place where credentials stand, in a URL, a header or a command: ``places``;
 - a name that announces it, in any of the usual notations: ``named`` finds the names, ``assignments`` reads
-  ``POSTGRES_PASSWORD=…``, ``fields`` reads names that are values themselves, ``tables`` reads columns;
-- the fields of Kubernetes objects that hold secrets: ``manifests``;
+  ``POSTGRES_PASSWORD=…``, ``scanner`` names that are values themselves, ``tables`` columns;
+- the fields of Kubernetes objects that hold secrets: ``scanner``;
 - in JSON, a name that announces all that stands below it: ``json_values``, with the names of a UniFi
-  controller in ``controllers``.
+  controller.
 
-``names`` and ``values`` judge a name and a value; ``scanner`` reads the text around them; ``finding`` puts
-the ways together; ``pages`` applies them to HTML, through its tags; ``masking`` writes the asterisks.
+``values`` judges a name and a value; ``scanner`` reads the text around them; ``finding`` puts the ways
+together; ``pages`` applies them to HTML, through its tags; ``masking`` writes the asterisks.
 
 Every search is linear in the text. What may begin a secret is found by automata in two passes, patterns are
 tried only there and have bounded repetition, and what is looked for ahead is looked for once. The text alone

@@ -7,15 +7,13 @@ from functools import cache
 
 from ahocorasick_rs import AhoCorasick, MatchKind
 
-from taboot_pipelines.documents.secrets import places, shapes
+from taboot_pipelines.documents.secrets import places
 from taboot_pipelines.documents.secrets.json_values import find_in_json, fitted, in_json
-from taboot_pipelines.documents.secrets.manifests import find_in_manifests
 from taboot_pipelines.documents.secrets.named import find_named
-from taboot_pipelines.documents.secrets.names import KEYWORDS
-from taboot_pipelines.documents.secrets.scanner import Scanner
-from taboot_pipelines.documents.secrets.spans import Span, merged
+from taboot_pipelines.documents.secrets.scanner import Scanner, find_in_manifests
 from taboot_pipelines.documents.secrets.tables import find_in_tables
-from taboot_pipelines.documents.secrets.tokens import tokens
+from taboot_pipelines.documents.secrets.tokens import MARKS, shaped, tokens
+from taboot_pipelines.documents.secrets.values import KEYWORDS, Span, merged
 
 
 def find_in_text(text: str, mime: str, code: Sequence[Span] | None = None) -> list[Span]:
@@ -25,7 +23,7 @@ def find_in_text(text: str, mime: str, code: Sequence[Span] | None = None) -> li
     scan = Scanner(text, mime, code)
     positions = _positions(scan.lower)
     scan.spans = tokens(text)
-    scan.spans.extend(shapes.shaped(text, positions))
+    scan.spans.extend(shaped(text, positions))
     scan.spans.extend(places.in_places(text, positions))
     find_named(scan, positions)
     find_in_manifests(scan)
@@ -47,5 +45,5 @@ def _positions(lower: str) -> dict[str, list[int]]:
 
 @cache
 def _automaton() -> tuple[AhoCorasick, list[str]]:
-    marks = sorted({*KEYWORDS, *shapes.MARKS, *places.MARKS})
+    marks = sorted({*KEYWORDS, *MARKS, *places.MARKS})
     return AhoCorasick(marks, matchkind=MatchKind.Standard), marks

@@ -1,6 +1,4 @@
-"""Secret values replaced by as many asterisks (rule ``secrets-stop-at-the-blob``), so that every offset
-holds.
-"""
+"""Secret values replaced by as many asterisks, so that every offset holds (``secrets-stop-at-the-blob``)."""
 
 from __future__ import annotations
 
@@ -9,10 +7,14 @@ import re
 from taboot_pipelines.documents.mime import HTML, PLAIN
 from taboot_pipelines.documents.secrets.finding import find_in_text
 from taboot_pipelines.documents.secrets.json_values import in_json, numbers
-from taboot_pipelines.documents.secrets.names import strength
 from taboot_pipelines.documents.secrets.pages import find_in_page
-from taboot_pipelines.documents.secrets.spans import Span, merged
-from taboot_pipelines.documents.secrets.values import is_no_secret, looks_secret
+from taboot_pipelines.documents.secrets.values import (
+    Span,
+    is_no_secret,
+    looks_secret,
+    merged,
+    strength,
+)
 
 #: Part of the parser's fingerprint: raise it when the same text would be masked otherwise.
 MASK_VERSION = "7"

@@ -9,11 +9,17 @@ from __future__ import annotations
 import re
 
 from taboot_pipelines.documents.secrets.assignments import Assignment, Name
-from taboot_pipelines.documents.secrets.fields import find_sibling, names_a_field
-from taboot_pipelines.documents.secrets.names import KEYWORDS, is_webhook, strength
 from taboot_pipelines.documents.secrets.places import Positions
-from taboot_pipelines.documents.secrets.scanner import BLOCK_SCALAR, Scanner
-from taboot_pipelines.documents.secrets.values import COMMON_WORDS, is_kind, is_no_secret, is_unwordly
+from taboot_pipelines.documents.secrets.scanner import BLOCK_SCALAR, Scanner, find_sibling, names_a_field
+from taboot_pipelines.documents.secrets.values import (
+    COMMON_WORDS,
+    KEYWORDS,
+    is_kind,
+    is_no_secret,
+    is_unwordly,
+    is_webhook,
+    strength,
+)
 from taboot_pipelines.packaged import word_list
 
 _PACKAGE = "taboot_pipelines.documents.secrets"

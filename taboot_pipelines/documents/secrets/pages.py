@@ -17,9 +17,8 @@ from itertools import accumulate
 from taboot_pipelines.documents.html_tree import BLOCK, RAW
 from taboot_pipelines.documents.mime import HTML, MARKDOWN
 from taboot_pipelines.documents.secrets.finding import find_in_text
-from taboot_pipelines.documents.secrets.names import KEYWORDS, strength
 from taboot_pipelines.documents.secrets.scanner import Scanner
-from taboot_pipelines.documents.secrets.spans import Span
+from taboot_pipelines.documents.secrets.values import KEYWORDS, Span, strength
 
 _MARKUP = re.compile(r"<(?:(/?)([A-Za-z][^\s/>]{0,64})|!--|[!?])")
 #: A tag with quotes in it, which may hold its sign of the end.

@@ -10,8 +10,7 @@ import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from taboot_pipelines.documents.secrets.spans import Span
-from taboot_pipelines.documents.secrets.values import DEFAULTED, is_no_secret, looks_secret
+from taboot_pipelines.documents.secrets.values import DEFAULTED, Span, is_no_secret, looks_secret
 
 #: Where each mark stands in a text, ascending.
 Positions = Mapping[str, Sequence[int]]

@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from taboot_pipelines.documents.secrets.names import strength
 from taboot_pipelines.documents.secrets.scanner import Scanner
-from taboot_pipelines.documents.secrets.spans import Span
-from taboot_pipelines.documents.secrets.values import is_kind, is_no_secret, is_unwordly, looks_secret
+from taboot_pipelines.documents.secrets.values import (
+    Span,
+    is_kind,
+    is_no_secret,
+    is_unwordly,
+    looks_secret,
+    strength,
+)
 
 #: The line below the head of a table.
 _RULE = re.compile(r"^[ \t>]{0,12}\|?[ \t]{0,40}:?-{1,400}:?[ \t]{0,40}(?:\|[ \t:-]{0,400}){1,100}\r?$", re.M)

@@ -35,7 +35,8 @@ def ports_of_text(
     """Ports that a text gives to a service and its configuration does not know.
 
     An address on the machine itself, or a published port, is compared with the published ports; a bare port,
-    or one at the service's own name, with every port that any configuration names for the service. A port
+    or one at the service's own name, with every port that any configuration names for the service; where
+    nothing names one but the image's default, nothing could be shown beside the text. A port
     beside the one that a program is known by is common and seldom declared: so the text must name none of the
     right ports as well, its sentence must not speak of a purpose or another time, and the declaration of the
     service must name the port nowhere.
@@ -43,7 +44,9 @@ def ports_of_text(
     said: dict[tuple[str, str], list[tuple[Service, Fact, int]]] = defaultdict(list)
     for fact in asserted:
         service, port = _said_of(declared, fact)
-        if service is not None and port is not None and not service.opaque and service.known:
+        if service is None or port is None or service.opaque:
+            continue
+        if service.published or service.named:
             said[fact.doc_id, service.key].append((service, fact, port))
     for (doc_id, _), statements in sorted(said.items()):
         service = statements[0][0]

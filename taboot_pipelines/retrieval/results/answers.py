@@ -35,8 +35,8 @@ class Answer(TableResult):
     ``kind``: whether they come from facts of the graph, from what documents state, from a model that put
     these into words, or there is none;
     ``confidence``: the probability that the answer is right, from 0 to 1 (``answering.confidence``);
-    ``looked_for``: what an answer had to hold; ``notes``: drift (``KnowledgeBase.drift``) of what is cited;
-    ``answer_id``: what ``KnowledgeBase.replay`` takes.
+    ``looked_for``: what an answer had to hold; ``notes``: values of a filter that nothing has, and drift
+    (``KnowledgeBase.drift``) of what is cited; ``answer_id``: what ``KnowledgeBase.replay`` takes.
     """
 
     question: str

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taboot_pipelines.connectors.api import canonical
-from taboot_pipelines.documents.forms.github_markdown import beneath
+from taboot_pipelines.documents.forms.github import beneath
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import ParsedDocument

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.documents.forms.mail import mail_of
-from taboot_pipelines.documents.forms.mail_attachments import attached_texts
+from taboot_pipelines.documents.forms.mail import attached_texts, mail_of
 from taboot_pipelines.documents.forms.mail_parts import MAX_DEPTH, MAX_PARTS, Part, read_message
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines_tests.documents.forms.mails import GMAIL, bytes_of, chunk_texts, parsed

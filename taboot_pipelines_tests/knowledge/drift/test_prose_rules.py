@@ -233,3 +233,9 @@ FILES = {
     "tv.conf": "server { server_name tv.*; location / { proxy_pass http://jellyfin:8097; } }\n",
 }
 EXPECTED = House(FILES).drifts()
+
+
+def test_a_container_port_alone_contradicts_no_address_of_the_machine() -> None:
+    """Docker chooses the published port, so another address on the machine may well be right."""
+    chosen = "services:\n  grafana:\n    image: grafana/grafana:11.6.2\n    ports: ['3000']\n"
+    assert said("Grafana is available at http://localhost:8080/grafana/.", compose=chosen) == []

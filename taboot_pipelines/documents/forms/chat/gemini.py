@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 
-from taboot_pipelines.documents.forms.chat.blocks import (
+from taboot_pipelines.documents.forms.chat.turns import (
+    Part,
+    Session,
     add_call,
     add_content,
     add_result,
     add_text,
     add_thinking,
+    role_of,
+    short_name,
 )
-from taboot_pipelines.documents.forms.chat.turns import Part, Session, role_of, short_name
 from taboot_pipelines.documents.forms.writing import cut, text_of
 from taboot_pipelines.documents.html_content import main_content
 from taboot_pipelines.documents.html_markdown import join

@@ -8,13 +8,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from taboot_pipelines.documents.forms.chat.blocks import (
-    add_call,
-    add_content,
-    add_result,
-    add_text,
-    add_thinking,
-)
 from taboot_pipelines.documents.forms.chat.gemini import add_message
 from taboot_pipelines.documents.forms.chat.turns import (
     Field,
@@ -22,6 +15,11 @@ from taboot_pipelines.documents.forms.chat.turns import (
     Role,
     Session,
     Turn,
+    add_call,
+    add_content,
+    add_result,
+    add_text,
+    add_thinking,
     fields_of,
     role_of,
 )

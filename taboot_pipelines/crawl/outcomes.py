@@ -1,19 +1,49 @@
-"""What becomes of claimed URLs: the event that is told of each, and what the frontier hears of it."""
+"""What becomes of claimed URLs: the event that is told of each, and what the frontier hears of it.
+
+What was settled before, by an earlier run of the crawl or by another process, is told of in the same way.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from taboot_pipelines.crawl.following import Flight, Following, StoredPage
 from taboot_pipelines.crawl.freshness import Freshness
 from taboot_pipelines.crawl.links import denies
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.crawls import FRESH, MAX_ATTEMPTS, DoneUrl, Outcome
+from taboot_pipelines.model.crawls import FRESH, MAX_ATTEMPTS, DoneUrl, HandedUrl, Outcome, SettledUrl
 from taboot_pipelines.model.records import Event, Failed, Fetched, Gone, Known, NotModified, Skipped, Stored
+
+
+def told(url: SettledUrl) -> Event | None:
+    """The event of a page that was settled without bytes; None where it was never asked for."""
+    code, message = url.code or "E_INTERNAL", url.message or ""
+    if code in ("E_DEPTH", "E_SCORE", "E_PAGES"):
+        return None
+    if url.outcome is Outcome.SKIPPED:
+        return Skipped(url.key, code, message)
+    if code == "E_NOT_FOUND":
+        return Gone(url.key, code, message, linked=url.depth > 0)
+    return Failed(url.key, TabootError(code, message))
+
+
+def handed(url: HandedUrl, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Event | None:
+    """The event of what another process settled; None for a page that did not change and is not there any
+    more, such as after a repair."""
+    settled, page = url.settled, url.page
+    key = settled.key
+    if tombstoned(key):
+        return Skipped(key, "E_TOMBSTONED", f"{key} was deleted on purpose.")
+    if page is not None:
+        return page
+    if settled.outcome is Outcome.NOT_MODIFIED:
+        return NotModified(key) if key in known else None
+    return told(settled)
+
 
 #: What servers without a better word say; then the name decides.
 UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/x-unknown"})
