@@ -24,7 +24,7 @@ from taboot_pipelines.crawl.captures import Capture
 from taboot_pipelines.crawl.domains import DomainSettings
 from taboot_pipelines.crawl.proxies import ProxyServer, ProxySettings
 from taboot_pipelines.errors import CODES
-from taboot_pipelines.model.graph import EDGES, NODES
+from taboot_pipelines.model.graph import EDGES, NODES, EdgeSource
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.sources import SOURCE_KINDS
@@ -59,7 +59,7 @@ COLUMNS = {
         "doc_id": "the document that says it; two documents that say the same are two rows",
         "url": "that document's URL as stored: `{source id}:{path}` for a file",
         "confidence": "0..1",
-        "source": "who says it: `tier_a` (the deterministic extractors) in this version",
+        "source": f"how it is known: {', '.join(f'`{s.value}`' for s in EdgeSource)}",
         "extraction_method": "the rule that found it, such as `compose_ports`",
         "since": "when the bytes that say it were first seen at their place",
         "run_id": "the interpretation run that found it",
@@ -236,19 +236,17 @@ def _factory(model: type[BaseModel], name: str) -> object:
 
 
 def errors() -> str:
-    """Codes that this version can raise, then those kept for parts that it does not have."""
+    """The codes. One that nothing raises is an error here: nobody could meet it."""
     raised = {
         c
         for p in sorted(PACKAGE.rglob("*.py"))
         if p.name != "errors.py"
         for c in re.findall(r"\"(E_[A-Z0-9_]+)\"", p.read_text("utf-8"))
     }
-    rows = [(code(c), str(status), remedy) for c, (status, remedy) in CODES.items() if c in raised]
-    later = ", ".join(code(c) for c in CODES if c not in raised)
-    return (
-        table(("code", "HTTP", "what to do"), rows)
-        + f"\nKept for later parts, raised by nothing yet: {later}.\n"
-    )
+    if unused := [c for c in CODES if c not in raised]:
+        raise SystemExit(f"raised by nothing: {', '.join(unused)}")
+    rows = [(code(c), str(status), remedy) for c, (status, remedy) in CODES.items()]
+    return table(("code", "HTTP", "what to do"), rows)
 
 
 def commands() -> str:
@@ -292,6 +290,16 @@ def columns(name: str, schema: Any) -> str:
     return table(("column", "type", "meaning"), rows)
 
 
+#: Properties that only people state, by what they are of; a test holds it to the extractors.
+STATED = {
+    "Document": ("retentionPolicy",),
+    "Service": ("description",),
+    "Host": ("description",),
+    "Network": ("description",),
+    "EXPOSES_ENDPOINT": ("rateLimit",),
+}
+
+
 def model() -> str:
     nodes = table(
         ("label", "key", "properties"),
@@ -313,7 +321,8 @@ def model() -> str:
             for e in EDGES.values()
         ],
     )
-    return f"{nodes}\n{edges}"
+    stated = [f"`{p}` of {name}" for name, named in STATED.items() for p in named]
+    return f"{nodes}\n{edges}\nNo extractor reads {', '.join(stated)}: who states a fact may say it.\n"
 
 
 def _labels(labels: frozenset[str]) -> str:

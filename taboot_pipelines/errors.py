@@ -132,7 +132,7 @@ CODES: dict[str, tuple[int, str]] = {
     "E_TRANSITION": (409, "The state machine does not allow this step."),
     "E_STORAGE_PENDING": (
         409,
-        "Its bytes wait to be uploaded to the blob store; try again when they are, see `taboot status`.",
+        "Its bytes wait for the blob store; run `taboot ingest` once that answers, then try again.",
     ),
     "E_INTERPRETATION_IN_PROGRESS": (
         409,

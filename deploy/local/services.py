@@ -317,8 +317,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             fetch(_names(asked.only, tuple(FETCHED)))
             return 0
         if asked.command == "install":
-            if told := installing.provide(asked.complete):
-                print(told)
+            if left_out := installing.provide(asked.complete):
+                print(left_out)
             return 0
         if asked.command == "missing":
             print(json.dumps(installing.missing()))

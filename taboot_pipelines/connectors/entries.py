@@ -95,7 +95,8 @@ class SourceEntry(BaseModel):
     id: Name = Field(description="Unique in the file; also the key of the source's partition.")
     type: str
     namespace: Name = Field(
-        "default", description="The tenant: knowledge bases, quotas and deduplication are per namespace."
+        "default",
+        description="The tenant: knowledge bases and deduplication are per namespace.",
     )
     tags: Annotated[list[Tag], AfterValidator(unique)] = Field(
         default_factory=list, description="Free labels to filter by."

@@ -16,6 +16,7 @@ import pytest
 
 from taboot_pipelines.cli.group import cli
 from taboot_pipelines.errors import CODES
+from taboot_pipelines.model.graph import EDGES, NODES
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.sources.sources_file import load_sources
 from taboot_pipelines.stages.chain import CHAIN
@@ -190,3 +191,21 @@ def test_the_glossarys_places_and_rules_exist() -> None:
         assert set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", meaning)) <= rules, meaning
         for place in re.findall(r"`([a-z_/.]+)`", where):
             assert (ROOT / "taboot_pipelines" / place).exists(), place
+
+
+def test_what_no_extractor_reads_is_what_the_page_says() -> None:
+    read = "\n".join(
+        path.read_text("utf-8")
+        for package in ("extraction", "knowledge")
+        for path in sorted((ROOT / "taboot_pipelines" / package).rglob("*.py"))
+    )
+    for kind in (*NODES.values(), *EDGES.values()):
+        name = getattr(kind, "label", None) or kind.type
+        stated = set(re.findall(rf"`(\w+)` of {name}\b", TEXTS["querying.md"]))
+        unread = {p for p in kind.properties if not re.search(rf"\b{p}\b[\"']?\s*[=:\]]", read)}
+        assert stated == unread, name
+
+
+def test_the_size_of_the_example_is_what_the_readme_says() -> None:
+    files = sum(p.is_file() for p in (ROOT / "examples" / "homelab").rglob("*"))
+    assert f"house of {files} files" in TEXTS["README.md"]

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote
-from taboot_pipelines.extraction.tier_a.compose.dockerfile import (
+from taboot_pipelines.extraction.tier_a.compose.builds import (
     Instruction,
     base_images,
     instructions,

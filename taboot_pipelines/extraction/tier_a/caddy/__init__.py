@@ -1,8 +1,7 @@
 """Caddy: a Caddyfile with what it imports, or the JSON that Caddy runs on, as routes (``docs/formats.md``).
 
-``tokens`` splits a Caddyfile into words, ``imports`` puts snippets and files in their place, ``blocks`` makes
-statements of the words, ``sites`` follows these to what they pass on, and ``adapted`` does the same in JSON.
-Both end in ``upstreams``.
+``parsing`` makes directives of a Caddyfile with all that it imports, ``sites`` follows these to what they
+pass on, and ``adapted`` does the same in JSON. Both end in ``upstreams``.
 """
 
 from taboot_pipelines.extraction.tier_a.caddy.adapted import CaddyJsonReader, looks_like_caddy_json

@@ -1,4 +1,4 @@
-"""From the statements of a Caddyfile to routes: sites, matchers, handlers and what they pass on."""
+"""From the directives of a Caddyfile to routes: sites, matchers, handlers and what they pass on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.caddy.blocks import Statement, statements
-from taboot_pipelines.extraction.tier_a.caddy.imports import Imports
-from taboot_pipelines.extraction.tier_a.caddy.tokens import Token
+from taboot_pipelines.extraction.tier_a.caddy.parsing import Directive, Imports, Token, directives
 from taboot_pipelines.extraction.tier_a.caddy.upstreams import (
     Guarded,
     Match,
@@ -65,7 +63,7 @@ class CaddyfileReader:
         claims = RouteClaims(texts, source, path, "caddy", "caddy_upstream")
         imports = Imports(path, texts)
         try:
-            claims.add_all(_Unit(path, texts, statements(imports.words(), path)).routes())
+            claims.add_all(_Unit(path, texts, directives(imports.words(), path)).routes())
         except TabootError as error:
             if error.code not in BAD_TEXT:
                 raise
@@ -91,42 +89,42 @@ class _Options:
     http_port: str = _HTTP_PORT
     https_port: str = _HTTPS_PORT
     automatic: bool = True
-    named: dict[str, Statement] = field(default_factory=dict)
+    named: dict[str, Directive] = field(default_factory=dict)
 
 
 class _Unit:
-    def __init__(self, path: str, texts: UnitTexts, found: Sequence[Statement]) -> None:
+    def __init__(self, path: str, texts: UnitTexts, found: Sequence[Directive]) -> None:
         self._texts = texts
         self._steps = Steps(path)
         self._options = _Options()
         self._sites = self._site_blocks(list(found))
 
-    def _site_blocks(self, found: list[Statement]) -> list[tuple[tuple[Token, ...], tuple[Statement, ...]]]:
+    def _site_blocks(self, found: list[Directive]) -> list[tuple[tuple[Token, ...], tuple[Directive, ...]]]:
         if found and not found[0].words and found[0].block is not None:
             self._global(found.pop(0).block or ())
-        sites: list[tuple[tuple[Token, ...], tuple[Statement, ...]]] = []
+        sites: list[tuple[tuple[Token, ...], tuple[Directive, ...]]] = []
         keys: tuple[Token, ...] = ()
-        for at, statement in enumerate(found):
-            first = statement.words[0].text if statement.words else ""
-            if not statement.words:
-                where = statement.block[0].words[0] if statement.block and statement.block[0].words else None
+        for at, directive in enumerate(found):
+            first = directive.words[0].text if directive.words else ""
+            if not directive.words:
+                where = directive.block[0].words[0] if directive.block and directive.block[0].words else None
                 if where is not None:
                     place = Evidence(where.path, where.start, where.end)
                     self._texts.problem_at(place, "E_PARSE", "a block stands without a name.")
                 continue
-            place = statement.where(statement.words[0])
-            if first.startswith("&(") and first.endswith(")") and statement.block is not None:
+            place = directive.where(directive.words[0])
+            if first.startswith("&(") and first.endswith(")") and directive.block is not None:
                 if first[2:-1] in self._options.named:
                     self._texts.problem_at(place, "E_PARSE", "a named route stands twice; the first counts.")
-                self._options.named.setdefault(first[2:-1], statement)
+                self._options.named.setdefault(first[2:-1], directive)
                 continue
             if first.startswith("@") or first in _DIRECTIVES:
                 what = "a matcher" if first.startswith("@") else "a directive"
                 self._texts.problem_at(place, "E_PARSE", f"{what} stands outside of a site.")
                 continue
-            keys = (*keys, *statement.words)
-            if statement.block is not None:
-                sites.append((keys, statement.block))
+            keys = (*keys, *directive.words)
+            if directive.block is not None:
+                sites.append((keys, directive.block))
                 keys = ()
             elif not keys[-1].text.endswith(","):
                 # A file with one site needs no braces: the rest is its directives.
@@ -139,14 +137,14 @@ class _Unit:
                 break
         return sites
 
-    def _global(self, block: Sequence[Statement]) -> None:
-        for statement in block:
-            args = [a.text for a in statement.args]
-            if statement.name == "http_port" and args:
+    def _global(self, block: Sequence[Directive]) -> None:
+        for directive in block:
+            args = [a.text for a in directive.args]
+            if directive.name == "http_port" and args:
                 self._options.http_port = args[0]
-            elif statement.name == "https_port" and args:
+            elif directive.name == "https_port" and args:
                 self._options.https_port = args[0]
-            elif statement.name == "auto_https" and "off" in args:
+            elif directive.name == "auto_https" and "off" in args:
                 self._options.automatic = False
 
     # --- sites ----------------------------------------------------------------------------------------------
@@ -173,7 +171,7 @@ class _Unit:
             host = host[1:-1]
         return _Address(match["scheme"] or "", host or None, match["port"] or "", match["path"] or "", where)
 
-    def _scopes(self, addresses: Sequence[_Address], block: Sequence[Statement]) -> Iterator[Scope]:
+    def _scopes(self, addresses: Sequence[_Address], block: Sequence[Directive]) -> Iterator[Scope]:
         """The scopes of a site: one for the hosts of each port, since an address without a host takes all
         that comes to its port."""
         secured = any(s.name == "tls" for s in block)
@@ -204,7 +202,7 @@ class _Unit:
 
     def _block(
         self,
-        block: Sequence[Statement],
+        block: Sequence[Directive],
         scope: Scope,
         outer: Mapping[str, Match],
         invoked: tuple[str, ...],
@@ -215,28 +213,28 @@ class _Unit:
         own = {s.name: _matcher(s) for s in block if s.name.startswith("@")}
         matchers = {**outer, **own} if own else outer
         if kind != "route":
-            for statement in block:
-                scope = self._guarded(statement, scope, matchers)
-        for statement in block:
-            name = statement.name
+            for directive in block:
+                scope = self._guarded(directive, scope, matchers)
+        for directive in block:
+            name = directive.name
             if kind == "route":
-                scope = self._guarded(statement, scope, matchers)
+                scope = self._guarded(directive, scope, matchers)
             if name in ("reverse_proxy", "php_fastcgi"):
-                yield from self._passed(statement, scope, matchers, invoked)
-            elif name == "invoke" and statement.args:
-                yield from self._invoked(statement, scope, matchers, invoked)
-            elif name in _BLOCKS and statement.block is not None:
-                inner, _ = _matched(statement, scope, matchers)
-                if name == "handle_path" and statement.args:
-                    inner = inner.under(statement.args[0].text.partition("*")[0].rstrip("/"))
-                yield from self._block(statement.block, inner, matchers, invoked, name)
+                yield from self._passed(directive, scope, matchers, invoked)
+            elif name == "invoke" and directive.args:
+                yield from self._invoked(directive, scope, matchers, invoked)
+            elif name in _BLOCKS and directive.block is not None:
+                inner, _ = _matched(directive, scope, matchers)
+                if name == "handle_path" and directive.args:
+                    inner = inner.under(directive.args[0].text.partition("*")[0].rstrip("/"))
+                yield from self._block(directive.block, inner, matchers, invoked, name)
 
     def _invoked(
-        self, statement: Statement, scope: Scope, matchers: Mapping[str, Match], invoked: tuple[str, ...]
+        self, directive: Directive, scope: Scope, matchers: Mapping[str, Match], invoked: tuple[str, ...]
     ) -> Iterator[Route]:
-        inner, args = _matched(statement, scope, matchers)
+        inner, args = _matched(directive, scope, matchers)
         named = self._options.named.get(args[0].text) if args else None
-        where = statement.where(statement.words[-1])
+        where = directive.where(directive.words[-1])
         if named is None or not args:
             self._texts.problem_at(where, "E_NOT_FOUND", "the named route is not in the file.")
         elif args[0].text in invoked:
@@ -244,15 +242,15 @@ class _Unit:
         else:
             yield from self._block(named.block or (), inner, {}, (*invoked, args[0].text), "route")
 
-    def _guarded(self, statement: Statement, scope: Scope, matchers: Mapping[str, Match]) -> Scope:
+    def _guarded(self, directive: Directive, scope: Scope, matchers: Mapping[str, Match]) -> Scope:
         guard: Guard | None = None
-        match, args = _matching(statement, matchers)
-        if statement.name == "forward_auth":
-            to = [*args, *(a for s in statement.block or () if s.name == "to" for a in s.args)]
+        match, args = _matching(directive, matchers)
+        if directive.name == "forward_auth":
+            to = [*args, *(a for s in directive.block or () if s.name == "to" for a in s.args)]
             guard = Guard("oauth2", dialled(to[0].text) if to else None)
-        elif statement.name in _BASIC:
+        elif directive.name in _BASIC:
             guard = Guard("basic")
-        elif statement.name == "authorize":
+        elif directive.name == "authorize":
             guard = Guard("oauth2", args[-1].text if args else None)
         if guard is None:
             return scope
@@ -262,16 +260,16 @@ class _Unit:
     # --- what is passed on ----------------------------------------------------------------------------------
 
     def _passed(
-        self, statement: Statement, scope: Scope, matchers: Mapping[str, Match], invoked: tuple[str, ...]
+        self, directive: Directive, scope: Scope, matchers: Mapping[str, Match], invoked: tuple[str, ...]
     ) -> Iterator[Route]:
-        inner, args = _matched(statement, scope, matchers)
-        block = statement.block or ()
+        inner, args = _matched(directive, scope, matchers)
+        block = directive.block or ()
         scheme = "http"
-        if statement.name == "php_fastcgi":
+        if directive.name == "php_fastcgi":
             scheme = "fastcgi"
             split = [a.text for s in block if s.name == "split" for a in s.args] or [".php"]
             inner = inner.matching(Match(None, tuple(f"*{ending}" for ending in split)))
-        upstreams = [(word, statement) for word in args]
+        upstreams = [(word, directive) for word in args]
         for option in block:
             if option.name == "to":
                 upstreams += [(word, option) for word in option.args]
@@ -297,7 +295,7 @@ class _Unit:
             for target in targets:
                 yield from inner.routes(target, where)
 
-    def _dynamic(self, option: Statement, scope: Scope, scheme: str) -> Iterator[Route]:
+    def _dynamic(self, option: Directive, scope: Scope, scheme: str) -> Iterator[Route]:
         """``dynamic a NAME PORT`` asks for the addresses of a name; a SRV record tells ports of its own."""
         kind = option.args[0].text if option.args else ""
         if kind == "multi":
@@ -317,7 +315,7 @@ class _Unit:
         yield from scope.routes(Target(scheme, name.text, number), where)
 
 
-def _transport(option: Statement, scheme: str) -> str:
+def _transport(option: Directive, scheme: str) -> str:
     kind = option.args[0].text
     if kind == "fastcgi":
         return "fastcgi"
@@ -326,9 +324,9 @@ def _transport(option: Statement, scheme: str) -> str:
     return scheme
 
 
-def _matching(statement: Statement, matchers: Mapping[str, Match]) -> tuple[Match | None, tuple[Token, ...]]:
+def _matching(directive: Directive, matchers: Mapping[str, Match]) -> tuple[Match | None, tuple[Token, ...]]:
     """The matcher that a directive begins with (None: it takes all), and its other arguments."""
-    args = statement.args
+    args = directive.args
     if not args or args[0].quoted:
         return None, args
     first = args[0].text
@@ -340,16 +338,16 @@ def _matching(statement: Statement, matchers: Mapping[str, Match]) -> tuple[Matc
 
 
 def _matched(
-    statement: Statement, scope: Scope, matchers: Mapping[str, Match]
+    directive: Directive, scope: Scope, matchers: Mapping[str, Match]
 ) -> tuple[Scope, tuple[Token, ...]]:
-    match, args = _matching(statement, matchers)
+    match, args = _matching(directive, matchers)
     return scope if match is None else scope.matching(match), args
 
 
-def _matcher(statement: Statement) -> Match:
+def _matcher(directive: Directive) -> Match:
     """A named matcher: ``@name type args…``, or a block with a line for each type."""
-    lines = [[a.text for a in statement.args]] if statement.args else []
-    lines += [[w.text for w in s.words] for s in statement.block or ()]
+    lines = [[a.text for a in directive.args]] if directive.args else []
+    lines += [[w.text for w in s.words] for s in directive.block or ()]
     hosts: list[str] = []
     places: list[str] = []
     for words in lines:

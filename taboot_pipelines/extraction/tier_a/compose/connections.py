@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from taboot_pipelines.extraction.tier_a.compose import merging
-from taboot_pipelines.extraction.tier_a.compose.collector import ProjectClaims
+from taboot_pipelines.extraction.tier_a.compose.claims import ProjectClaims
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.compose.variables import Environment
 from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, SEQUENCE, Entry, Node, with_text

@@ -1,15 +1,309 @@
-"""The Compose extractor: units from a listing, and what one unit says."""
+"""The Compose extractor: units from a listing, and what the services of one project say."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
 
-from taboot_pipelines.extraction.tier_a.compose.collector import ProjectClaims
+from taboot_pipelines.extraction.tier_a.compose import merging, traefik
+from taboot_pipelines.extraction.tier_a.compose.builds import claim_builds
+from taboot_pipelines.extraction.tier_a.compose.claims import SERVICE_NAME, ProjectClaims, version_of
+from taboot_pipelines.extraction.tier_a.compose.connections import all_labels, claim_connections
 from taboot_pipelines.extraction.tier_a.compose.files import group_units
-from taboot_pipelines.extraction.tier_a.compose.loading import Loader
-from taboot_pipelines.extraction.tier_a.compose.selection import select
-from taboot_pipelines.extraction.tier_a.compose.services import claim_project
-from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts, UnitSpec
+from taboot_pipelines.extraction.tier_a.compose.loading import Loader, select
+from taboot_pipelines.extraction.tier_a.compose.networks import (
+    claim_extra_hosts,
+    claim_networks,
+    claim_ports,
+    memberships,
+    read_ports,
+)
+from taboot_pipelines.extraction.tier_a.compose.traefik import claim_routes, default_rule, find_proxy
+from taboot_pipelines.extraction.tier_a.compose.variables import resolved
+from taboot_pipelines.extraction.tier_a.images import try_reference
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, Node
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.graph import SCHEMA_VERSION, Basis
+from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, SourceFacts, UnitSpec
+
+
+def _depend(
+    c: ProjectClaims,
+    ref: NodeRef,
+    target: str,
+    quoted: Node,
+    method: str,
+    *,
+    project: bool = True,
+    **properties: Any,
+) -> None:
+    if SERVICE_NAME.fullmatch(target) is None:
+        c.report(quoted, "E_PARSE", "this does not name a service or container.")
+        return
+    end = c.service(target, None if project else "")
+    if end == ref:
+        return
+    if project and target not in c.project.services:
+        c.report(quoted, "E_NOT_FOUND", "the service is not declared in the project.")
+    c.node(end, quoted, {"schemaVersion": SCHEMA_VERSION})
+    c.edge("DEPENDS_ON", ref, end, quoted, method, **properties)
+
+
+def claim_dependencies(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> None:
+    """Each dependency once for every statement of it."""
+    depends = node.get("depends_on")
+    for target, (key, options) in merging.names(depends).items():
+        if c.mark(name, "depends_on", key):
+            continue
+        condition, required, restart = (options.scalar(k) for k in ("condition", "required", "restart"))
+        _depend(
+            c,
+            ref,
+            target,
+            key,
+            "compose_depends_on",
+            condition=condition.text if condition is not None and not condition.missing else None,
+            required=required.boolean(default=True) if required is not None else None,
+            restart=restart.boolean() if restart is not None else None,
+        )
+    for field, project in (("links", True), ("external_links", False)):
+        links = node.get(field)
+        for item in links.each() if links is not None else ():
+            if not c.mark(name, field, item):
+                _depend(
+                    c, ref, item.text.partition(":")[0].lstrip("/"), item, f"compose_{field}", project=project
+                )
+    volumes = node.get("volumes_from")
+    for item in volumes.each() if volumes is not None else ():
+        if not c.mark(name, "volumes_from", item):
+            container = item.text.startswith("container:")
+            target = item.text.removeprefix("container:").partition(":")[0]
+            _depend(c, ref, target, item, "compose_volumes_from", project=not container)
+    for field in ("network_mode", "ipc", "pid"):
+        mode = node.scalar(field)
+        if mode is None:
+            continue
+        kind, colon, target = mode.text.partition(":")
+        if colon and kind in ("service", "container") and not c.mark(name, field, mode):
+            _depend(c, ref, target, mode, f"compose_{field}", project=kind == "service")
+
+
+_VPN = re.compile(
+    r"(?:^|[/_-])"
+    r"(wireguard|wg-easy|wg|gluetun|openvpn|nordvpn|nordlynx|protonvpn|mullvad|surfshark|tailscale|headscale"
+    r"|zerotier|netbird|vpn)"
+    r"(?=$|[/_-])"
+)
+_WIREGUARD = frozenset({"wireguard", "wg-easy", "wg", "nordlynx"})
+#: The tunnel types that an image's name gives away by itself.
+_TYPES = {
+    "wireguard": "wireguard",
+    "wg-easy": "wireguard",
+    "wg": "wireguard",
+    "nordlynx": "wireguard",
+    "openvpn": "openvpn",
+    "tailscale": "tailscale",
+    "zerotier": "zerotier",
+    "netbird": "netbird",
+}
+
+
+def _vpn_kind(c: ProjectClaims, name: str) -> str | None:
+    image = c.images.get(name)
+    match = _VPN.search(image[0].repository) if image is not None else None
+    return match[1] if match is not None else None
+
+
+def _tunnel(c: ProjectClaims, service: str, kind: str) -> NodeRef | None:
+    _, image = c.images[service]
+    ref = NodeRef("VPNTunnel", (ids.digest(c.source.namespace, c.scope, service),), service)
+    return c.node(ref, image, {"name": service, "type": _TYPES.get(kind), "declared": True}, confidence=0.8)
+
+
+def claim_vpn(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> None:
+    """A service uses the tunnel whose service lends it its network, or the one that it runs itself."""
+    mode = node.scalar("network_mode")
+    if mode is not None and mode.text.startswith("service:"):
+        via = mode.text.removeprefix("service:")
+        kind = _vpn_kind(c, via)
+        if kind is not None and via != name:
+            c.edge("USES_VPN", ref, _tunnel(c, via, kind), mode, "compose_vpn", confidence=0.8)
+    kind = _vpn_kind(c, name)
+    capabilities = node.get("cap_add")
+    if kind in _WIREGUARD and kind is not None and capabilities is not None:
+        added = {item.text.upper().removeprefix("CAP_") for item in capabilities.each()}
+        if "NET_ADMIN" in added:
+            c.edge(
+                "USES_VPN",
+                ref,
+                _tunnel(c, name, kind),
+                c.images[name][1],
+                "compose_vpn",
+                end_basis=Basis.DERIVED,
+                confidence=0.8,
+            )
+
+
+#: Replicas of one service that become containers of their own.
+MAX_REPLICAS = 100
+_RESTARTS = {
+    "none": "no",
+    "no": "no",
+    "false": "no",
+    "any": "always",
+    "always": "always",
+    "on-failure": "on-failure",
+    "unless-stopped": "unless-stopped",
+}
+
+
+def claim_project(c: ProjectClaims) -> None:
+    """Collect everything that the project says: first its names, then service by service."""
+    services: list[tuple[str, Node, Node]] = []
+    for name, (key, node) in c.project.services.items():
+        if name.startswith("x-") and node.get("image") is None and node.get("build") is None:
+            continue
+        if SERVICE_NAME.fullmatch(name) is None or (node.kind != MAPPING and not node.is_null):
+            c.report(key, "E_PARSE", "this is no service that Compose accepts; it is left out.")
+            continue
+        services.append((name, key, node))
+        _names_of(c, name, node)
+    for name, key, node in services:
+        _declare(c, name, key, node)
+    claim_networks(c)
+    proxy = find_proxy(c, services)
+    routes = {name: traefik.read_labels(all_labels(c, name, node)) for name, _, node in services}
+    rule = default_rule(services)
+    for name, key, node in services:
+        ref = c.service(name)
+        claim_dependencies(c, ref, name, node)
+        claim_builds(c, ref, name, key, node)
+        claim_ports(c, ref, name, node)
+        _containers(c, name, key, node)
+        claim_extra_hosts(c, node)
+        claim_connections(c, ref, name, node)
+        claim_vpn(c, ref, name, node)
+        claim_routes(c, ref, name, key, proxy, routes, rule)
+    for name, marks in c.unresolved.items():
+        c.amend(c.service(name), unresolved=marks)
+
+
+def _names_of(c: ProjectClaims, name: str, node: Node) -> None:
+    c.answering[name] = name
+    image = node.scalar("image")
+    if image is not None and not image.missing:
+        reference = try_reference(image.text)
+        if reference is not None:
+            c.images[name] = (reference, image)
+
+
+def _declare(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
+    container = node.scalar("container_name")
+    alias = None if container is None or c.mark(name, "container_name", container) else container.text
+    for other in (alias, c.container_name(name, 1), *_network_aliases(node)):
+        if other:
+            c.answering.setdefault(other, name)
+    image = c.images.get(name)
+    port = _first_port(node)
+    profiles = node.get("profiles")
+    c.node(
+        c.service(name),
+        key,
+        {
+            "schemaVersion": SCHEMA_VERSION,
+            "version": version_of(image[0]) if image is not None else None,
+            "protocol": port[1] if port else None,
+            "port": port[0] if port else None,
+            "profiles": list(dict.fromkeys(p.text for p in profiles.each()))
+            if profiles is not None
+            else None,
+            "restart": _restart(node)[0],
+            "containerName": alias,
+        },
+        declared=True,
+        aliases=(alias,) if alias and alias != name else (),
+    )
+
+
+def _network_aliases(node: Node) -> Iterator[str]:
+    networks = node.get("networks")
+    for _, network in networks.entries.values() if networks is not None else ():
+        aliases = network.get("aliases")
+        if aliases is not None:
+            yield from (a.text for a in aliases.each() if not a.missing)
+
+
+def _first_port(node: Node) -> tuple[int, str] | None:
+    for field in ("ports", "expose"):
+        entries = node.get(field)
+        for item in entries.items if entries is not None else ():
+            ports = read_ports(item)
+            if ports is not None:
+                return ports.bindings[0].target, ports.bindings[0].protocol
+    return None
+
+
+def _restart(node: Node) -> tuple[str | None, str | None]:
+    """The policy as written, and as the model names it. ``deploy.restart_policy`` counts more, as Compose has
+    it.
+    """
+    deploy = node.get("deploy")
+    policy = deploy.get("restart_policy") if deploy is not None else None
+    written = policy.scalar("condition") if policy is not None else node.scalar("restart")
+    if written is None:
+        return ("any", "always") if policy is not None else (None, None)
+    if written.missing:
+        return None, None
+    return written.text, _RESTARTS.get(written.text.partition(":")[0].strip().lower())
+
+
+def _replicas(c: ProjectClaims, node: Node) -> int:
+    deploy = node.get("deploy")
+    written = node.scalar("scale") or (deploy.scalar("replicas") if deploy is not None else None)
+    text = resolved(written) if written is not None else ""
+    if written is None or not (text.isascii() and text.isdecimal()) or len(text) > 9:
+        return 1
+    count = int(text)
+    if count > MAX_REPLICAS:
+        c.report(written, "E_TOO_LARGE", f"only the first {MAX_REPLICAS} replicas are kept.")
+    return min(count, MAX_REPLICAS)
+
+
+def _containers(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
+    container = node.scalar("container_name")
+    image = c.images.get(name)
+    joined = list(memberships(c, name, key, node))
+    restart = _restart(node)[1]
+    for index in range(1, _replicas(c, node) + 1):
+        own = container is not None and not container.missing and index == 1
+        title = container.text if own and container is not None else c.container_name(name, index)
+        ref = NodeRef("Container", (ids.container_id(c.source.namespace, c.scope, name, index),), title)
+        c.node(
+            ref,
+            container if own and container is not None else key,
+            {
+                "name": title,
+                "image": image[1].text if image is not None else None,
+                "composeProject": c.project.name,
+                "composeService": name,
+                "declared": True,
+            },
+            declared=True,
+        )
+        for network, quoted, basis, mode, aliases in joined:
+            c.edge(
+                "RUNS_IN",
+                ref,
+                network,
+                quoted,
+                "compose_networks",
+                end_basis=basis,
+                networkMode=mode,
+                aliases=aliases,
+            )
+        if c.claim_host(key) is not None:
+            c.edge("RUNS", ref, c.host, key, "compose_host", end_basis=Basis.SOURCE, restartPolicy=restart)
 
 
 class ComposeExtractor:

@@ -1,14 +1,18 @@
-"""The networks of a project by their real names, and which of them a container is in."""
+"""Networks, published ports and `extra_hosts`: by which names and addresses containers are reached."""
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from taboot_pipelines.extraction.tier_a.compose import merging
-from taboot_pipelines.extraction.tier_a.compose.collector import ProjectClaims
-from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
-from taboot_pipelines.model.graph import NETWORK_MODES, Basis, is_cidr, is_public
-from taboot_pipelines.model.records import NodeRef
+from taboot_pipelines.extraction.tier_a.compose.claims import ProjectClaims
+from taboot_pipelines.extraction.tier_a.compose.variables import resolved
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node
+from taboot_pipelines.model.graph import NETWORK_MODES, Basis, is_cidr, is_hostname, is_public
+from taboot_pipelines.model.records import Evidence, NodeRef
 
 
 def _network_ref(c: ProjectClaims, name: str) -> NodeRef:
@@ -136,3 +140,208 @@ def _driver(c: ProjectClaims, name: str) -> str | None:
         real = _real_network(c, name)
         return real if real in ("host", "bridge") else None
     return "bridge"
+
+
+_RANGE = re.compile(r"0*(\d{1,5})(?:-0*(\d{1,5}))?", re.ASCII)
+_PROTOCOL = re.compile(r"[a-z0-9][a-z0-9+._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """``published`` is None where the engine picks the port; ``host_ip`` None where none is written."""
+
+    target: int
+    published: int | None
+    protocol: str
+    host_ip: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What one entry says. ``open``: a range is published for one target, so the port is not known."""
+
+    bindings: tuple[Binding, ...]
+    open: bool = False
+
+
+def _range(text: str) -> range | None:
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        return None
+    first, last = int(match[1]), int(match[2] or match[1])
+    return range(first, last + 1) if first <= last <= 65535 else None
+
+
+def _address(text: str) -> str | None:
+    """The normal form of an address; None if it is none."""
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    try:
+        return str(ipaddress.ip_address(text)) if "%" not in text else None
+    except ValueError:
+        return None
+
+
+def read_ports(node: Node) -> Ports | None:
+    """The bindings of one entry of `ports`; None if it is none that Compose accepts."""
+    if node.kind == SCALAR:
+        return _short(resolved(node).strip())
+    if node.kind == MAPPING:
+        return _long(node)
+    return None
+
+
+def _short(text: str) -> Ports | None:
+    """``[[IP:]PUBLISHED:]TARGET[/PROTOCOL]``, IPv6 with or without brackets, ports as ranges of equal length.
+
+    An address that is empty, as a variable without a value leaves it, is none.
+    """
+    parts = text.rsplit(":", 2)
+    target, _, protocol = parts[-1].partition("/")
+    address = None
+    if len(parts) == 3 and parts[0] != "":
+        address = _address(parts[0])
+        if address is None:
+            return None
+    published = parts[-2] if len(parts) > 1 else ""
+    return _bindings(target, published, protocol or "tcp", address)
+
+
+def _long(node: Node) -> Ports | None:
+    target = node.scalar("target")
+    published = node.scalar("published")
+    protocol = node.scalar("protocol")
+    host_ip = node.scalar("host_ip")
+    if target is None:
+        return None
+    address = None
+    if host_ip is not None:
+        address = _address(host_ip.text)
+        if address is None:
+            return None
+    return _bindings(
+        resolved(target),
+        resolved(published) if published else "",
+        protocol.text if protocol else "tcp",
+        address,
+    )
+
+
+def _bindings(target_text: str, published_text: str, protocol: str, address: str | None) -> Ports | None:
+    targets = _range(target_text)
+    protocol = protocol.lower()
+    if targets is None or targets[0] == 0 or _PROTOCOL.fullmatch(protocol) is None:
+        return None
+    if published_text.strip("0") == "":
+        return Ports(tuple(Binding(t, None, protocol, address) for t in targets))
+    published = _range(published_text)
+    if published is None:
+        return None
+    if len(published) != len(targets):
+        return (
+            Ports((Binding(targets[0], None, protocol, address),), open=True) if len(targets) == 1 else None
+        )
+    return Ports(
+        tuple(Binding(t, p or None, protocol, address) for t, p in zip(targets, published, strict=True))
+    )
+
+
+#: Bindings of one project.
+MAX_BINDINGS = 100_000
+
+
+def claim_ports(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> None:
+    """One binding for each published port, of the source's host or of the address it is published on."""
+    entries = node.get("ports")
+    if entries is None:
+        return
+    if entries.kind != SEQUENCE:
+        c.report(entries, "E_PARSE", "`ports` is not a list.")
+        return
+    for item in entries.items:
+        parts = [item] if item.kind == SCALAR else [v for _, v in item.entries.values()]
+        if sum(c.mark(name, "ports", part) for part in parts):
+            continue
+        ports = read_ports(item)
+        if ports is None:
+            c.report(item, "E_PARSE", "this is no port that Compose accepts.")
+            continue
+        if ports.open:
+            c.report(
+                item, "E_PARSE", "a range is published for one port: which of them is taken is not said."
+            )
+        for binding in ports.bindings:
+            if binding.published is None:
+                continue
+            c.bindings += 1
+            if c.bindings > MAX_BINDINGS:
+                c.report(
+                    item, "E_TOO_LARGE", f"only the first {MAX_BINDINGS} bindings of the project are kept."
+                )
+                return
+            c.bind(
+                ref,
+                item,
+                binding.published,
+                binding.protocol,
+                "compose_ports",
+                target=binding.target,
+                address=binding.host_ip,
+                written=c.texts.quote(item.evidence),
+            )
+
+
+def claim_extra_hosts(c: ProjectClaims, node: Node) -> None:
+    """Names that `extra_hosts` gives to addresses."""
+    hosts = node.get("extra_hosts")
+    if hosts is None:
+        return
+    for name, address, quoted, where in _host_entries(hosts):
+        hostname = name.strip().lower().rstrip(".")
+        try:
+            parsed = ipaddress.ip_address(address.strip().strip("[]"))
+        except ValueError:
+            if address.strip() != "host-gateway" and not quoted.missing:
+                c.report(quoted, "E_PARSE", "this is no address of a host.")
+            continue
+        if not is_hostname(hostname) or "%" in address:
+            if not quoted.missing:
+                c.report(quoted, "E_PARSE", "this is no host name.")
+            continue
+        start = c.node(NodeRef("Host", (hostname,), hostname), where)
+        end = c.ip(str(parsed), quoted)
+        if start is not None:
+            c.edge(
+                "RESOLVES_TO",
+                start,
+                end,
+                where,
+                "compose_extra_hosts",
+                written=address.strip(),
+                start_basis=c.basis(start, where, name.strip()),
+                recordType="A" if parsed.version == 4 else "AAAA",
+            )
+
+
+def _host_entries(hosts: Node) -> Iterator[tuple[str, str, Node, Evidence]]:
+    """(name, address, node, statement) of `extra_hosts`: ``name:address``, ``name=address``, or a mapping."""
+    if hosts.kind == MAPPING:
+        for name, (key, value) in hosts.entries.items():
+            for node in value.each():
+                together = key.origin is node.origin and key.start < node.end
+                yield (
+                    name,
+                    node.text,
+                    node,
+                    Evidence(node.origin.path, key.start, node.end) if together else node.evidence,
+                )
+        return
+    # An override lays a list on a mapping by appending.
+    for part in hosts.items:
+        if part.kind == MAPPING:
+            yield from _host_entries(part)
+    for item in hosts.each():
+        name, separator, address = item.text.partition("=")
+        if not separator:
+            name, separator, address = item.text.partition(":")
+        yield name, address, item, item.evidence

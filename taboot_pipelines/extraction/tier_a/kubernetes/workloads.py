@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
-from taboot_pipelines.extraction.tier_a.compose.collector import version_of
+from taboot_pipelines.extraction.tier_a.compose.claims import version_of
 from taboot_pipelines.extraction.tier_a.compose.connections import named_hosts
 from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import Object, Surroundings, listed, number

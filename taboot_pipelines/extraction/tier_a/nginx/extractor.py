@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from taboot_pipelines.extraction.tier_a.endpoints import Target
+from taboot_pipelines.extraction.tier_a.nginx.directives import Miss, Span, parse_pass
 from taboot_pipelines.extraction.tier_a.nginx.routes import Pass, Reader
-from taboot_pipelines.extraction.tier_a.nginx.targets import Miss, parse_pass
-from taboot_pipelines.extraction.tier_a.nginx.variables import Place
 from taboot_pipelines.extraction.tier_a.proxying import Guard, Route, RouteClaims
 from taboot_pipelines.model.records import Evidence, FileView, Interpretation, SourceFacts, UnitSpec
 
@@ -51,7 +50,7 @@ def _claimed(claims: RouteClaims, reader: Reader) -> None:
 
 
 def _add(
-    claims: RouteClaims, reader: Reader, found: Pass, target: Target | Miss, place: Place, method: str
+    claims: RouteClaims, reader: Reader, found: Pass, target: Target | Miss, place: Span, method: str
 ) -> None:
     if isinstance(target, Miss):
         if target is not Miss.SOCKET:

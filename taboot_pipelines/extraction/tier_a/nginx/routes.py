@@ -1,31 +1,97 @@
-"""From a tree of directives to routes: which location passes requests on, to what, by which names and guards.
+"""From a tree of directives to passes: which location passes requests on, to what, by which names and guards.
 
 Blocks inherit as nginx has it: ``auth_basic`` and ``auth_request`` go inwards, ``server_name`` and ``listen``
 are the server's. A ``return`` runs before anything is passed on, so a pass behind one is none. ``set`` runs
 before that too, so the last assignment of a block counts wherever it stands in it, and an inner block's goes
 over an outer one's; a value is put together from what its variables hold at that point.
+
+nginx resolves the relative name of an ``include`` against the directory of its main file. A source may
+begin above, at or below that directory, and an absolute name is one of the machine nginx runs on
+(``/config/nginx/proxy.conf``). So names are looked for below the main file's directory and then each of its
+parents up to the source's root; of an absolute name, the longest tail that is there counts. The bare file
+name of an absolute *pattern* does not: ``/etc/nginx/conf.d/*.conf`` must not take in every file beside the
+main one.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from taboot_pipelines.extraction.tier_a.endpoints import Target
-from taboot_pipelines.extraction.tier_a.nginx.includes import Includes
-from taboot_pipelines.extraction.tier_a.nginx.parser import Directive, parse
-from taboot_pipelines.extraction.tier_a.nginx.servers import Server, Socket, answers, read_server
-from taboot_pipelines.extraction.tier_a.nginx.targets import (
+from taboot_pipelines.extraction.tier_a.nginx.directives import (
     PASSES,
     Miss,
+    Server,
+    Socket,
+    Span,
+    Value,
+    answers,
+    expand,
     location_path,
     parse_address,
+    read_server,
 )
-from taboot_pipelines.extraction.tier_a.nginx.variables import Place, Value, expand
+from taboot_pipelines.extraction.tier_a.nginx.parser import Directive, parse
 from taboot_pipelines.extraction.tier_a.texts import UnitTexts
 from taboot_pipelines.model.records import Evidence, FileView
+
+#: Components of a name, and parents of the main file, that are considered; real trees are far shallower.
+_MAX_COMPONENTS = 16
+_MAGIC = frozenset("*?[")
+
+
+class Includes:
+    """Resolves the includes of one unit. Every path looked for, present or absent, is left in ``view``."""
+
+    def __init__(self, main: str, view: FileView) -> None:
+        self._view = view
+        self._known: dict[str, tuple[str, ...]] = {}
+        directory = posixpath.dirname(main)
+        self._bases = [directory]
+        while directory and len(self._bases) < _MAX_COMPONENTS:
+            directory = posixpath.dirname(directory)
+            self._bases.append(directory)
+
+    def resolve(self, name: str, including: str) -> tuple[str, ...]:
+        """The paths that ``include name;`` in the file ``including`` means, sorted; none if there is none."""
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = self._look(name)
+        # The tail of an absolute name that ends at the file itself is an accident of where the source begins.
+        if found == (including,) and name.startswith("/") and posixpath.basename(name) == including:
+            return ()
+        return found
+
+    def _look(self, name: str) -> tuple[str, ...]:
+        magic = not _MAGIC.isdisjoint(name)
+        for candidate in self._candidates(unicodedata.normalize("NFC", name), magic):
+            if magic:
+                if found := self._view.glob(candidate):
+                    return found
+            elif candidate in self._view.paths:
+                return (candidate,)
+            else:
+                self._view.read(candidate)
+        return ()
+
+    def _candidates(self, name: str, magic: bool) -> Iterator[str]:
+        if name.startswith("/"):
+            parts = [p for p in name.split("/") if p][-_MAX_COMPONENTS:]
+            tails = ["/".join(parts[i:]) for i in range(len(parts) - 1 if magic else len(parts))]
+        else:
+            tails = [name]
+        seen = set[str]()
+        for tail in tails:
+            for base in self._bases:
+                candidate = posixpath.normpath(posixpath.join(base, tail))
+                if candidate not in seen and candidate != "." and not candidate.startswith(("..", "/")):
+                    seen.add(candidate)
+                    yield candidate
+
 
 #: Includes inside includes; nesting of blocks over all files; directives looked at in one unit. Files that
 #: include one another twice each would otherwise double the work with every file.
@@ -44,8 +110,8 @@ class Pass:
 
     directive: str
     value: str
-    place: Place
-    sets: tuple[Place, ...]
+    place: Span
+    sets: tuple[Span, ...]
     server: Server | None
     location: str | None
     path: str | None
@@ -65,7 +131,7 @@ class Peer:
     """A ``server`` of an ``upstream``: its address and where it stands."""
 
     address: str
-    place: Place
+    place: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +158,8 @@ class _Item:
     chain: tuple[str, ...]
 
     @property
-    def place(self) -> Place:
-        return Place(self.path, self.directive.start, self.directive.end, self.home)
+    def place(self) -> Span:
+        return Span(self.path, self.directive.start, self.directive.end, self.home)
 
 
 class Reader:
@@ -121,7 +187,7 @@ class Reader:
     def problem(self, path: str, code: str, message: str) -> None:
         self.texts.problem(path, code, message)
 
-    def problem_at(self, place: Place, code: str, what: str) -> None:
+    def problem_at(self, place: Span, code: str, what: str) -> None:
         self.texts.problem_at(Evidence(place.path, place.start, place.end), code, f"{what}.")
 
     # --- files ----------------------------------------------------------------------------------------------
@@ -333,7 +399,7 @@ class Reader:
             )
         )
 
-    def peers(self, route: Pass, target: Target) -> Iterator[tuple[Target | Miss, Place]] | None:
+    def peers(self, route: Pass, target: Target) -> Iterator[tuple[Target | Miss, Span]] | None:
         """The servers of the upstream that ``target`` names; None if it names none."""
         if target.port is not None:
             return None
@@ -347,7 +413,7 @@ class Reader:
         return (_peer(peer, target.scheme) for peer in peers)
 
 
-def _peer(peer: Peer, scheme: str) -> tuple[Target | Miss, Place]:
+def _peer(peer: Peer, scheme: str) -> tuple[Target | Miss, Span]:
     address = parse_address(scheme, peer.address)
     if isinstance(address, Target) and address.port is None and scheme not in ("tcp", "udp"):
         # "If a port is not specified, the port 80 is used": whatever the protocol.

@@ -7,7 +7,7 @@ what may be a version, a time, a file and line, a port mapping or a placeholder 
 out.
 
 ``urls``, ``images`` and ``addresses`` find one kind each; ``scan`` is the text with what is already taken of
-it, ``hosts`` what a host looks like, and ``finding`` the order. Names of services and hosts that some source
+it, and what a host looks like, and ``finding`` the order. Names of services and hosts that some source
 declares are not found here: they depend on the namespace, so ``taboot_pipelines.knowledge`` looks for them.
 """
 

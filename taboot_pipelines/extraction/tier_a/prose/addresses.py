@@ -6,15 +6,15 @@ import ipaddress
 import re
 
 from taboot_pipelines.extraction.tier_a.endpoints import endpoint, normal_host
-from taboot_pipelines.extraction.tier_a.prose.hosts import (
+from taboot_pipelines.extraction.tier_a.prose.scan import (
     EXTENSIONS,
     HOST_CHARS,
     MAX_HOST,
     PACKAGE,
     PLACEHOLDER,
     WORD,
+    Scan,
 )
-from taboot_pipelines.extraction.tier_a.prose.scan import Scan
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.packaged import word_list
 

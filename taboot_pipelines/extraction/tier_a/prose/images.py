@@ -6,8 +6,14 @@ import re
 from collections.abc import Iterator
 
 from taboot_pipelines.extraction.tier_a.images import ImageReference, try_reference
-from taboot_pipelines.extraction.tier_a.prose.hosts import EXTENSIONS, HOST_CHARS, MAX_HOST, PACKAGE, WORD
-from taboot_pipelines.extraction.tier_a.prose.scan import Scan
+from taboot_pipelines.extraction.tier_a.prose.scan import (
+    EXTENSIONS,
+    HOST_CHARS,
+    MAX_HOST,
+    PACKAGE,
+    WORD,
+    Scan,
+)
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.packaged import word_list
 

@@ -1,7 +1,8 @@
-"""The text that mentions are looked for in, and the mentions found."""
+"""The text that mentions are looked for in, the mentions found, and what a host looks like there."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -9,6 +10,28 @@ from taboot_pipelines.extraction.tier_a.claims import basis_of
 from taboot_pipelines.extraction.tier_a.regions import RegionIndex, regions
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import NodeRef
+from taboot_pipelines.packaged import word_list
+
+PACKAGE = "taboot_pipelines.extraction.tier_a.prose"
+HOST_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_")
+MAX_HOST = 253
+WORD = re.compile(r"[A-Za-z0-9_]")
+#: A host of these is a stand-in for the reader's own.
+PLACEHOLDER = re.compile(
+    r"(?i)(?:^|[._-])(?:your|my)"
+    r"(?:$|[._-]|ip|host|domain|server|site|proxy|company|nas|address)"
+    r"|^(?:the[._-]?)?"
+    r"(?:local|remote|public|private|external|internal|docker|server|host|container|machine|lan|vpn|nas"
+    r"|some|any)?[._-]?"
+    r"(?:ip|host|hostname|server|address|ipaddress|ip[._-]address|host[._-]ip|server[._-]ip|serverip|hostip"
+    r"|domain|fqdn|dockerhost|servername|container[._-]name)$"
+    r"|^url\d*$"
+    r"|^x+(?:\.x+)*$"
+    r"|(?:^|[._-])(?:xxx+|placeholder|changeme)(?:$|[._-])"
+)
+#: Last labels that make "name.ext:12" a file and a line. Some are top-level domains too, but in documentation
+#: they are mostly files.
+EXTENSIONS = word_list(PACKAGE, "file_extensions.txt")
 
 
 @dataclass(frozen=True, slots=True)

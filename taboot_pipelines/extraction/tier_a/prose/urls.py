@@ -7,8 +7,7 @@ import re
 import ada_url
 
 from taboot_pipelines.extraction.tier_a.endpoints import DEFAULT_PORTS, endpoint, normal_host
-from taboot_pipelines.extraction.tier_a.prose.hosts import PLACEHOLDER
-from taboot_pipelines.extraction.tier_a.prose.scan import Scan
+from taboot_pipelines.extraction.tier_a.prose.scan import PLACEHOLDER, Scan
 from taboot_pipelines.model.graph import SCHEMES
 from taboot_pipelines.model.records import NodeRef
 

@@ -13,15 +13,11 @@ import posixpath
 from collections.abc import Iterator
 
 from taboot_pipelines.extraction.tier_a.claims import Quote
-from taboot_pipelines.extraction.tier_a.compose.addresses import MAX_BINDINGS
-from taboot_pipelines.extraction.tier_a.compose.collector import version_of
+from taboot_pipelines.extraction.tier_a.compose.claims import version_of
 from taboot_pipelines.extraction.tier_a.compose.connections import named_hosts
-from taboot_pipelines.extraction.tier_a.compose.ports import Binding, read_ports
+from taboot_pipelines.extraction.tier_a.compose.networks import MAX_BINDINGS, Binding, read_ports
 from taboot_pipelines.extraction.tier_a.images import ImageReference, try_reference
-from taboot_pipelines.extraction.tier_a.systemd import unit_files
-from taboot_pipelines.extraction.tier_a.systemd.states import Unit
-from taboot_pipelines.extraction.tier_a.systemd.unit_files import UnitFile
-from taboot_pipelines.extraction.tier_a.systemd.units import drop_ins, unit_name
+from taboot_pipelines.extraction.tier_a.systemd.units import Unit, UnitFile, drop_ins, parse, unit_name
 from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node, Origin
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import NETWORK_MODES, Basis, is_cidr, is_hostname, is_public
@@ -362,4 +358,4 @@ def _sibling(unit: Unit, base: str) -> UnitFile | None:
     texts = [(file, unit.view.read(file)) for file in (path, *drop_ins(path, unit.view))]
     if texts[0][1] is None:
         return None
-    return UnitFile(s for file, text in texts if text is not None for s in unit_files.parse(file, text)[0])
+    return UnitFile(s for file, text in texts if text is not None for s in parse(file, text)[0])

@@ -6,15 +6,16 @@ import posixpath
 import re
 
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote
-from taboot_pipelines.extraction.tier_a.systemd import unit_files
 from taboot_pipelines.extraction.tier_a.systemd.quadlets import claim_quadlet
-from taboot_pipelines.extraction.tier_a.systemd.states import Unit
-from taboot_pipelines.extraction.tier_a.systemd.unit_files import UnitFile
 from taboot_pipelines.extraction.tier_a.systemd.units import (
     QUADLETS,
     UNITS,
+    Setting,
+    Unit,
+    UnitFile,
     drop_in_unit,
     drop_ins,
+    parse,
     unit_name,
 )
 from taboot_pipelines.extraction.tier_a.texts import UnitTexts
@@ -73,7 +74,7 @@ class SystemdReader:
         settings = []
         headers: list[Quote] = []
         for file in files:
-            more, sections = unit_files.parse(file, texts.text(file) or "")
+            more, sections = parse(file, texts.text(file) or "")
             settings += more
             headers += sections
         named = unit_name(posixpath.basename(main))
@@ -84,7 +85,7 @@ class SystemdReader:
         return claims.result(files[1:])
 
 
-def _is_unit(kind: str, headers: list[Quote], settings: list[unit_files.Setting], *, own: bool) -> bool:
+def _is_unit(kind: str, headers: list[Quote], settings: list[Setting], *, own: bool) -> bool:
     sections = {header.text[1:-1] for header in headers}
     if kind == "network" and (
         sections & _NETWORKD or any(s.section == "Network" and s.key in _NETWORKD_KEYS for s in settings)

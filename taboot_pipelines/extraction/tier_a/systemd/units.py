@@ -1,13 +1,20 @@
-"""Names of units: which service a unit is, and where its drop-ins lie."""
+"""Units of systemd: their names, their files, and one unit while it is read.
+
+Files are sections of settings with continued lines, and lists that an empty setting clears. Reference:
+systemd.syntax(7), systemd.unit(5) (drop-ins, templates and specifiers).
+"""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from taboot_pipelines.model.records import FileView
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote
+from taboot_pipelines.model.graph import SCHEMA_VERSION
+from taboot_pipelines.model.records import FileView, NodeRef
 
 #: Units of which something is said, and what Podman makes units of.
 UNITS = frozenset({"service", "socket"})
@@ -85,3 +92,173 @@ def _drop_in_folders(base: str) -> Iterator[str]:
 def _literal(name: str) -> str:
     """A pattern that only ``name`` matches."""
     return re.sub(r"([*?\[])", r"[\1]", name)
+
+
+_HEADER = re.compile(r"\[([^\[\]]*)\]")
+_SETTING = re.compile(r"([^=]*?)[ \t]*=[ \t]*")
+_WORD = re.compile(
+    r"[^\s\"']*(?:\"[^\"]*(?:\"|$)|'[^']*(?:'|$)|[^\s\"'])[^\s\"']*(?:\"[^\"]*\"|'[^']*'|[^\s\"']+)*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One assignment. ``pieces``: the value's lines, each without what continues it."""
+
+    section: str
+    key: str
+    pieces: tuple[Quote, ...]
+
+    @property
+    def value(self) -> Quote:
+        """The whole value, its lines joined by a blank each, as systemd joins them."""
+        first, last = self.pieces[0], self.pieces[-1]
+        text = " ".join(piece.text for piece in self.pieces).strip()
+        return Quote(text, first.path, first.start, last.end)
+
+    def words(self) -> Iterator[Quote]:
+        """What stands between blanks; no word lies on two lines."""
+        for piece in self.pieces:
+            for match in re.finditer(r"\S+", piece.text):
+                yield Quote(match[0], piece.path, piece.start + match.start(), piece.start + match.end())
+
+    def items(self) -> Iterator[Quote]:
+        """What stands between blanks that are not within quotes, without the quotes: the assignments of an
+        `Environment=`."""
+        for piece in self.pieces:
+            for match in _WORD.finditer(piece.text):
+                said = match[0]
+                yield Quote(
+                    _unquoted(said), piece.path, piece.start + match.start(), piece.start + match.end()
+                )
+
+
+def _unquoted(word: str) -> str:
+    return word.replace('"', "").replace("'", "")
+
+
+class UnitFile:
+    """The settings of a unit from its file and its drop-ins, in the order in which they take effect."""
+
+    def __init__(self, settings: Iterable[Setting]) -> None:
+        self._settings = list(settings)
+        self.sections = frozenset(setting.section for setting in self._settings)
+
+    def all(self, section: str, *keys: str) -> list[Setting]:
+        """What settings that are lists hold in the end: one without a value clears what came before it."""
+        found: list[Setting] = []
+        for setting in self._settings:
+            if setting.section == section and setting.key in keys:
+                if setting.value.text:
+                    found.append(setting)
+                else:
+                    found = [one for one in found if one.key != setting.key]
+        return found
+
+    def last(self, section: str, key: str) -> Quote | None:
+        """What a setting that holds one value is set to in the end; None if to nothing."""
+        for setting in reversed(self._settings):
+            if setting.section == section and setting.key == key:
+                return setting.value if setting.value.text else None
+        return None
+
+
+def parse(path: str, text: str) -> tuple[list[Setting], list[Quote]]:
+    """The settings of a file in their order, and the headers of its sections; anything else is passed over,
+    as systemd does."""
+    settings: list[Setting] = []
+    headers: list[Quote] = []
+    section = ""
+    pieces: list[Quote] = []
+    at = 1 if text.startswith("\ufeff") else 0
+    key = ""
+    lines = text[at:].split("\n")
+    for number, line in enumerate(lines):
+        start, at = at, at + len(line) + 1
+        bare = line.strip()
+        if bare[:1] in ("#", ";"):
+            # Within a continued value too, which goes on behind it.
+            if number + 1 < len(lines) or not pieces:
+                continue
+            bare = ""
+        begin = start + len(line) - len(line.lstrip())
+        if not pieces:
+            header = _HEADER.fullmatch(bare)
+            if header is not None:
+                section = header[1]
+                headers.append(Quote(bare, path, begin, begin + len(bare)))
+                continue
+            setting = _SETTING.match(bare)
+            if setting is None or not section:
+                continue
+            key = setting[1]
+            begin += setting.end()
+            bare = bare[setting.end() :]
+        continued = bare.endswith("\\")
+        piece = bare[:-1].rstrip() if continued else bare
+        pieces.append(Quote(piece, path, begin, begin + len(piece)))
+        if not continued or number + 1 == len(lines):
+            settings.append(Setting(section, key, tuple(p for p in pieces if p.text) or (pieces[0],)))
+            pieces = []
+    if pieces:
+        settings.append(Setting(section, key, tuple(p for p in pieces if p.text) or (pieces[0],)))
+    return settings, headers
+
+
+class Unit:
+    """A unit with its drop-ins. ``service`` is what :meth:`declare` has made of it, None before."""
+
+    def __init__(
+        self,
+        claims: ClaimBuilder,
+        path: str,
+        name: UnitName,
+        file: UnitFile,
+        headers: Sequence[Quote],
+        view: FileView,
+    ) -> None:
+        self.claims = claims
+        self.path = path
+        self.name = name
+        self.file = file
+        self.headers = headers
+        self.view = view
+        #: A machine has one namespace of units.
+        self.scope = f"{claims.place}/systemd"
+        self.service: NodeRef | None = None
+        self.service_name = ""
+        self._marks: list[str] = []
+
+    @property
+    def header(self) -> Quote:
+        """The section that a quadlet is known by, else the first."""
+        own = f"[{self.name.type.capitalize()}]"
+        quadlet = self.name.type not in UNITS
+        return next((h for h in self.headers if quadlet and h.text == own), self.headers[0])
+
+    def reference(self, name: str) -> NodeRef:
+        return NodeRef("Service", (self.scope, name), name)
+
+    def declare(self, name: str, properties: Mapping[str, Any], aliases: Iterable[str]) -> None:
+        """The service that the unit is; its names are ``name`` and ``aliases``."""
+        self.service_name = name
+        others = [*aliases, *([self.name.written] if self.name.instance else [])]
+        self.service = self.claims.node(
+            self.reference(name),
+            self.header,
+            {"schemaVersion": SCHEMA_VERSION, **properties},
+            declared=True,
+            aliases=[other for other in others if other and other != name],
+        )
+
+    def finish(self) -> None:
+        """Note at the service what could not be resolved."""
+        if self.service is not None and self._marks:
+            self.claims.amend(self.service, unresolved=self._marks)
+
+    def unresolved(self, setting: str, said: Quote) -> None:
+        """Note that a setting holds a specifier or a variable, which is kept raw."""
+        mark = f"{setting}: {said.text}" if len(said.text) < 100 and "=" not in said.text else setting
+        if mark not in self._marks:
+            self._marks.append(mark)
+        self.claims.problem(said, "E_UNRESOLVED", f"the value of {setting} holds what only systemd puts in.")

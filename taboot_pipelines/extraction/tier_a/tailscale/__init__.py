@@ -1,8 +1,8 @@
 """Tier A extraction from what Tailscale and Headscale say of a tailnet: inventories, netmaps and policies.
 
-``forms`` recognizes and reads the forms, ``records`` are what it makes of them; ``policy`` reads rules, and
-``access`` resolves them (or recorded packet filters) to devices over ``spans`` of addresses; ``extractor``
-turns all of it into claims, by the guide ``benchmarks/gold/inventories.md``.
+``forms`` recognizes the forms and reads them into records; ``policy`` reads rules, and ``access`` resolves
+them (or recorded packet filters) to devices; ``extractor`` turns all of it into claims, by the guide
+``benchmarks/gold/inventories.md``.
 """
 
 from taboot_pipelines.extraction.tier_a.tailscale.extractor import TailscaleExtractor

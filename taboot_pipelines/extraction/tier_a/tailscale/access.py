@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from taboot_pipelines.extraction.tier_a.inventory import Range
-from taboot_pipelines.extraction.tier_a.tailscale.policy import Allowance, Policy, Rule, numbered
-from taboot_pipelines.extraction.tier_a.tailscale.records import JsonText
-from taboot_pipelines.extraction.tier_a.tailscale.spans import (
+from taboot_pipelines.extraction.tier_a.tailscale.forms import JsonText
+from taboot_pipelines.extraction.tier_a.tailscale.policy import (
     ALL_PORTS,
     EVERYWHERE,
+    Allowance,
+    Policy,
     Ports,
+    Rule,
     Span,
+    numbered,
     parse_span,
     span_of,
 )

@@ -13,9 +13,8 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.inventory import Address, Range, host_name, network_of
 from taboot_pipelines.extraction.tier_a.tailscale import access, forms
-from taboot_pipelines.extraction.tier_a.tailscale.policy import parse_policy
-from taboot_pipelines.extraction.tier_a.tailscale.records import JsonText, Said, Sighting, Tailnet
-from taboot_pipelines.extraction.tier_a.tailscale.spans import port_list, span_of
+from taboot_pipelines.extraction.tier_a.tailscale.forms import JsonText, Sighting, Stated, Tailnet
+from taboot_pipelines.extraction.tier_a.tailscale.policy import parse_policy, port_list, span_of
 from taboot_pipelines.extraction.tier_a.texts import UnitTexts
 from taboot_pipelines.model.graph import TAILNET, check_node, is_public
 from taboot_pipelines.model.records import (
@@ -105,7 +104,7 @@ class _Device:
     #: Normal forms of those names that are its alone, and the first of them.
     names: list[str] = field(default_factory=list)
     principal: str = ""
-    routes: list[Said[Range]] = field(default_factory=list)
+    routes: list[Stated[Range]] = field(default_factory=list)
 
     def in_files(self) -> dict[str, list[Sighting]]:
         """Its sightings by the file that they stand in."""
@@ -203,7 +202,7 @@ class _Claims:
         """A machine's key as a hash that is another one in each namespace."""
         return hmac.new(self._source.namespace.encode(), key.encode(), hashlib.sha256).hexdigest()
 
-    def _route(self, device: _Device, route: Said[Range]) -> None:
+    def _route(self, device: _Device, route: Stated[Range]) -> None:
         cidr = str(route.value)
         network = NodeRef("Network", (cidr,), cidr)
         self.builder.node(network, route.evidence, {"cidrs": [cidr], "isPublic": is_public(cidr)})
@@ -310,7 +309,7 @@ def _devices(tailnet: Tailnet) -> list[_Device]:
     for sighting in tailnet.sightings:
         key: str | int = sighting.key.value if sighting.key is not None else id(sighting)
         by_key.setdefault(key, _Device()).sightings.append(sighting)
-    enabled: dict[str, list[Said[Range]]] = {}
+    enabled: dict[str, list[Stated[Range]]] = {}
     for owner, route in tailnet.enabled:
         enabled.setdefault(owner, []).append(route)
     devices = list(by_key.values())

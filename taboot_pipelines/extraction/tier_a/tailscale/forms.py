@@ -1,4 +1,4 @@
-"""Reads the forms in which a tailnet is written down (``model.tailnets`` tells them apart):
+"""Reads the forms in which a tailnet is written down (``model.tailnets`` tells them apart) into one record:
 
 - answers of Tailscale's API: devices, users, DNS, the policy (also as a string beside its warnings);
 - ``tailscale status --json``;
@@ -10,13 +10,121 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.inventory import held_address, host_name, network_of
-from taboot_pipelines.extraction.tier_a.tailscale.records import JsonText, Said, Sighting, Tailnet
-from taboot_pipelines.model.json_text import Value
+from taboot_pipelines.extraction.tier_a.inventory import Address, Range, held_address, host_name, network_of
+from taboot_pipelines.model.json_text import Run, Value, parse
+from taboot_pipelines.model.records import Evidence
 from taboot_pipelines.model.tailnets import Form, fields, is_user
+
+T = TypeVar("T")
+
+
+class JsonText:
+    """A JSON or HuJSON text, and where it stands: a file, or a string in one (a policy inside of an answer).
+
+    Raises ``E_PARSE`` where it is neither.
+    """
+
+    def __init__(self, path: str, text: str, runs: Iterable[Run] | None = None) -> None:
+        """``runs``: the pieces of the string that ``text`` is the content of."""
+        self.path = path
+        self.text = text
+        self.root = parse(text, hujson=True)
+        self._runs = None if runs is None else list(runs)
+        self._starts: list[int] = []
+        at = 0
+        for run in self._runs or ():
+            self._starts.append(at)
+            at += len(run.text)
+
+    def evidence(self, value: Value) -> Evidence:
+        """The place of a value in the file."""
+        if self._runs is None:
+            return Evidence(self.path, value.start, value.end)
+        return Evidence(self.path, self._in_file(value.start)[0], self._in_file(value.end - 1)[1])
+
+    def _in_file(self, at: int) -> tuple[int, int]:
+        assert self._runs is not None
+        index = bisect_right(self._starts, at) - 1
+        run = self._runs[index]
+        if not run.verbatim:
+            return run.start, run.end
+        begin = run.start + at - self._starts[index]
+        return begin, begin + 1
+
+    def inner(self, value: Value) -> JsonText:
+        """The JSON that a string holds. Raises ``E_PARSE``."""
+        if self._runs is None:
+            return JsonText(self.path, value.data, value.runs(self.text))
+        # A string in a string: the outer one as a whole is the place.
+        place = self.evidence(value)
+        return JsonText(self.path, value.data, [Run(value.data, place.start, place.end, False)])
+
+
+@dataclass(frozen=True, slots=True)
+class Stated(Generic[T]):
+    """A value in its normal form, and the place that says it."""
+
+    value: T
+    evidence: Evidence
+
+
+@dataclass(slots=True)
+class Sighting:
+    """One device as one object of a file describes it. ``key``: of its TailscaleNode, None where it has no
+    id; ``names``: normal forms, the principal one first."""
+
+    key: Stated[str] | None
+    names: list[Stated[str]] = field(default_factory=list)
+    #: The name in MagicDNS, without the trailing dot.
+    dns_name: str = ""
+    addresses: list[Stated[Address]] = field(default_factory=list)
+    #: Subnet routes that are advertised and enabled.
+    routes: list[Stated[Range]] = field(default_factory=list)
+    advertised: list[str] = field(default_factory=list)
+    exit_node: bool = False
+    tags: frozenset[str] = frozenset()
+    #: All that a policy may call its user by, in lower case.
+    users: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
+    capabilities: frozenset[str] = frozenset()
+    os: str = ""
+    last_seen: str = ""
+    machine_key: str = ""
+    authorized: bool = True
+    #: Shared in from another tailnet, whose policy governs it.
+    external: bool = False
+
+
+@dataclass(slots=True)
+class Tailnet:
+    """The devices, users, policies and packet filters that belong together."""
+
+    sightings: list[Sighting] = field(default_factory=list)
+    #: {a user's name: the roles that an answer about users gives it}.
+    roles: dict[str, frozenset[str]] = field(default_factory=dict)
+    policies: list[tuple[JsonText, Value]] = field(default_factory=list)
+    #: Packet filters, each with the device that it protects.
+    filters: list[tuple[JsonText, Value, Sighting]] = field(default_factory=list)
+    #: What kept a policy inside of a text from being read.
+    errors: list[TabootError] = field(default_factory=list)
+    #: Routes that an answer apart from the devices enables, by the key of their device.
+    enabled: list[tuple[str, Stated[Range]]] = field(default_factory=list)
+
+    def take(self, other: Tailnet) -> None:
+        """Add all that another file says of the same tailnet."""
+        self.sightings += other.sightings
+        self.policies += other.policies
+        self.filters += other.filters
+        self.enabled += other.enabled
+        for user, roles in other.roles.items():
+            self.roles[user] = self.roles.get(user, frozenset()) | roles
+
 
 #: What a time that is not set is written as.
 _NO_TIME = "0001-01-01"
@@ -109,11 +217,11 @@ class _Reader:
         key = None
         if headscale:
             if number := _text(known.get("id")):
-                key = self._said(known["id"], f"{self._source_id}/{number}")
+                key = self._stated(known["id"], f"{self._source_id}/{number}")
             names = ("name", "givenname")
         else:
             name = next((n for n in ("nodeid", "id") if _text(known.get(n))), None)
-            key = self._said(known[name], _text(known[name])) if name else None
+            key = self._stated(known[name], _text(known[name])) if name else None
             names = ("hostname", "name")
         sighting = self._sighting(key, known, names, ("ipaddresses",) if headscale else ("addresses",))
         approved, offered = known.get("enabledroutes"), known.get("advertisedroutes")
@@ -136,7 +244,7 @@ class _Reader:
         self._routes(sighting, approved, offered)
 
     def _sighting(
-        self, key: Said[str] | None, known: Fields, names: Iterable[str], addresses: Iterable[str]
+        self, key: Stated[str] | None, known: Fields, names: Iterable[str], addresses: Iterable[str]
     ) -> Sighting:
         """What all forms of a device share; it is added to what was found."""
         sighting = Sighting(key)
@@ -146,7 +254,7 @@ class _Reader:
             for item in _items(known.get(name)) or [v for v in [known.get(name)] if v is not None]:
                 address = held_address(_text(item))
                 if address is not None:
-                    sighting.addresses.append(Said(address, self._text.evidence(item)))
+                    sighting.addresses.append(Stated(address, self._text.evidence(item)))
         sighting.tags = _texts(known.get("tags"))
         sighting.os = _text(known.get("os")).lower()
         seen = _text(known.get("lastseen"))
@@ -158,7 +266,7 @@ class _Reader:
     def _name(self, sighting: Sighting, value: Value | None) -> None:
         name = host_name(_text(value))
         if name and value is not None and name not in {n.value for n in sighting.names}:
-            sighting.names.append(Said(name, self._text.evidence(value)))
+            sighting.names.append(Stated(name, self._text.evidence(value)))
 
     def _routes(self, sighting: Sighting, approved: Value | None, offered: Value | None) -> None:
         """Note the routes of a device: those approved that it offers, where it says what it offers."""
@@ -171,7 +279,7 @@ class _Reader:
             if network.prefixlen == 0:
                 sighting.exit_node = True
             else:
-                sighting.routes.append(Said(network, self._text.evidence(item)))
+                sighting.routes.append(Stated(network, self._text.evidence(item)))
 
     def _route(self, item: Value) -> None:
         """A route of Headscale's ``/api/v1/routes``, which stands apart from its node."""
@@ -180,7 +288,7 @@ class _Reader:
         network, number = network_of(_text(known.get("prefix"))), _text(node.get("id"))
         said_so = all(known.get(f) is not None and known[f].data is True for f in ("advertised", "enabled"))
         if network is not None and number and said_so:
-            where = Said(network, self._text.evidence(known["prefix"]))
+            where = Stated(network, self._text.evidence(known["prefix"]))
             self.found.enabled.append((f"{self._source_id}/{number}", where))
 
     def _user(self, item: Value) -> None:
@@ -197,7 +305,7 @@ class _Reader:
         self._profiles(known.get("user"))
         peers = known["peer"].members().values() if "peer" in known else ()
         for peer in map(fields, (*([known["self"]] if "self" in known else ()), *peers)):
-            key = self._said(peer["id"], _text(peer["id"])) if _text(peer.get("id")) else None
+            key = self._stated(peer["id"], _text(peer["id"])) if _text(peer.get("id")) else None
             sighting = self._sighting(key, peer, ("hostname", "dnsname"), ("tailscaleips",))
             sighting.dns_name = _text(peer.get("dnsname")).rstrip(".")
             sighting.users = self._users.get(_text(peer.get("userid")), frozenset())
@@ -229,7 +337,7 @@ class _Reader:
         node = fields(value)
         info = fields(node["hostinfo"]) if "hostinfo" in node else {}
         name = next((n for n in ("stableid", "id") if _text(node.get(n))), None)
-        key = self._said(node[name], _text(node[name])) if name else None
+        key = self._stated(node[name], _text(node[name])) if name else None
         sighting = self._sighting(key, {**info, **node}, ("hostname", "name"), ("addresses",))
         sighting.dns_name = _text(node.get("name")).rstrip(".")
         sighting.users = self._users.get(_text(node.get("user")), frozenset())
@@ -261,7 +369,7 @@ class _Reader:
             if network.prefixlen == 0:
                 sighting.exit_node = True
             else:
-                sighting.routes.append(Said(network, self._text.evidence(item)))
+                sighting.routes.append(Stated(network, self._text.evidence(item)))
 
     def _profiles(self, value: Value | None) -> None:
         """Note what users are called, from profiles by number or a list of them."""
@@ -309,13 +417,13 @@ class _Reader:
 
     def _topology_node(self, name: str, node: Fields) -> Sighting:
         value = node.get("hostname")
-        key = self._said(value, f"{self._source_id}/{_text(value)}") if value is not None else None
+        key = self._stated(value, f"{self._source_id}/{_text(value)}") if value is not None else None
         sighting = self._sighting(key, node, ("hostname",), ("ipv4", "ipv6"))
         self._routes(sighting, node.get("approvedroutes"), node.get("routableips"))
         return sighting
 
-    def _said(self, value: Value, said: str) -> Said[str]:
-        return Said(said, self._text.evidence(value))
+    def _stated(self, value: Value, said: str) -> Stated[str]:
+        return Stated(said, self._text.evidence(value))
 
 
 def _items(value: Value | None) -> list[Value]:

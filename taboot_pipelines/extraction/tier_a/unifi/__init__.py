@@ -1,11 +1,8 @@
 """What a UniFi controller says of a house, from answers of its APIs or from exported JSON.
 
-* ``extractor``: units from a listing, and what one unit says
-* ``objects``: which objects a text holds, and of which kind each is; told from its members alone, since the
-  same object comes in several envelopes and under any file name
-* ``reading``: objects as records of a site (``records``), each statement with its place
-* ``ports``: lists and ranges of a port forward
-* ``claims``: the records of a site as nodes and edges
+* ``reading``: which objects a text holds, and objects as records of a site (``records``), each statement
+  with its place
+* ``extractor``: units from a listing, and the records of a site as nodes and edges
 
 Three interfaces are read: the classic one (``/api/s/SITE/stat/…``, ``rest/…``), version 2 of it
 (``/v2/api/site/SITE/…``) and the published integration API of Network 9 and newer.

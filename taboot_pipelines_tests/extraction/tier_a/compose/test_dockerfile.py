@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taboot_pipelines.extraction.tier_a.compose.dockerfile import base_images
+from taboot_pipelines.extraction.tier_a.compose.builds import base_images
 
 
 @pytest.mark.parametrize(

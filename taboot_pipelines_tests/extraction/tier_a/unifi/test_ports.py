@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taboot_pipelines.extraction.tier_a.unifi.ports import MAX_PORTS, pairs
+from taboot_pipelines.extraction.tier_a.unifi.extractor import MAX_PORTS, pairs
 
 
 @pytest.mark.parametrize(
