@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from taboot_pipelines.defs.materialize import TRANSIENT
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.ingesting import TRANSIENT
 from taboot_pipelines.stores.disk import refusal
 from taboot_pipelines.stores.leases import FileLeases
 from taboot_pipelines_tests.fakes.tei import FakeTei

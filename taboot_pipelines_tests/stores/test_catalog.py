@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from taboot_pipelines.defs.materialize import TRANSIENT
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.ingesting import TRANSIENT
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog, Locator, Pointer, open_catalog
