@@ -123,7 +123,7 @@ class ExtractionSettings(BaseModel, extra="forbid"):
         None,
         description=(
             "A file of passages labelled by you, as JSON lines; the asset `extraction_quality` measures the"
-            " reading of sentences on them too."
+            " reading of sentences on them."
         ),
     )
 

@@ -23,7 +23,7 @@ def gold_scores(workspace: Workspace, namespace: str, compared: Compared) -> tup
     """Return how many labelled passages stand in the documents of the runs that are compared, and the score
     of each side on them; None if none does.
 
-    The passages are those that ``extraction_quality`` measures with. A document counts while its text is the
+    The passages are those of ``TABOOT_EXTRACTION__GOLD``. A document counts while its text is the
     one that was read, and a relation if some passage labels one of its type.
     """
     passages = _passages(workspace)
@@ -68,8 +68,7 @@ def _end_keyed(label: Labelled) -> Labelled:
 
 def _passages(workspace: Workspace) -> list[Passage]:
     gold = workspace.settings.extraction.gold
-    own = [passage for name in quality.SETS for passage in quality.own_passages(name)]
-    return own + (quality.read_passages(Path(gold)) if gold is not None else [])
+    return [] if gold is None else quality.read_passages(Path(gold))
 
 
 def _places(texts: Mapping[str, str], passages: Sequence[Passage]) -> Iterable[tuple[str, int, int, Passage]]:

@@ -54,7 +54,7 @@ def grammar_version() -> str:
 
 
 def read_all(documents: Sequence[Prose], processes: int = 1) -> Iterator[Interpretation]:
-    """What each document asserts, in their order, by at most so many processes. Raises ``E_EXTRA`` if spaCy
+    """What each document asserts, in their order, by at most so many processes. Raises ``E_MODEL`` if spaCy
     or its model is not installed, ``E_INTERNAL`` if a process is killed."""
     worthwhile = sum(len(d.text) for d in documents) // _WORTH_A_PROCESS + 1
     processes = min(processes, worthwhile)

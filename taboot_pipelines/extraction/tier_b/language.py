@@ -114,14 +114,16 @@ _TRAILING = ".,;:!?*_)"
 
 @lru_cache(maxsize=1)
 def pipeline() -> Language:
-    """The pipeline. Raises ``E_EXTRA`` if spaCy or its model is not installed."""
+    """The pipeline. Raises ``E_MODEL`` if spaCy or its model is not installed."""
     try:
         import spacy
 
         nlp = spacy.load(MODEL, exclude=["ner"])
     except (ImportError, OSError) as error:
         raise TabootError(
-            "E_EXTRA", "Reading prose needs spaCy and its model: install the extra `prose`.", extra="prose"
+            "E_MODEL",
+            f"Reading prose needs spaCy and its model {MODEL}; installing taboot-pipelines brings both.",
+            package=MODEL,
         ) from error
     return nlp
 

@@ -20,9 +20,8 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.http.answers import Answer
 from taboot_pipelines.http.server import Peer, ServerClient
 from taboot_pipelines.inference.batching import gather, is_unicode
-from taboot_pipelines.inference.chat.accounts import Accounts
 from taboot_pipelines.inference.chat.judging import WORTH_ASKING_AGAIN, judge, temperature
-from taboot_pipelines.inference.chat.protocol import ChatRequest, ChatResult, Totals, Usage
+from taboot_pipelines.inference.chat.protocol import Accounts, ChatRequest, ChatResult, Totals, Usage
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.settings import LlmSettings
 from taboot_pipelines.stores.state.circuit import Circuit

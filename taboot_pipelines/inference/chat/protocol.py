@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -83,6 +84,28 @@ class Totals:
     failed: int = 0
     attempts: int = 0
     usage: Usage = field(default_factory=Usage)
+
+
+class Accounts:
+    """Totals by model, kept by many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._totals: dict[str, Totals] = {}
+
+    def add(self, result: ChatResult) -> None:
+        with self._lock:
+            before = self._totals.get(result.model, Totals())
+            self._totals[result.model] = Totals(
+                requests=before.requests + 1,
+                failed=before.failed + (result.error is not None),
+                attempts=before.attempts + result.attempts,
+                usage=before.usage + result.usage,
+            )
+
+    def totals(self) -> dict[str, Totals]:
+        with self._lock:
+            return dict(self._totals)
 
 
 class ChatModel(Protocol):

@@ -15,9 +15,8 @@ from typing import Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.inference.batching import is_unicode
-from taboot_pipelines.inference.chat.accounts import Accounts
 from taboot_pipelines.inference.chat.judging import WORTH_ASKING_AGAIN, judge, temperature
-from taboot_pipelines.inference.chat.protocol import ChatRequest, ChatResult, Totals, Usage
+from taboot_pipelines.inference.chat.protocol import Accounts, ChatRequest, ChatResult, Totals, Usage
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.settings import LlmSettings
 

@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -254,3 +255,18 @@ def test_a_known_version_is_not_stored_again() -> None:
     assert isinstance(item(known, "d/1.json", {"a": 2, "seen": 1}, volatile=("seen",)), Fetched)
     damaged = {"d/1.json": Known("0" * 64, first.etag, whole=False)}
     assert isinstance(item(damaged, "d/1.json", {"a": 1}, volatile=("seen",)), Fetched)
+
+
+def test_headers_that_never_end_meet_the_time_limit() -> None:
+    def answer(h: BaseHTTPRequestHandler) -> None:
+        with suppress(OSError):
+            h.wfile.write(b"HTTP/1.1 200 OK\r\nx: ")
+            for _ in range(1200):
+                h.wfile.write(b"a")
+                h.wfile.flush()
+                time.sleep(0.05)
+
+    begin = time.monotonic()
+    with serve(answer) as site, client(site, timeout_seconds=0.3) as ask:
+        assert code_of(ask).code == "E_TIMEOUT"
+        assert time.monotonic() - begin < 50, "the headers end after a minute"

@@ -14,11 +14,16 @@ from taboot_pipelines.extraction import quality
 BASELINE = json.loads(Path(__file__).with_name("baseline.json").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("name", quality.SETS)
+#: ``open.jsonl`` holds 528 passages beside which the rules of Tier B were written, ``kept.jsonl`` 240 that
+#: were written and labelled apart and that no rule was made from. Both were made up for this purpose.
+PROSE = Path(__file__).parents[2] / "benchmarks" / "gold" / "prose"
+
+
+@pytest.mark.parametrize("name", ["open", "kept"])
 def test_sentences_are_read_no_worse_than_before(name: str) -> None:
-    passages = quality.own_passages(name)
+    passages = quality.read_passages(PROSE / f"{name}.jsonl")
     whole = quality.score(quality.found_by_grammar(passages), passages)[quality.ALL]
-    assert whole.labelled > 150
+    assert len(passages) == {"open": 528, "kept": 240}[name] and whole.labelled > 150
     assert whole.f1 >= BASELINE[name]["f1"] - 0.02, whole
     assert whole.precision >= BASELINE[name]["precision"] - 0.02, whole
 
