@@ -538,8 +538,7 @@ def test_silence_and_dripping_end_in_time() -> None:
 def test_time_in_which_nobody_waits_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     away = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + away[0])
-    for module in ("curl", "transfer"):
-        monkeypatch.setattr(f"taboot_pipelines.crawl.{module}.time", clock)
+    monkeypatch.setattr("taboot_pipelines.crawl.curl.time", clock)
     with serve(lambda h: send(h, 200, b"page")) as site, closing(client()) as asked:
         asked.start(0, request(f"{site.base}/page"))
         found = dict(asked.finished(0))

@@ -237,7 +237,9 @@ def test_threads_that_embed_at_once_get_the_vectors_of_one_alone(embedder, texts
 
 def test_a_model_that_fails_is_an_error_and_works_again_afterwards(embedder, runtime, texts, monkeypatch):
     before = embedder.embed(texts)
-    package = importlib.import_module(f"taboot_pipelines.embedding.{runtime.removesuffix('runtime')}")
+    package = importlib.import_module(
+        f"taboot_pipelines.embedding.{'openvino' if runtime == 'openvino' else 'encoder'}"
+    )
     real, bad = package.feed, embedder._ids(embedder._loaded(), "bad", 0)
 
     def feed(batch, length):
