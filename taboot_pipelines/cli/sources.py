@@ -133,8 +133,7 @@ def check(as_json: bool) -> None:
     Nothing is changed. Exit code 1 if something is wrong.
     """
     from taboot_pipelines.connectors.files import source_directory
-    from taboot_pipelines.connectors.web import WebSource
-    from taboot_pipelines.connectors.web_lists import readable_urls
+    from taboot_pipelines.connectors.web import WebSource, readable_urls
     from taboot_pipelines.settings import load_settings
     from taboot_pipelines.sources.sources_file import load_sources
 

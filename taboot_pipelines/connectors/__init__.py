@@ -6,10 +6,9 @@ share:
 
 * ``entries``: what every entry has, and field types of entries
 * ``access``: all that a connector may use (paths, limits, HTTP, secrets, clock, state, injected readers)
-* ``protocol``: what a connector is
+* ``protocol``: what a connector is, and what it can tell of a run before it
 * ``walk``, ``globs``: directories and patterns; ``files`` has what readers of directories share besides
 * ``api``: the client of sources with an API, its tokens, and the resources it gives
-* ``web_lists``, ``web_captures``: parts of ``web``
 
 A connector knows neither the catalog nor a stage, and does not interpret what it reads: bytes and what the
 origin says of them go out as events (``model.records``), and ``stages.raw_blobs`` stores them. What a

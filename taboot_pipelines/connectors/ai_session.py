@@ -15,7 +15,7 @@ from pydantic import Field
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.ai_session_files import ChatFiles
 from taboot_pipelines.connectors.entries import Day, PathText, RecordedSource
-from taboot_pipelines.connectors.plans import Planned
+from taboot_pipelines.connectors.protocol import Planned
 from taboot_pipelines.connectors.recorded import RecordedFiles
 from taboot_pipelines.connectors.walk import Listing
 from taboot_pipelines.model.chats import CHAT, CHAT_WITH_THINKING

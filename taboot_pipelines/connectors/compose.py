@@ -25,7 +25,7 @@ from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.entries import DirectorySource, HostName, ProxyName
 from taboot_pipelines.connectors.files import is_env, items, names, planned, source_directory
 from taboot_pipelines.connectors.globs import Globs
-from taboot_pipelines.connectors.plans import Planned
+from taboot_pipelines.connectors.protocol import Planned
 from taboot_pipelines.connectors.walk import Directory, File, Item, Listing, read
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Event, Known, Role

@@ -1,4 +1,5 @@
-"""A directory of documents (type ``files``), and what the readers of directories share.
+"""A directory of documents (type ``files``) or of confs of nginx (``swag``), and what the readers of
+directories share.
 
 By default it takes :data:`DEFAULT_INCLUDE`; ``include`` replaces that, ``exclude`` wins over it. Environment
 files (``.env``, ``*.env``, ``.env.*``) are never documents (rule ``secrets-stop-at-the-blob``), whatever the
@@ -17,7 +18,7 @@ from pydantic import Field, model_validator
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.entries import DirectorySource, HostName, ProxyName
 from taboot_pipelines.connectors.globs import Globs
-from taboot_pipelines.connectors.plans import Planned
+from taboot_pipelines.connectors.protocol import Planned
 from taboot_pipelines.connectors.walk import Content, Directory, File, Item, Listing, read_signed
 from taboot_pipelines.model.records import (
     Enumerated,
@@ -89,6 +90,13 @@ class FilesSource(DirectorySource):
                     f"has the unknown field {name}, which only `interpret: true` gives a meaning"
                 )
         return self
+
+
+class SwagSource(DirectorySource):
+    """A directory of nginx proxy confs."""
+
+    type: Literal["swag"]
+    proxy: ProxyName | None = Field(None, description="Name of the reverse proxy; default the source's id.")
 
 
 def is_env(name: str) -> bool:

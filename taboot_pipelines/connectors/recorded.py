@@ -17,7 +17,7 @@ from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.entries import RecordedSource
 from taboot_pipelines.connectors.files import is_env, names, planned, source_directory
 from taboot_pipelines.connectors.globs import Globs
-from taboot_pipelines.connectors.plans import Planned
+from taboot_pipelines.connectors.protocol import Planned
 from taboot_pipelines.connectors.walk import Directory, File, Listing, opened, settled, signature_of
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.records import (

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from taboot_pipelines.connectors.access import Access, SecretReference, VariableName, header_value, secret_of
 from taboot_pipelines.connectors.api import AccessToken, Answer, ApiClient, Grant, Limits, item
 from taboot_pipelines.connectors.entries import LimitedSource, RecordedSource
-from taboot_pipelines.connectors.plans import Planned
+from taboot_pipelines.connectors.protocol import Planned
 from taboot_pipelines.connectors.recorded import Part, RecordedFile, RecordedFiles
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex

@@ -8,8 +8,10 @@ in ``crawl.crawler``.
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
@@ -18,15 +20,15 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from taboot_pipelines.connectors.access import Access, FetchRules
 from taboot_pipelines.connectors.entries import Name, SourceEntry, unique
 from taboot_pipelines.connectors.globs import UrlGlobs
-from taboot_pipelines.connectors.web_captures import PageCaptures
-from taboot_pipelines.connectors.web_lists import Lists, readable_urls
 from taboot_pipelines.crawl.addresses import Network
-from taboot_pipelines.crawl.captures import Capture
-from taboot_pipelines.crawl.client import Answer
+from taboot_pipelines.crawl.captures import Capture, Capturer, missing, path_of
+from taboot_pipelines.crawl.captures import events as capture_events
+from taboot_pipelines.crawl.client import Answer, Client
 from taboot_pipelines.crawl.crawler import Crawler
 from taboot_pipelines.crawl.discovery.discover import Discovery, Source
 from taboot_pipelines.crawl.discovery.discover import discover as discover_pages
 from taboot_pipelines.crawl.discovery.relevance import Relevance
+from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, parse_sitemap
 from taboot_pipelines.crawl.domains import Headers
 from taboot_pipelines.crawl.fetching import Fetching
 from taboot_pipelines.crawl.freshness import Freshness
@@ -34,14 +36,20 @@ from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.crawl.links import LINKS_VERSION
 from taboot_pipelines.crawl.outcomes import TRANSIENT, UNSPECIFIC, media_type
 from taboot_pipelines.crawl.targets import TARGETS_VERSION, Folder, Targets, Test
-from taboot_pipelines.crawl.urls import KEY_VERSION, MAX_LENGTH, WebUrl, parse_url
+from taboot_pipelines.crawl.urls import KEY_VERSION, MAX_LENGTH, WebUrl, canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import MAX_ATTEMPTS, CrawlPlan, FoundUrl, Listing, Strategy
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.model.records import (
     Event,
     Extraction,
+    Failed,
+    Fetched,
+    Gone,
     Known,
+    NotModified,
+    Skipped,
+    Unchanged,
 )
 from taboot_pipelines.stores.catalog.crawls import crawls_in_memory
 
@@ -187,6 +195,159 @@ class WebSource(SourceEntry):
         if self.capture is not None and not self.render:
             raise ValueError("needs render: true for capture")
         return self
+
+
+MAX_SITEMAPS = 1000
+MAX_SITEMAP_DEPTH = 5
+MAX_LISTED = 1_000_000
+
+
+class Lists:
+    """Reads the lists. ``pages``: the URL to fetch by key; ``problems``: lists and entries that are bad,
+    under names that no key can be (a key holds no ``#``); ``reason``: why the enumeration is incomplete, or
+    empty."""
+
+    def __init__(self, fetcher: Fetching, wanted: Callable[[str], bool]) -> None:
+        self._fetcher = fetcher
+        self._wanted = wanted
+        self.pages: dict[str, WebUrl] = {}
+        self.problems: list[tuple[str, str, str]] = []
+        self.reason = ""
+
+    def read(self, urls: list[str], sitemaps: list[str]) -> None:
+        for i, text in enumerate(urls):
+            self._page(text, None, f"urls[{i}]")
+        queue: deque[tuple[WebUrl, int]] = deque()
+        for i, text in enumerate(sitemaps):
+            try:
+                queue.append((parse_url(text), 0))
+            except TabootError as error:
+                self._fail(f"sitemaps[{i}]", error)
+        seen: set[str] = set()
+        while queue:
+            url, depth = queue.popleft()
+            key = canonical_key(url)
+            if key in seen:
+                continue
+            seen.add(key)
+            if len(seen) > MAX_SITEMAPS or depth > MAX_SITEMAP_DEPTH or len(self.pages) > MAX_LISTED:
+                self._fail(
+                    f"{key}#sitemap",
+                    TabootError("E_TOO_LARGE", f"The sitemap {key} is one too many, or too deep.", url=key),
+                )
+                return
+            try:
+                answer = self._fetcher.get(url, max_bytes=MAX_BYTES, purpose="sitemap")
+                sitemap = parse_sitemap(answer.body, key)
+            except TabootError as error:
+                self._fail(f"{key}#sitemap", error)
+                continue
+            for i, text in enumerate(sitemap.locations):
+                if not sitemap.is_index:
+                    self._page(text, answer.url, f"{key}#{i}")
+                    continue
+                try:
+                    queue.append((parse_url(text, answer.url), depth + 1))
+                except TabootError as error:
+                    self._fail(f"{key}#{i}", error)
+
+    def take(self, found: Discovery, follows: Callable[[str], bool]) -> None:
+        """Count the pages of ``found`` that ``follows`` takes as listed; what could not be read leaves the
+        enumeration incomplete."""
+        for page in found.found:
+            if follows(page.url):
+                self._page(page.url, None, f"{page.listed_in}#{page.key}")
+        for problem in found.problems:
+            self._fail(f"{problem.where}#discovery", TabootError(problem.code, problem.message))
+
+    def _page(self, text: str, base: str | None, name: str) -> None:
+        try:
+            url = parse_url(text, base)
+        except TabootError as error:
+            self.problems.append((name, error.code, error.message))
+            return
+        key = canonical_key(url)
+        if not self._wanted(key):
+            return
+        # Whatever the order of the lists, the same URL stands for a key: the key itself if it is listed, else
+        # the smallest.
+        have = self.pages.get(key)
+        if have is None or (url.text != key, url.text) < (have.text != key, have.text):
+            self.pages[key] = url
+
+    def _fail(self, name: str, error: TabootError) -> None:
+        self.problems.append((name, error.code, error.message))
+        self.reason = self.reason or f"the list {name} could not be read"
+
+
+def readable_urls(texts: list[str]) -> dict[str, WebUrl]:
+    """The URLs among ``texts`` by their normal form; the others are told as problems of the lists."""
+    found: dict[str, WebUrl] = {}
+    for text in texts:
+        try:
+            url = parse_url(text)
+        except TabootError:
+            continue
+        found[url.text] = url
+    return found
+
+
+class PageCaptures:
+    """What is captured of pages, told beside the pages."""
+
+    def __init__(self, capture: Capture, known: Mapping[str, Known]) -> None:
+        self._capture, self._known = capture, known
+        self._capturer: Capturer | None = None
+
+    def of(self, client: Client) -> Capturer:
+        """``client`` with every page captured that was not before, or has other bytes by now."""
+        self._capturer = Capturer(client, self._capture, self._unless)
+        return self._capturer
+
+    def _unless(self, url: WebUrl) -> str | None:
+        key = canonical_key(url)
+        if key not in self._known or missing(self._capture, key, self._known):
+            return None
+        return self._known[key].sha256
+
+    def beside(self, events: Iterator[Event]) -> Iterator[Event]:
+        """``events``, and after each that tells of a page what is told of its captures. Those of a page that
+        was not read stand as they are, those of one that does not exist any more go with it.
+        """
+        for event in events:
+            yield event
+            match event:
+                case Fetched(path=key):
+                    known = self._known.get(key)
+                    same = known is not None and known.sha256 == hashlib.sha256(event.data).hexdigest()
+                    final = event.final_url or key
+                    yield from capture_events(
+                        self._capture,
+                        key,
+                        self._known,
+                        self._capturer.taken(final) if self._capturer is not None else (),
+                        url=event.url or key,
+                        final_url=final,
+                        page_is_known=same,
+                    )
+                case Unchanged(roles=roles):
+                    kept = [path for key in roles for path in self._of(key)]
+                    if kept:
+                        yield Unchanged(dict.fromkeys(kept, "input"))
+                case Gone(path=key):
+                    for path in self._of(key):
+                        yield Gone(path, event.code, event.message)
+                case NotModified(path=key) | Failed(path=key) | Skipped(path=key, outside=False):
+                    kept = self._of(key)
+                    if kept:
+                        yield Unchanged(dict.fromkeys(kept, "input"))
+                case _:
+                    pass
+
+    def _of(self, key: str) -> list[str]:
+        """The captures of a page that are asked for and stored."""
+        paths = (path_of(key, name) for name in self._capture.names())
+        return [path for path in paths if path in self._known]
 
 
 class WebConnector:

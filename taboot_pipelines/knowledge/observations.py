@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge.evidence import QuotedText
+from taboot_pipelines.knowledge.evidence import QuotedText, SourceSpan
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import EDGES, EdgeSource, check_edge, check_node
 from taboot_pipelines.model.ids import canonical_json
@@ -79,10 +79,7 @@ class RunRows:
         place = text.place(claim.evidence.start, claim.evidence.end)
         self.rows.append(
             Observation(
-                bucket=self._bucket,
-                run_id=self._run_id,
-                doc_id=doc_id,
-                unit_id=self._unit_id,
+                **self._origin(doc_id, text, place),
                 kind="node",
                 type=node.label,
                 start_label=node.label,
@@ -94,18 +91,11 @@ class RunRows:
                 discriminator="",
                 properties=canonical_json(properties),
                 confidence=claim.confidence,
-                source=self._source.value,
                 method="declaration",
                 start_basis=None,
                 end_basis=None,
                 declared=claim.declared,
                 aliases=list(claim.aliases),
-                blob_sha256=text.blob_sha256,
-                span_start=place.span_start,
-                span_end=place.span_end,
-                byte_start=place.byte_start,
-                byte_end=place.byte_end,
-                line=place.line,
             )
         )
 
@@ -126,10 +116,7 @@ class RunRows:
         place = text.place(claim.evidence.start, claim.evidence.end)
         self.rows.append(
             Observation(
-                bucket=self._bucket,
-                run_id=self._run_id,
-                doc_id=doc_id,
-                unit_id=self._unit_id,
+                **self._origin(doc_id, text, place),
                 kind="edge",
                 type=claim.type,
                 start_label=start.label,
@@ -141,20 +128,29 @@ class RunRows:
                 discriminator=discriminator(claim.type, properties),
                 properties=canonical_json(properties),
                 confidence=claim.confidence,
-                source=self._source.value,
                 method=claim.method,
                 start_basis=text.basis(claim.start_basis, start.name, place).value,
                 end_basis=text.basis(claim.end_basis, end.name, place).value,
                 declared=False,
                 aliases=[],
-                blob_sha256=text.blob_sha256,
-                span_start=place.span_start,
-                span_end=place.span_end,
-                byte_start=place.byte_start,
-                byte_end=place.byte_end,
-                line=place.line,
             )
         )
+
+    def _origin(self, doc_id: str, text: QuotedText, place: SourceSpan) -> dict[str, Any]:
+        """What a row says of where its claim comes from: the run, the document and the span."""
+        return {
+            "bucket": self._bucket,
+            "run_id": self._run_id,
+            "doc_id": doc_id,
+            "unit_id": self._unit_id,
+            "source": self._source.value,
+            "blob_sha256": text.blob_sha256,
+            "span_start": place.span_start,
+            "span_end": place.span_end,
+            "byte_start": place.byte_start,
+            "byte_end": place.byte_end,
+            "line": place.line,
+        }
 
 
 def _present(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -114,7 +114,7 @@ class ProjectUnits:
             return quoted[path].text
 
         view = FileView(self._paths, load)
-        said = self._extractor.interpret(self._specs[unit.unit_id], view, self._facts)
+        said = self._said(self._specs[unit.unit_id], view)
         reads = Reads({p: self._seen(p) for p in sorted(view.reads)}, dict(view.globs), said.format)
         return Reading(
             self._digest(unit, reads),
@@ -124,6 +124,19 @@ class ProjectUnits:
             tuple(failures),
             transient=any(failure.code in UNREADABLE for failure in failures),
         )
+
+    def _said(self, spec: UnitSpec, view: FileView) -> Interpretation:
+        """What a unit states. A defect of its reader costs the unit and no other: it is a letter
+        (``E_INTERNAL``)."""
+        try:
+            return self._extractor.interpret(spec, view, self._facts)
+        except (TabootError, OSError):
+            # A store that fails must stop the run.
+            raise
+        except Exception as error:  # noqa: BLE001
+            path = spec.files[0]
+            message = f"{path}: reading it as {self._extractor.name} failed with {type(error).__name__}."
+            return Interpretation((), (), problems=(Problem(path, "E_INTERNAL", message),))
 
     def _decoded(self, locator: Locator) -> QuotedText:
         data = self._blobs.get(self._facts.namespace, locator.sha256)

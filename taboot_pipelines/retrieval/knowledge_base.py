@@ -327,21 +327,25 @@ class KnowledgeBase:
 
     def path(self, start: str | NodeRef, end: str | NodeRef, max_hops: int = 8) -> GraphPath:
         """The shortest way through the graph between two nodes, whichever way its edges point; mentions are
-        not gone by. A service and the containers that it declares are one step apart.
+        not followed. A service and the containers that it declares are one step apart.
 
-        ``start``, ``end``: as in :meth:`neighbors`, or a public name such as ``git.example.org`` that a
-        reverse proxy serves. Without a way the path is empty. Raises ``E_NOT_FOUND``, ``E_QUERY``.
+        ``start``, ``end``: as ``node`` of :meth:`neighbors`, or a public name such as ``git.example.org``
+        that a reverse proxy serves. ``max_hops``: how many edges the way may have at most. Returns its steps
+        in order, each with the edge that it takes; where there is no such way, the path is empty.
+
+        Raises ``E_NOT_FOUND`` if nothing is called as an end, ``E_QUERY`` naming a wrong argument.
         """
         from taboot_pipelines.retrieval.paths import find_path
 
         return self._session.ask(lambda view: find_path(view, start, end, max_hops))
 
     def links(self, document: str, limit: int = 1000) -> DocumentLinks:
-        """What a document links to, what links to it, and which of its links lead to no document here, each
-        at most ``limit``: hyperlinks, and titles of documents that stand in the text of others.
+        """What a document links to, what links to it, and which of its links lead to no document of the
+        knowledge base: hyperlinks, and titles of documents that stand in the text of others.
 
-        ``document``: a doc_id, a URL or a path. Raises ``E_NOT_FOUND`` if there is none, ``E_QUERY`` naming a
-        wrong argument.
+        ``document``: a doc_id, a URL, or a path in its source; ``limit``: how many of each of the three are
+        returned at most. Raises ``E_NOT_FOUND`` if there is no such document, ``E_QUERY`` naming a wrong
+        argument.
         """
         check_texts(required=True, document=document)
         from taboot_pipelines.retrieval.links import document_links
@@ -392,13 +396,23 @@ class KnowledgeBase:
     # --- all of it ------------------------------------------------------------------------------------------
 
     def nodes(self) -> pa.Table:
-        """The whole graph's nodes, documents included, ascending by label and key."""
+        """The whole graph's nodes, documents included: one row a node, ascending by label and key.
+
+        Columns: label, key (text made of the key's parts), name, scope (null where the label has none),
+        properties (JSON), doc_ids (the documents that state it, ascending), first_seen and last_seen (UTC).
+        """
         from taboot_pipelines.retrieval import tables
 
         return self._session.ask(tables.nodes)
 
     def edges(self) -> pa.Table:
-        """The whole graph's edges, ascending by edge_id; ``url`` as stored."""
+        """The whole graph's edges: one row an edge and supporting document, ascending by edge_id.
+
+        Columns: edge_id, type, label, key and name of either end (``start_…``, ``end_…``), properties (JSON),
+        the document (doc_id, url as stored), confidence (0 to 1), source, extraction_method, since (UTC),
+        run_id, and where it stands: blob_sha256, byte_start and byte_end (in the blob), line (from 1),
+        start_basis, end_basis, supports (JSON list of blob and span).
+        """
         from taboot_pipelines.retrieval import tables
 
         return self._session.ask(tables.edges)
@@ -437,9 +451,12 @@ class KnowledgeBase:
     # --- changing it ----------------------------------------------------------------------------------------
 
     def delete(self, doc_ids: Collection[str], erase: bool = False) -> Receipt:
-        """Delete documents for good: connectors pass them by until :meth:`restore`. With ``erase`` no byte of
-        them stays in our files. The receipt names each store. Raises ``E_NOT_FOUND`` (nothing is deleted
-        then), ``E_BUSY``.
+        """Delete documents for good: connectors pass them by until :meth:`restore`.
+
+        ``doc_ids``: of the documents; ``erase``: let no byte of them stay in the files of the home either.
+        Returns a receipt that names each store as done or pending. Raises ``E_NOT_FOUND`` if an id belongs to
+        no document (nothing is deleted then), ``E_QUERY`` for what is no id, ``E_BUSY`` while another process
+        writes.
         """
         check_texts(required=True, doc_ids=doc_ids)
         return self._writing().delete(doc_ids, erase)

@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from taboot_pipelines.connectors.ai_session import AiSessionSource
     from taboot_pipelines.connectors.compose import ComposeSource
     from taboot_pipelines.connectors.elasticsearch.entry import ElasticsearchSource
-    from taboot_pipelines.connectors.files import FilesSource
+    from taboot_pipelines.connectors.files import FilesSource, SwagSource
     from taboot_pipelines.connectors.github.entry import GithubSource
     from taboot_pipelines.connectors.gmail.entry import GmailSource
     from taboot_pipelines.connectors.protocol import Connector
     from taboot_pipelines.connectors.reddit.entry import RedditSource
-    from taboot_pipelines.connectors.swag import SwagSource
     from taboot_pipelines.connectors.tailscale import TailscaleSource
     from taboot_pipelines.connectors.unifi.connector import UnifiSource
     from taboot_pipelines.connectors.web import WebSource
@@ -119,14 +118,15 @@ class Swag(SourceKind["SwagSource"]):
 
     @property
     def entry(self) -> type[SwagSource]:
-        from taboot_pipelines.connectors.swag import SwagSource
+        from taboot_pipelines.connectors.files import SwagSource
 
         return SwagSource
 
     def connect(self, entry: SwagSource, access: Access) -> Connector:
-        from taboot_pipelines.connectors.swag import swag_connector
+        from taboot_pipelines.connectors.files import FilesConnector
 
-        return swag_connector(entry, access)
+        # A `.conf.sample` is not in force; it is read where the entry asks for it.
+        return FilesConnector(entry, access, default_include=("*.conf",))
 
     def extractors(self, interprets: bool) -> Sequence[ProjectExtractor]:
         from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor

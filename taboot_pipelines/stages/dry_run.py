@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from taboot_pipelines.connectors.plans import Planned, Planner
+from taboot_pipelines.connectors.protocol import Planned, Planner
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.document_units import SourceDocuments
 from taboot_pipelines.knowledge.window_units import WindowCutter, WindowRow

@@ -21,7 +21,7 @@ from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.access import MemoryState
 from taboot_pipelines.connectors.ai_session import AiSessionSource
 from taboot_pipelines.connectors.ai_session_files import SLICE_BYTES, elements, slices
-from taboot_pipelines.connectors.plans import Planner
+from taboot_pipelines.connectors.protocol import Planner
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.chats import CHAT, CHAT_WITH_THINKING, FileKind, begins_turn, kind_of
 from taboot_pipelines.model.ids import sha256_hex
@@ -390,7 +390,7 @@ def test_an_export_is_read_from_its_zip(home: Home, settled: None, monkeypatch: 
     assert len(home.items) == len(unpacked) + 1
     (home.root / "b.zip").write_bytes(zipped(users_json=b"[]"))
     assert [e.code for e in home.run() if isinstance(e, Skipped)] == ["E_MIME"]
-    monkeypatch.setattr("taboot_pipelines.connectors.ai_session_archives.MAX_UNPACKED", 1 << 20)
+    monkeypatch.setattr("taboot_pipelines.connectors.ai_session_files.MAX_UNPACKED", 1 << 20)
     (home.root / "b.zip").write_bytes(zipped(c_json=b'[{"mapping": {' + b" " * (1 << 22)))
     assert [e.code for e in home.run() if isinstance(e, Skipped)] == ["E_TOO_LARGE"]
 

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from taboot_pipelines.connectors import Access, Connector
 from taboot_pipelines.connectors.elasticsearch.hits import iso, parse_time, segment, value_at, window_in
-from taboot_pipelines.connectors.plans import Planner
+from taboot_pipelines.connectors.protocol import Planner
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Failed, Fetched, Skipped

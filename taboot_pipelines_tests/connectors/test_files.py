@@ -17,8 +17,7 @@ from hypothesis import settings as settings_
 from hypothesis import strategies as st
 
 from taboot_pipelines.connectors import Access
-from taboot_pipelines.connectors.files import FilesSource
-from taboot_pipelines.connectors.swag import SwagSource
+from taboot_pipelines.connectors.files import FilesSource, SwagSource
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Event, Failed, Fetched, Skipped
 from taboot_pipelines.settings import LimitSettings, Settings

@@ -14,7 +14,7 @@ import pytest
 from taboot_pipelines.connectors.access import environment_secret
 from taboot_pipelines.connectors.github import entry as github_entry
 from taboot_pipelines.connectors.github import listings
-from taboot_pipelines.connectors.plans import Planner
+from taboot_pipelines.connectors.protocol import Planner
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated

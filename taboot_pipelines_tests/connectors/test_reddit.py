@@ -18,7 +18,7 @@ from pydantic import SecretStr
 
 from taboot_pipelines.connectors import Access, Connector
 from taboot_pipelines.connectors.api import Limits
-from taboot_pipelines.connectors.plans import Planner
+from taboot_pipelines.connectors.protocol import Planner
 from taboot_pipelines.connectors.reddit.client import RedditApi, Thread, pairs, seconds_asked
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError

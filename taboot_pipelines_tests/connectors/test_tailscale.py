@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.api import canonical
-from taboot_pipelines.connectors.plans import Planner
+from taboot_pipelines.connectors.protocol import Planner
 from taboot_pipelines.connectors.tailscale import TailscaleSource
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex

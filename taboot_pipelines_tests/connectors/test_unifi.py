@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.access import HttpAccess
-from taboot_pipelines.connectors.plans import Planner
+from taboot_pipelines.connectors.protocol import Planner
 from taboot_pipelines.connectors.unifi.connector import stable, version
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.unifi import UnifiExtractor

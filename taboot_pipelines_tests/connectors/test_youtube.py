@@ -20,7 +20,7 @@ from pydantic import SecretStr, ValidationError
 from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.access import MemoryState
 from taboot_pipelines.connectors.api.resources import without
-from taboot_pipelines.connectors.plans import Planner
+from taboot_pipelines.connectors.protocol import Planner
 from taboot_pipelines.connectors.youtube.entry import YoutubeSource
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 import taboot_pipelines.connectors
 from taboot_pipelines.connectors.compose import ComposeSource
-from taboot_pipelines.connectors.files import FilesSource
-from taboot_pipelines.connectors.swag import SwagSource
+from taboot_pipelines.connectors.files import FilesSource, SwagSource
 from taboot_pipelines.connectors.web import WebSource
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.sources import SOURCE_KINDS

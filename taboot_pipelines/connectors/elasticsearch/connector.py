@@ -34,8 +34,7 @@ from taboot_pipelines.connectors.elasticsearch.search import (
     count,
     holds,
 )
-from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.protocol import Connector
+from taboot_pipelines.connectors.protocol import Connector, Planned
 from taboot_pipelines.connectors.recorded import RecordedFiles
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (

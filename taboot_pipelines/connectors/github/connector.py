@@ -20,8 +20,7 @@ from taboot_pipelines.connectors.github.files import Files
 from taboot_pipelines.connectors.github.listings import BOUNDS, FINAL, MALFORMED, Held, Lists, Round
 from taboot_pipelines.connectors.github.threads import Discussions, Threads
 from taboot_pipelines.connectors.github.wiki import Wiki
-from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.protocol import Connector
+from taboot_pipelines.connectors.protocol import Connector, Planned
 from taboot_pipelines.connectors.recorded import Part, RecordedFile, RecordedFiles
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.json_text import parse

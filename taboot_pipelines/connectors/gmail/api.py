@@ -23,7 +23,7 @@ from taboot_pipelines.connectors.api import Answer, ApiClient, canonical, item, 
 from taboot_pipelines.connectors.gmail.entry import GmailSource
 from taboot_pipelines.connectors.gmail.files import RESOURCE
 from taboot_pipelines.connectors.gmail.mailbox import PAGE, SERVICE, UNWANTED, Mailbox, mailbox_client
-from taboot_pipelines.connectors.plans import Planned
+from taboot_pipelines.connectors.protocol import Planned
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (
     Checkpoint,

@@ -25,7 +25,7 @@ from taboot_pipelines.connectors.access import Access, secret_of
 from taboot_pipelines.connectors.api import Limits
 from taboot_pipelines.connectors.gmail.entry import GmailSource, Imap, token_of
 from taboot_pipelines.connectors.gmail.files import MAIL
-from taboot_pipelines.connectors.plans import Planned
+from taboot_pipelines.connectors.protocol import Planned
 from taboot_pipelines.crawl.authorities import authorities
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (

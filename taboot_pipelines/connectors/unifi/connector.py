@@ -25,8 +25,7 @@ from taboot_pipelines.connectors.api import Limits, item, version_of
 from taboot_pipelines.connectors.entries import BoundedSource, PathText, RecordedSource
 from taboot_pipelines.connectors.files import source_directory
 from taboot_pipelines.connectors.globs import Globs
-from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.protocol import Connector
+from taboot_pipelines.connectors.protocol import Connector, Planned
 from taboot_pipelines.connectors.recorded import Part, RecordedFile, RecordedFiles
 from taboot_pipelines.connectors.unifi.client import Controller, Flavor, tls_context
 from taboot_pipelines.errors import TabootError

@@ -17,8 +17,7 @@ from typing import Any
 
 from taboot_pipelines.connectors.access import Access, header_value, secret_of
 from taboot_pipelines.connectors.api import ApiClient, Limits, canonical, item, version_of
-from taboot_pipelines.connectors.plans import Planned
-from taboot_pipelines.connectors.protocol import Connector
+from taboot_pipelines.connectors.protocol import Connector, Planned
 from taboot_pipelines.connectors.recorded import Part, RecordedFile, RecordedFiles
 from taboot_pipelines.connectors.youtube.client import (
     PAGE,

@@ -60,6 +60,12 @@ def _read(reader: FormatReader, path: str, view: FileView, source: SourceFacts) 
         if error.code not in BAD_TEXT:
             raise
         return Interpretation((), (), problems=(Problem(path, error.code, error.message),))
+    except OSError:
+        # A store that fails must stop the run.
+        raise
+    except Exception as error:  # noqa: BLE001
+        message = f"{path}: reading it as {reader.name} failed with {type(error).__name__}."
+        return Interpretation((), (), problems=(Problem(path, "E_INTERNAL", message),))
 
 
 def _joined(name: str, parts: Sequence[Interpretation]) -> Interpretation:

@@ -15,7 +15,7 @@ from typing import Any
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, basis_of
 from taboot_pipelines.extraction.tier_a.endpoints import Target, endpoint, normal_host
-from taboot_pipelines.extraction.tier_a.texts import UnitTexts
+from taboot_pipelines.extraction.tier_a.texts import UNKNOWN, UnitTexts
 from taboot_pipelines.model.graph import Basis, check_edge, check_node
 from taboot_pipelines.model.records import Evidence, Interpretation, NodeRef, SourceFacts
 
@@ -140,6 +140,9 @@ class RouteClaims:
             )
             return
         target = route.target
+        if any(UNKNOWN in text for text in (target.host, route.host, route.location, route.path) if text):
+            self._claims.problem(route.where, "E_UNRESOLVED", "a part of the route is put in by a template.")
+            return
         written = target.host or "localhost"
         port = target.resolved_port()
         host = normal_host(written)

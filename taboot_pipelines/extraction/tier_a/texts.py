@@ -14,6 +14,24 @@ BAD_TEXT = frozenset({"E_ENCODING", "E_BINARY", "E_PARSE", "E_TOO_LARGE", "E_EMP
 MAX_PROBLEMS = 200
 
 
+#: Stands in a text for a value that is put in before a program reads the file.
+UNKNOWN = "\ufffd"
+#: Actions of Go templates, Jinja and Helm; each ends on its line.
+_ACTIONS = r"\{\{[^{}\n]*\}\}|\{%[^%\n]*%\}|\{#[^#\n]*#\}"
+_ACTION = re.compile(_ACTIONS)
+#: A line of nothing but actions, which says what is put in where.
+_ACTION_LINE = re.compile(rf"^[ \t]*(?:(?:{_ACTIONS})[ \t]*)+$", re.MULTILINE)
+
+
+def untemplated(text: str, unknown: str = UNKNOWN) -> str:
+    """A text of equal length in which each value of a template is ``unknown`` characters, without the blanks
+    in it; lines that hold only actions, and actions that give no value, are blank."""
+    if "{{" not in text and "{%" not in text:
+        return text
+    lines = _ACTION_LINE.sub(lambda m: " " * len(m[0]), text)
+    return _ACTION.sub(lambda m: (unknown if m[0].startswith("{{") else " ") * len(m[0]), lines)
+
+
 def position(text: str, offset: int) -> str:
     """``line L, column C`` of a code point, counted from 1."""
     line = text.count("\n", 0, offset) + 1

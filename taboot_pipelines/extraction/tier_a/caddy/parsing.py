@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.proxying import beside
-from taboot_pipelines.extraction.tier_a.texts import UnitTexts
+from taboot_pipelines.extraction.tier_a.texts import UNKNOWN, UnitTexts, untemplated
 from taboot_pipelines.model.records import Evidence
 
 #: Words of one unit, with everything that is imported.
@@ -236,7 +236,7 @@ class Imports:
 
     def _lexed(self, path: str, text: str) -> list[Token]:
         self._groups += 1
-        found = tokens(path, text, self._groups)
+        found = tokens(path, untemplated(text), self._groups)
         self._spend(len(found))
         return found
 
@@ -313,7 +313,7 @@ class Imports:
 
     def _files(self, name: str, importer: str, where: Evidence) -> Sequence[str]:
         view = self._texts.view
-        if "{" in name:
+        if "{" in name or UNKNOWN in name:
             self._texts.problem_at(where, "E_UNRESOLVED", "what is imported depends on a variable.")
             return ()
         if name.startswith("/"):

@@ -54,7 +54,7 @@ class CaddyfileReader:
     """Tier A for Caddyfiles: a unit is a Caddyfile with all that it imports."""
 
     name = "caddyfile"
-    version = "2"
+    version = "3"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file says with its imports. What cannot be read, followed or resolved is a problem beside
@@ -211,6 +211,10 @@ class _Unit:
         """A block's routes. What guards it holds for all of it, but in a ``route``, where order counts."""
         self._steps.take()
         own = {s.name: _matcher(s) for s in block if s.name.startswith("@")}
+        for matcher in (s for s in block if s.name.startswith("@")):
+            if any(not s.words for s in matcher.block or ()):
+                where = matcher.where(matcher.words[0])
+                self._texts.problem_at(where, "E_PARSE", "a block in a matcher stands without a name.")
         matchers = {**outer, **own} if own else outer
         if kind != "route":
             for directive in block:
@@ -347,7 +351,8 @@ def _matched(
 def _matcher(directive: Directive) -> Match:
     """A named matcher: ``@name type args…``, or a block with a line for each type."""
     lines = [[a.text for a in directive.args]] if directive.args else []
-    lines += [[w.text for w in s.words] for s in directive.block or ()]
+    # A block whose line has no name, as a brace on a line of its own has none, is no matcher.
+    lines += [[w.text for w in s.words] for s in directive.block or () if s.words]
     hosts: list[str] = []
     places: list[str] = []
     for words in lines:

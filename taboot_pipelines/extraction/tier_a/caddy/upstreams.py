@@ -15,6 +15,7 @@ from taboot_pipelines.extraction.tier_a.proxying import (
     port_number,
     split_address,
 )
+from taboot_pipelines.extraction.tier_a.texts import UNKNOWN
 from taboot_pipelines.model.records import Evidence
 
 #: Ports that one range may stand for.
@@ -117,7 +118,7 @@ def dial_targets(address: str, scheme: str) -> list[Target]:
         if not network[1].startswith(("tcp", "udp")):
             return []
         address = address[network.end() :]
-    if "{" in address:
+    if "{" in address or UNKNOWN in address:
         raise UnresolvedError
     split = split_address(address)
     if split is None:

@@ -313,7 +313,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "4"
+    version = "5"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every

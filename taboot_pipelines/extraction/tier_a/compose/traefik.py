@@ -270,7 +270,7 @@ def claim_routes(
                     "compose_traefik_labels",
                     start_basis=basis,
                     host=target.host,
-                    path=target.path,
+                    path=target.path if router.protocol == "http" else None,
                     location=target.location,
                     tls=router.tls,
                     port=balancer.port if balancer is not None else None,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from taboot_pipelines.extraction.tier_a.haproxy.lines import UNKNOWN
+from taboot_pipelines.extraction.tier_a.texts import UNKNOWN
 
 #: The alternatives that one condition may multiply out to.
 MAX_ALTERNATIVES = 256

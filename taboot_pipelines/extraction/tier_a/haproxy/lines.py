@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from taboot_pipelines.extraction.tier_a.texts import UNKNOWN
+
 #: Longest line, and most lines, that are read.
 MAX_LINE = 65_536
 MAX_LINES = 500_000
-#: Stands in a word for a value that the files do not give.
-UNKNOWN = "\ufffd"
 
 _LINE = re.compile(r"[^\n]*\n?")
 _PLAIN = re.compile(r"[^\s\\\"'#$]+")

@@ -15,7 +15,7 @@ from taboot_pipelines.extraction.tier_a.haproxy.conditions import (
     alternatives,
     read_acl,
 )
-from taboot_pipelines.extraction.tier_a.haproxy.lines import UNKNOWN, Line, Lines
+from taboot_pipelines.extraction.tier_a.haproxy.lines import Line, Lines
 from taboot_pipelines.extraction.tier_a.proxying import (
     Guard,
     Route,
@@ -24,7 +24,7 @@ from taboot_pipelines.extraction.tier_a.proxying import (
     port_number,
     products,
 )
-from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, UnitTexts
+from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, UNKNOWN, UnitTexts, untemplated
 from taboot_pipelines.model.records import Evidence, FileView, Interpretation, SourceFacts
 
 _PROXIES = frozenset({"frontend", "backend", "listen", "defaults"})
@@ -107,7 +107,7 @@ class HaproxyReader:
     """Tier A for HAProxy: a unit is one file."""
 
     name = "haproxy"
-    version = "2"
+    version = "3"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file says. What cannot be read, followed or resolved is a problem beside the rest
@@ -117,7 +117,7 @@ class HaproxyReader:
         claims = RouteClaims(texts, source, path, "haproxy", "haproxy_server")
         if text is not None:
             try:
-                claims.add_all(_Unit(path, text, texts).routes())
+                claims.add_all(_Unit(path, untemplated(text), texts).routes())
             except TabootError as error:
                 if error.code not in BAD_TEXT:
                     raise
@@ -326,6 +326,10 @@ class _Unit:
         number = port_number(port)
         if number is None:
             number = self._same_port(port, proxy)
+        if host in ("0.0.0.0", "*"):
+            # HAProxy then connects to the address that the client asked for.
+            self._problem(server.where, "E_UNRESOLVED", "the server's address is that of each connection.")
+            return None
         if number is None:
             self._problem(server.where, "E_UNRESOLVED", "the server's port is that of each connection.")
             return None

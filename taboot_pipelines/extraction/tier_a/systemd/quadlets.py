@@ -18,6 +18,7 @@ from taboot_pipelines.extraction.tier_a.compose.connections import named_hosts
 from taboot_pipelines.extraction.tier_a.compose.networks import MAX_BINDINGS, Binding, read_ports
 from taboot_pipelines.extraction.tier_a.images import ImageReference, try_reference
 from taboot_pipelines.extraction.tier_a.systemd.units import Unit, UnitFile, drop_ins, parse, unit_name
+from taboot_pipelines.extraction.tier_a.texts import untemplated
 from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node, Origin
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import NETWORK_MODES, Basis, is_cidr, is_hostname, is_public
@@ -358,4 +359,5 @@ def _sibling(unit: Unit, base: str) -> UnitFile | None:
     texts = [(file, unit.view.read(file)) for file in (path, *drop_ins(path, unit.view))]
     if texts[0][1] is None:
         return None
-    return UnitFile(s for file, text in texts if text is not None for s in parse(file, text)[0])
+    plain = [(file, untemplated(text, "%")) for file, text in texts if text is not None]
+    return UnitFile(s for file, text in plain for s in parse(file, text)[0])

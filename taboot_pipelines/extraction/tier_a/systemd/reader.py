@@ -18,7 +18,7 @@ from taboot_pipelines.extraction.tier_a.systemd.units import (
     parse,
     unit_name,
 )
-from taboot_pipelines.extraction.tier_a.texts import UnitTexts
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts, untemplated
 from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts
 
 #: {directive: whether the unit does not start without the other}. An order alone has less confidence.
@@ -56,7 +56,7 @@ class SystemdReader:
     """Reads units and quadlets (a :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = "systemd"
-    version = "2"
+    version = "3"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         main = drop_in_unit(path)
@@ -71,10 +71,11 @@ class SystemdReader:
         if not files or path != files[0]:
             return Interpretation((), ())
         texts = UnitTexts(view)
+        # What a template puts in is as unknown as a specifier of systemd's.
         settings = []
         headers: list[Quote] = []
         for file in files:
-            more, sections = parse(file, texts.text(file) or "")
+            more, sections = parse(file, untemplated(texts.text(file) or "", "%"))
             settings += more
             headers += sections
         named = unit_name(posixpath.basename(main))

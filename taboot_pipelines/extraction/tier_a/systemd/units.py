@@ -258,7 +258,8 @@ class Unit:
 
     def unresolved(self, setting: str, said: Quote) -> None:
         """Note that a setting holds a specifier or a variable, which is kept raw."""
-        mark = f"{setting}: {said.text}" if len(said.text) < 100 and "=" not in said.text else setting
+        plain = len(said.text) < 100 and "=" not in said.text and "%%" not in said.text
+        mark = f"{setting}: {said.text}" if plain else setting
         if mark not in self._marks:
             self._marks.append(mark)
         self.claims.problem(said, "E_UNRESOLVED", f"the value of {setting} holds what only systemd puts in.")

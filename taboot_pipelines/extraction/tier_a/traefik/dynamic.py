@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from taboot_pipelines.extraction.tier_a.endpoints import Target
 from taboot_pipelines.extraction.tier_a.proxying import Guard, Route, Steps, port_number, split_address
-from taboot_pipelines.extraction.tier_a.texts import UnitTexts
+from taboot_pipelines.extraction.tier_a.texts import UNKNOWN, UnitTexts
 from taboot_pipelines.extraction.tier_a.traefik import rules
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node
 from taboot_pipelines.model.records import Evidence
@@ -28,7 +28,7 @@ SECURE_ENTRY_POINTS = frozenset({"websecure", "https", "web-secure", "websecured
 SINGLE_SIGN_ON = re.compile(
     r"(?i)(?:^|[._@-])(?:authelia|authentik|ldap|tinyauth|oauth2?-?proxy|forward-?auth)(?:[._@-]|$)"
 )
-_TEMPLATE = re.compile(r"\{\{|\$\{")
+_TEMPLATE = re.compile(rf"\{{\{{|\$\{{|{UNKNOWN}")
 
 Named = dict[str, Node]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.proxying import Guard, Route, RouteClaims, Steps
 from taboot_pipelines.extraction.tier_a.recognition import base_name, ending, top_keys
-from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, Problems, UnitTexts
+from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, UNKNOWN, Problems, UnitTexts, untemplated
 from taboot_pipelines.extraction.tier_a.toml_nodes import parse_toml
 from taboot_pipelines.extraction.tier_a.traefik.dynamic import (
     EntryPoints,
@@ -46,7 +46,6 @@ _TOML_PART = re.compile(
     r"|frontends\b|backends\b|entryPoints\b|providers\.(?:file|docker|kubernetes\w*)\b)",
     re.MULTILINE | re.IGNORECASE,
 )
-_ACTION_LINE = re.compile(r"^[ \t]*(?:\{\{[^{}\n]*\}\}[ \t]*)+$", re.MULTILINE)
 #: A value that is an action, without quotes.
 _BARE_ACTION = re.compile(r"([=:,\[][ \t]*)(\{\{[^{}\n\"]*\}\})")
 _API = re.compile(r'"(?:routers|tcpRouters|udpRouters)"\s*:\s*\{')
@@ -70,7 +69,7 @@ class TraefikReader:
     looked for in the other files of its directory, which the file provider would read together."""
 
     name = "traefik"
-    version = "2"
+    version = "3"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file says. What cannot be read, followed or resolved is a problem beside the rest
@@ -110,11 +109,12 @@ class _Unit:
         if text is None:
             return []
         # The file provider runs templates first: what they give is not known, where they stand is.
-        plain = _untemplated(text) if "{{" in text else text
+        toml = ending(path) == "toml"
+        plain = untemplated(_quoted(text) if toml else text)
         origin = Origin(path, plain, posixpath.dirname(path))
         found = Problems()
         try:
-            roots = [parse_toml(origin)] if ending(path) == "toml" else parse(origin, found)
+            roots = [parse_toml(origin)] if toml else parse(origin, found)
         except TabootError as error:
             if error.code not in BAD_TEXT:
                 raise
@@ -198,10 +198,9 @@ class _Unit:
                     yield Route(target, at, each.host, each.location, each.path, tls, guard)
 
 
-def _untemplated(text: str) -> str:
-    """A text of equal length in which lines of template actions are blank and other actions are texts."""
-    lines = _ACTION_LINE.sub(lambda m: " " * len(m[0]), text)
-    return _BARE_ACTION.sub(lambda m: f'{m[1]}"{{{{{"x" * (len(m[2]) - 4)}"', lines)
+def _quoted(text: str) -> str:
+    """TOML of equal length in which values that a template puts in are texts: others it does not know."""
+    return _BARE_ACTION.sub(lambda m: f'{m[1]}"{UNKNOWN * (len(m[2]) - 2)}"', text)
 
 
 def _protocol(root: Node, name: str) -> Protocol:

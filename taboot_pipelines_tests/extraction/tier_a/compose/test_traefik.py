@@ -117,6 +117,8 @@ def test_tcp_udp_and_services_of_other_providers() -> None:
         (e.properties.get("host"), e.properties.get("scheme"), e.properties["tls"], e.properties.get("port"))
         for e in read.edges("ROUTES_TO")
     ] == [("db.x", "tcp", True, 5432), (None, "udp", False, None)]
+    # What is asked for by TLS alone has no path.
+    assert not any("path" in e.properties for e in read.edges("ROUTES_TO"))
     assert [e.end.key for e in read.edges("EXPOSES_ENDPOINT")] == [("tcp", "db", 5432, "/")]
 
 
