@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -212,6 +212,18 @@ class Run:
                 told = json.loads(services("up", str(place), "--only", name, *FOR_TESTS))
                 url.write_text(told["services"][name]["url"])
             return url.read_text()
+
+    def once(self, name: str, make: Callable[[Path], None]) -> Path:
+        """A folder that the first worker which asks makes; the others wait, and nobody writes to it."""
+        place, made = self.folder / name, self.folder / f"{name}.made"
+        with (self.folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not made.exists():
+                shutil.rmtree(place, ignore_errors=True)
+                place.mkdir()
+                make(place)
+                made.touch()
+        return place
 
     def note(self, folder: Path) -> Path:
         """Take down a folder of own servers, so that they end with the run even if it is killed."""

@@ -9,6 +9,7 @@ import pytest
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines.stages.running import run_chain
 from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines_tests import servers
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,15 +17,17 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "examples" / "homelab" / "sources.yaml"
 
 
-@pytest.fixture(scope="package")
-def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh home with examples/homelab in it, read by the bundled model. Not to be written to."""
-    home = tmp_path_factory.mktemp("homelab") / "home"
-    workspace = Workspace(load_settings(home=home, sources=SOURCES))
-    for source in workspace.sync_sources().entries:
-        run_chain(workspace, source)
-    workspace.close()
-    return home
+@pytest.fixture(scope="session")
+def ingested() -> Path:
+    """A home with examples/homelab in it, read by the bundled model: one for all workers, to be read only."""
+
+    def make(home: Path) -> None:
+        workspace = Workspace(load_settings(home=home, sources=SOURCES))
+        for source in workspace.sync_sources().entries:
+            run_chain(workspace, source)
+        workspace.close()
+
+    return servers.RUN.once("homelab", make)
 
 
 @pytest.fixture

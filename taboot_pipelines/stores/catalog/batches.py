@@ -18,7 +18,7 @@ from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.jobs import RunState
 from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.database import Database, retried
-from taboot_pipelines.stores.catalog.processes import has_ended, this_process
+from taboot_pipelines.stores.catalog.jobs import has_ended, this_process
 from taboot_pipelines.stores.catalog.writing import Row, now_micros
 
 #: After so long without a heartbeat what is interpreted counts as failed.

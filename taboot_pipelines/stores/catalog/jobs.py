@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +16,6 @@ from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.jobs import JobState, check_transition
 from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.database import Database, retried
-from taboot_pipelines.stores.catalog.processes import has_ended, this_process
 from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts
 
 #: A job that said nothing for so long has failed.
@@ -181,3 +182,30 @@ class Jobs:
             for part in parts(sorted(old)):
                 c.execute(sa.delete(j).where(*own, j.c.job_id.in_(part)))
         return sorted(old)
+
+
+# --- the process that works at a job, or at a batch of interpretation ---
+
+
+def this_process() -> dict[str, Any]:
+    """The columns that name this process: ``pid``, ``host``, ``process_started_at``."""
+    import psutil
+
+    return {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "process_started_at": psutil.Process().create_time(),
+    }
+
+
+def has_ended(pid: int, host: str, started_at: float | None) -> bool:
+    """Whether it is certain that the process has ended; of a process of another machine it never is."""
+    import psutil
+
+    if host != socket.gethostname():
+        return False
+    try:
+        # A process with the same id that started at another time is another process.
+        return started_at is not None and abs(psutil.Process(pid).create_time() - started_at) >= 1
+    except psutil.NoSuchProcess:
+        return True

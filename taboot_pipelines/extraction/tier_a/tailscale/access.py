@@ -216,8 +216,8 @@ class _Resolver:
         return holding(self._peers, tuple(spans))
 
     def networks(self, selector: str, via: tuple[str, ...]) -> Mapping[Range, Versions]:
-        """The subnet routes that a destination overlaps. With ``via`` those of routers that have such a tag
-        and serve a route that is the destination as it is."""
+        """The subnet routes that a destination overlaps. With ``via`` those of routers that have such a
+        tag."""
         if (selector, via) not in self._routed:
             self._routed[selector, via] = self._networks(selector, via)
         return self._routed[selector, via]
@@ -226,10 +226,13 @@ class _Resolver:
         spans = EVERYWHERE if selector in _EVERYBODY else self._policy.spans(selector) or ()
         if not via:
             return routed(self._peers, spans)
+        if selector in _EVERYBODY:
+            # Everything is no range that a router could lead to.
+            return {}
         found: dict[Range, Versions] = {}
         for router in self._peers:
             if not router.tags.isdisjoint(via):
-                found |= routed((router,), [s for s in spans if s in map(span_of, router.routes)])
+                found |= routed((router,), spans)
         return found
 
     def same_user(

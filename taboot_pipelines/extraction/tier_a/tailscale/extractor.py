@@ -50,7 +50,7 @@ class TailscaleExtractor:
     is one."""
 
     name = "tailscale"
-    version = "3"
+    version = "4"
 
     def units(self, paths: Sequence[str]) -> list[UnitSpec]:
         """The folders that hold JSON or HuJSON."""

@@ -190,7 +190,11 @@ class ControlPlane:
                 routes = set(self.nodes[at]["approved_routes"]) & set(self.nodes[at]["routable_ips"])
                 mine = set(self.nodes[at]["tags"]) & set(rule["via"])
                 reached = [] if self.select(word) is not None else to
-                to = [r for r in sorted(routes) if mine and r != "0.0.0.0/0" and r in reached]
+                to = [
+                    r
+                    for r in sorted(routes)
+                    if mine and r != "0.0.0.0/0" and any(self.meets(r, a) for a in reached)
+                ]
             for name, listed in open_ports:
                 ends = [(0, 65535)] if listed == "*" else [self.port(p) for p in listed.split(",")]
                 destinations = [{"IP": ip, "Ports": {"First": a, "Last": b}} for ip in to for a, b in ends]
@@ -202,6 +206,13 @@ class ControlPlane:
     def port(text: str) -> tuple[int, int]:
         first, _, last = text.partition("-")
         return int(first), int(last or first)
+
+    @staticmethod
+    def meets(route: str, other: str) -> bool:
+        if other == "*":
+            return False
+        one, two = ipaddress.ip_network(route), ipaddress.ip_network(other, strict=False)
+        return one.version == two.version and one.overlaps(two)
 
     @staticmethod
     def covers(source: str, address: str) -> bool:
@@ -363,6 +374,13 @@ def test_ports_of_all_rules_for_one_connection_are_merged_and_all_rules_are_quot
 LAPTOP_TO_LAN = {"src": [ANNA], "dst": ["10.1.0.0/16"]}
 HTTPS_IF_NEW = LAPTOP_TO_LAN | {"ip": ["tcp:443"], "via": ["tag:router"], "srcPosture": ["posture:new"]}
 SSH = LAPTOP_TO_LAN | {"ip": ["tcp:22"]}
+
+
+@pytest.mark.parametrize("range_", ["10.1.0.0/16", "10.1.2.0/24", "10.0.0.0/8", "10.1.2.3"])
+def test_a_grant_goes_by_a_router_whose_route_overlaps_the_destination(range_):
+    grant = {"src": [ANNA], "dst": [range_], "ip": ["tcp:443"], "via": ["tag:router"]}
+    assert ("laptop", "10.1.0.0/16", "tcp", "443") in allows({"grants": [grant]})
+    assert allows({"grants": [grant | {"dst": ["10.2.0.0/16"]}]}) == set()
 
 
 @pytest.mark.parametrize(
