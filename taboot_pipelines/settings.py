@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
@@ -659,6 +659,14 @@ def _read(overrides: Mapping[str, object]) -> tuple[Settings | None, list[Proble
 
 
 @cache
+def setting_value(settings: Settings, variable: str) -> Any:
+    """Return the value of the setting that a variable such as ``TABOOT_QDRANT__URL`` gives."""
+    value: Any = settings
+    for name in variable.removeprefix(PREFIX).lower().split("__"):
+        value = getattr(value, name)
+    return value
+
+
 def variables() -> dict[str, bool]:
     """Every variable that sets something, and whether variables below it do so too, as keys of a mapping."""
     found: dict[str, bool] = {}

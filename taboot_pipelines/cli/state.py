@@ -236,6 +236,7 @@ def _served(settings: Settings, namespace: str) -> dict[str, int]:
 def _parts(settings: Settings) -> dict[str, str]:
     """Where each part is: its default, or where its setting leads."""
     from taboot_pipelines.embedding.minilm import runtime_of
+    from taboot_pipelines.stages.chain import CHAIN
 
     model = settings.embedding.model_path or "all-MiniLM-L6-v2, int8"
     bundled = f"bundled ({model}, by {runtime_of(settings.embedding)})"
@@ -267,8 +268,7 @@ def _parts(settings: Settings) -> dict[str, str]:
         "dagster": str(settings.dagster_home),
         "reranker": settings.reranker.url or settings.reranker.torch.model or "",
         "llm": settings.llm.url or settings.llm.vllm_model or "",
-        "vectors": settings.qdrant.url or "",
-        "graph": settings.neo4j.url or "",
+        **{target.part: target.url(settings) or "" for target in CHAIN.targets.values()},
         "broker": "the broker that TABOOT_CELERY__BROKER names" if settings.executor == "celery" else "",
     }
     return {name: no_credentials(where) for name, where in parts.items() if where}

@@ -19,8 +19,7 @@ from taboot_pipelines.defs.materialize import OWNERS, materialize
 from taboot_pipelines.defs.partitions import BACKFILL, sources_partitions
 from taboot_pipelines.defs.pools import POOLS
 from taboot_pipelines.defs.resources import WorkspaceResource
-from taboot_pipelines.model.column_notes import note
-from taboot_pipelines.model.tables import TABLES
+from taboot_pipelines.model.tables import TABLES, note
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
 

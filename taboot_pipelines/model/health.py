@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from taboot_pipelines.errors import TabootError
 
@@ -23,6 +24,14 @@ class Health:
     version: str | None = None
     latency_ms: float | None = None
     message: str = ""
+
+
+class PartClient(Protocol):
+    """A client of a part: it tells how the part is, and is closed after use."""
+
+    def health(self) -> Health: ...
+
+    def close(self) -> None: ...
 
 
 def probe(part: str, backend: str, ask: Callable[[], tuple[str | None, str]]) -> Health:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from taboot_pipelines.model.ids import domain_of
 from taboot_pipelines.retrieval.filters import Filter, as_micros
 from taboot_pipelines.shards import Manifest, Shards
-from taboot_pipelines.shards.layout import numbers
+from taboot_pipelines.shards.layout import MAPPED, numbers
 
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
@@ -223,8 +223,11 @@ class Index:
     @cached_property
     def _shown(self) -> list[dict[str, pa.Array]]:
         """What a hit shows of a chunk, by shard."""
-        names = ("chunk_index", "start", "end", "text", "section", "content_type", "line")
-        return [{name: _whole(s.chunks, name) for name in names} for s in self.shards]
+        # A publication of an earlier release lacks columns that were added since.
+        return [
+            {name: _whole(s.chunks, name) for name in (*MAPPED, "line") if name in s.chunks.column_names}
+            for s in self.shards
+        ]
 
     @cached_property
     def _shown_documents(self) -> dict[str, pa.Array]:

@@ -27,6 +27,7 @@ from taboot_pipelines.retrieval.results.hits import Hit, Passage, SearchResult
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.retrieval.snippets import Highlighter, terms_of
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.shards.layout import MAPPED
 
 if TYPE_CHECKING:
     from taboot_pipelines.embedding.protocol import Vectors
@@ -129,6 +130,10 @@ def alike(one: Shingles, other: Shingles) -> bool:
 # --- What a hit shows of a row of the index, and what surrounds it in its document
 
 
+#: Columns of the chunks that a hit has under the same name.
+_OF_CHUNK = [name for name in ("chunk_id", *MAPPED) if name in Hit.model_fields]
+
+
 def make_hit(
     view: View, ranked: RankedRow, mask: Mask | None, highlighter: Highlighter, similar: tuple[int, ...] = ()
 ) -> Hit:
@@ -142,18 +147,13 @@ def make_hit(
     source = view.manifest.sources.get(doc["source_id"])
     return Hit(
         doc_id=doc["doc_id"],
-        chunk_id=chunk["chunk_id"],
         url=view.passage_url(doc, start, [(start + a, text[a:b].casefold()) for a, b in marks]),
         title=doc["title"],
-        text=text,
         score=ranked.score,
         scores=ranked.scores,
         ranks=ranked.ranks,
-        start=start,
-        end=chunk["end"],
         line=chunk["line"],
-        section=chunk["section"],
-        content_type=chunk["content_type"],
+        **{name: chunk[name] for name in _OF_CHUNK if name in chunk},
         source=doc["source_id"],
         source_type=source.type if source else "",
         tags=source.tags if source else (),

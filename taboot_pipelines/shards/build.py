@@ -105,9 +105,7 @@ def build_documents(
     lines = chunk_lines(documents, chunks, owners)
 
     quantized = quantize(vectors)
-    mapped_chunks = chunks.select(
-        ["chunk_index", "start", "end", "text", "section", "content_type", "tokens"]
-    )
+    mapped_chunks = chunks.select(layout.MAPPED)
     hashes = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(32),
         len(chunks),

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from taboot_pipelines.model.tables import CHUNKS as CHUNKS_TABLE
+
 # --- Numbers out of Arrow columns without a copy
 #
 # ``Array.to_numpy`` imports pandas wherever that is installed, which costs a first search more than its
@@ -34,6 +36,12 @@ def numbers(column: pa.Array | pa.ChunkedArray, dtype: Any) -> Any:
 FORMAT = 3
 #: The same for the shards of entities alone.
 ENTITIES_FORMAT = 4
+
+#: The columns of ``tables.CHUNKS`` that a search maps as they are, every further one included.
+MAPPED = ["chunk_index", "start", "end", "text", "section", "content_type", "tokens"]
+#: What follows from the rest, or stands there in another form.
+_NOT_MAPPED = {"bucket", "chunk_id", "doc_id", "sha256", "fingerprint"}
+MAPPED += [name for name in CHUNKS_TABLE.names if name not in {*MAPPED, *_NOT_MAPPED}]
 
 DATABASE = "shard-00000.duckdb"
 CHUNKS = "chunks.arrow"

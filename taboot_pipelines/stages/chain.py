@@ -169,6 +169,7 @@ _SOURCE_STAGES = (
         name=chunks.STAGE,
         group="documents",
         uses="fetch",
+        version=chunks.VERSION,
         holds="Pieces within the token limit, along headings, tables, lists and code, with exact offsets.",
         needs=(documents.STAGE,),
         tables=_of_source("chunks"),

@@ -16,6 +16,8 @@ from taboot_pipelines.model.tables import CHUNKS, rows_of
 from taboot_pipelines.stages.stage import SourceWork
 
 STAGE = "chunks"
+#: Raised with every column that is added or filled otherwise: all rows, and what serves them, are made anew.
+VERSION = "1"
 
 
 def run(work: SourceWork) -> None:
@@ -25,18 +27,20 @@ def run(work: SourceWork) -> None:
     tables = workspace.tables
     documents = work.upstream["documents"]
     chunker = Chunker(workspace.settings.chunking)
-    inputs = ids.digest(documents.tables, chunker.fingerprint)
+    # The first version is what earlier releases published.
+    fingerprint = chunker.fingerprint if VERSION == "1" else ids.digest(chunker.fingerprint, VERSION)
+    inputs = ids.digest(documents.tables, fingerprint)
     if work.unchanged(inputs):
         return
     upstream = documents.tables["documents"]
-    applied = {"documents": upstream, "chunking": chunker.fingerprint}
+    applied = {"documents": upstream, "chunking": fingerprint}
     # None stands for all buckets.
     at = work.changed_buckets("documents", applied)
     listing = tables.read(
         namespace, source_id, "documents", upstream, columns=["doc_id", "text_sha256", "mime"], buckets=at
     )
     wanted = {
-        d: ids.digest(sha, mime, chunker.fingerprint)
+        d: ids.digest(sha, mime, fingerprint)
         for d, sha, mime in rows_of(listing, "doc_id", "text_sha256", "mime")
     }
     version = tables.version(namespace, source_id, STAGE)

@@ -11,15 +11,19 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import metadata
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from taboot_pipelines import logs
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a import formats
-from taboot_pipelines.model.health import PROBE_THREAD, Health, probe
+from taboot_pipelines.model.health import PROBE_THREAD, Health, PartClient, probe
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.sources import registry
+
+if TYPE_CHECKING:
+    from taboot_pipelines.stages.stage import Target
 
 #: A part that has not answered by then is unwell, whatever its own time-outs are. The time to load its
 #: library is included.
@@ -27,12 +31,6 @@ DEADLINE_SECONDS = 8.0
 #: Parts without which the chain stands still. Without one of the others something is left out or waits, and
 #: is made up for later.
 NEEDED = frozenset({"catalog", "state", "blobs", "tables", "shards", "embedder", "dagster", "broker"})
-
-
-class _Asked(Protocol):
-    def health(self) -> Health: ...
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -93,6 +91,9 @@ def _unwell(part: _Part, message: str) -> Health:
 
 
 def _parts(settings: Settings, load: bool) -> list[_Part]:
+    # Who only asks whether there is a catalog needs no stage.
+    from taboot_pipelines.stages.chain import CHAIN
+
     parts = [
         _Part(
             "catalog",
@@ -145,10 +146,11 @@ def _parts(settings: Settings, load: bool) -> list[_Part]:
         parts.append(
             _Part("llm", "openai" if settings.llm.url else "vllm", "TABOOT_LLM__URL", lambda: _llm(settings))
         )
-    if settings.qdrant.url:
-        parts.append(_Part("vectors", "qdrant", "TABOOT_QDRANT__URL", lambda: _vectors(settings)))
-    if settings.neo4j.url:
-        parts.append(_Part("graph", "neo4j", "TABOOT_NEO4J__URL", lambda: _graph(settings)))
+    parts += [
+        _Part(target.part, target.store, target.setting, partial(_target, target, settings))
+        for target in CHAIN.targets.values()
+        if target.url(settings)
+    ]
     if settings.executor == "celery":
         parts.append(_Part("broker", "celery", "TABOOT_CELERY__BROKER", lambda: _broker(settings)))
     if registry.PLUGINS.names or formats.PLUGINS.names:
@@ -168,7 +170,7 @@ def _plugins() -> Health:
     return probe("plugins", "entry points", ask)
 
 
-def _asked(part: _Asked) -> Health:
+def _asked(part: PartClient) -> Health:
     try:
         return part.health()
     finally:
@@ -259,20 +261,10 @@ def _in_process(part: str, extra: str, model: str | None) -> Health:
     return probe(part, extra, ask)
 
 
-def _vectors(settings: Settings) -> Health:
-    from taboot_pipelines.stores.vectors import open_vectors
-
-    points = open_vectors(settings)
-    assert points is not None
-    return _asked(points)
-
-
-def _graph(settings: Settings) -> Health:
-    from taboot_pipelines.stores.graph import open_graph
-
-    graph = open_graph(settings)
-    assert graph is not None
-    return _asked(graph)
+def _target(target: Target, settings: Settings) -> Health:
+    server = target.open(settings)
+    assert server is not None
+    return _asked(server)
 
 
 def _dagster(settings: Settings) -> Health:

@@ -34,7 +34,7 @@ from taboot_pipelines.stages.snapshot import SnapshotReader, needed_snapshot
 from taboot_pipelines.stages.stage import ServerTarget
 from taboot_pipelines.stages.workspace import Progress, Workspace
 from taboot_pipelines.stores.catalog import Pointer
-from taboot_pipelines.stores.graph import Neo4jGraph
+from taboot_pipelines.stores.graph import Neo4jGraph, open_graph
 from taboot_pipelines.stores.graph.rows import LAYOUT, edge_fingerprints, node_fingerprints
 from taboot_pipelines.stores.state import keys
 from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
@@ -484,9 +484,10 @@ def _discrepancy(kind: Kind, item: str, message: str) -> Discrepancy:
 TARGET = ServerTarget(
     stage=STAGE,
     store="neo4j",
+    part="graph",
     setting="TABOOT_NEO4J__URL",
+    open=open_graph,
     code="E_NEO4J",
     circuit=CIRCUIT,
-    server=lambda workspace: workspace.graph,
     writer=_GraphWriter,
 )

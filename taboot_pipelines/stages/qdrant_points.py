@@ -42,7 +42,7 @@ from taboot_pipelines.stages.workspace import Progress, Workspace
 from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.state import keys
 from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
-from taboot_pipelines.stores.vectors import QdrantPoints
+from taboot_pipelines.stores.vectors import QdrantPoints, open_vectors
 from taboot_pipelines.stores.vectors.points import BUCKET, Payload, Points, payload, point_id, sources_digest
 from taboot_pipelines.stores.vectors.sparse import WEIGHTING, Sparse, chunk_vector
 
@@ -535,10 +535,11 @@ def _joined(prints: Sequence[str]) -> str:
 TARGET = ServerTarget(
     stage=STAGE,
     store="qdrant",
+    part="vectors",
     setting="TABOOT_QDRANT__URL",
+    open=open_vectors,
     code="E_QDRANT",
     circuit=CIRCUIT,
-    server=lambda workspace: workspace.points,
     writer=_PointsWriter,
     failed=enqueue,
     settled=dequeue,

@@ -15,6 +15,8 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from taboot_pipelines.errors import CODES, TabootError
 from taboot_pipelines.model.audit import Discrepancy
+from taboot_pipelines.model.health import PartClient
+from taboot_pipelines.settings import Settings, setting_value
 from taboot_pipelines.stages.check_scope import Check
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot import snapshot_pointer
@@ -217,8 +219,21 @@ class Target(Serving, Protocol):
     """A server beside the shards. One that does not answer keeps nothing else from being published."""
 
     @property
+    def part(self) -> str:
+        """Return the name by which ``taboot status`` shows the server."""
+        ...
+
+    @property
     def setting(self) -> str:
         """Return the setting without which there is no server."""
+        ...
+
+    def url(self, settings: Settings) -> str | None:
+        """Return the address that the setting gives; None where it is not set."""
+        ...
+
+    def open(self, settings: Settings) -> PartClient | None:
+        """Open a client that the caller closes; None where the setting is not set. Touches no network."""
         ...
 
     @property
@@ -242,7 +257,7 @@ class NamespaceStage(Stage):
     target: Target | None = None
 
 
-Server = TypeVar("Server")
+Server = TypeVar("Server", bound=PartClient)
 
 
 class Writer(Protocol):
@@ -272,18 +287,20 @@ def _nothing(_workspace: Workspace, _namespace: str) -> None:
 class ServerTarget(Generic[Server]):
     """The stage ``stage`` over one server, and its names elsewhere.
 
-    ``store``: its name in receipts and audits. ``setting``: the setting without which it is left out.
+    ``store``: its name in receipts and audits. ``part``: its name in ``taboot status``. ``setting``: the
+    setting without which it is left out, its URL. ``open`` makes its client, without touching the network.
     ``code``: the error code of its failures, which the circuit breaker ``circuit`` counts. ``failed`` is
     called when the server failed, and ``settled`` when the namespace needs no retry.
     """
 
     stage: str
     store: str
+    part: str
     setting: str
-    code: str
+    open: Callable[[Settings], Server | None]
     circuit: str
-    server: Callable[[Workspace], Server | None]
     writer: Callable[[Workspace, Server, str, StageReport, Progress], Writer]
+    code: str = "E_NETWORK"
     failed: Callable[[Workspace, str], None] = _nothing
     settled: Callable[[Workspace, str], None] = _nothing
 
@@ -294,6 +311,14 @@ class ServerTarget(Generic[Server]):
     @property
     def failures(self) -> frozenset[str]:
         return frozenset({self.code, "E_CIRCUIT_OPEN"})
+
+    def url(self, settings: Settings) -> str | None:
+        url: str | None = setting_value(settings, self.setting)
+        return url
+
+    def server(self, workspace: Workspace) -> Server | None:
+        """Return the client of the workspace, which closes it; None where the setting is not set."""
+        return workspace.server(self.open)
 
     def configured(self, workspace: Workspace) -> bool:
         return self.server(workspace) is not None

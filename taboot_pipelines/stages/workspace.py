@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
@@ -22,6 +22,7 @@ from taboot_pipelines.connectors import SourceEntry
 from taboot_pipelines.embedding import Embedder, Space, check_limit, open_embedder
 from taboot_pipelines.embedding.remembered import Remembered, RememberedEmbedder
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.health import PartClient
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.shards import open_shards
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 from taboot_pipelines.stores.catalog import Catalog
 
+Server = TypeVar("Server", bound=PartClient)
 #: Called with (stage, done, total) as work goes on; total is 0 when it is not known.
 Progress = Callable[[str, int, int], None]
 
@@ -85,6 +87,8 @@ class Workspace:
         self.current_tables: set[str] = set()
         self._embedder = embedder
         self._other_chats: dict[str, ChatModel] = {}
+        #: {what opened it: the client}, of the servers that hold the snapshot.
+        self._servers: dict[Callable[[Settings], Any], Any] = {}
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -141,19 +145,26 @@ class Workspace:
         """The state for progress and politeness: nothing fails if it does not answer."""
         return Lenient(self.state)
 
-    @cached_property
+    def server(self, opens: Callable[[Settings], Server | None]) -> Server | None:
+        """The client that ``opens`` makes of the settings, made once and closed with the workspace."""
+        if opens not in self._servers:
+            self._servers[opens] = opens(self.settings)
+        made: Server | None = self._servers[opens]
+        return made
+
+    @property
     def points(self) -> QdrantPoints | None:
         """Qdrant; None if ``TABOOT_QDRANT__URL`` is not set."""
         from taboot_pipelines.stores.vectors import open_vectors
 
-        return open_vectors(self.settings)
+        return self.server(open_vectors)
 
-    @cached_property
+    @property
     def graph(self) -> Neo4jGraph | None:
         """Neo4j; None if ``TABOOT_NEO4J__URL`` is not set."""
         from taboot_pipelines.stores.graph import open_graph
 
-        return open_graph(self.settings)
+        return self.server(open_graph)
 
     def sync_sources(self) -> SourcesFile:
         """Read the sources file and make the catalog's entries equal to it.
@@ -231,8 +242,9 @@ class Workspace:
         return [stored_entry(row) for row in rows if row["source_id"] in source_ids]
 
     def close(self) -> None:
-        for opened in ("points", "graph", "chat", "state"):
-            part = self.__dict__.pop(opened, None)
+        servers = [*self._servers.values(), *(self.__dict__.pop(name, None) for name in ("chat", "state"))]
+        self._servers.clear()
+        for part in servers:
             if part is not None:
                 part.close()
         for chat in self._other_chats.values():
