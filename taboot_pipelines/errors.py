@@ -101,11 +101,15 @@ CODES: dict[str, tuple[int, str]] = {
     "E_BLOB_CORRUPT": (
         500,
         (
-            "The stored bytes no longer hash to their name;"
-            " restore the blob from a backup, or ingest its source again."
+            "The stored bytes no longer hash to their name: run `taboot audit --deep`, then ingest its source"
+            " again, or restore the blob from a backup."
         ),
     ),
-    "E_BLOB_MISSING": (404, "The blob is not in the store; ingest its source again."),
+    "E_BLOB_MISSING": (
+        404,
+        "The blob is not in the store: ingest its source again, where an object store has the blobs after"
+        " `taboot audit`.",
+    ),
     "E_STORAGE": (503, "Check that the store is mounted, writable and has space."),
     "E_TABLE": (500, "A table does not match its declared schema; run `taboot ingest` again to rebuild it."),
     "E_SHARD_CORRUPT": (

@@ -110,6 +110,8 @@ STAGE = "raw_blobs"
 #: discovered = fetched + not_modified + skipped + failed (rule ``nothing-lost-silently``).
 LEDGER = ("discovered", "fetched", "not_modified", "skipped", "failed", "removed")
 _FLUSH = 256
+#: Of a blob whose bytes are lost: letters of these codes let the next run ask its origin for every byte.
+DAMAGED = frozenset({"E_BLOB_CORRUPT", "E_BLOB_MISSING"})
 #: A longer path is refused, whatever the catalog: entries of PostgreSQL's indexes, which paths are part of,
 #: hold at most 2,704 bytes, and one page must not fail its batch there.
 MAX_PATH_BYTES = 2048
@@ -155,10 +157,13 @@ class Batch:
             self.namespace, self.source_id, fingerprint(self.workspace.settings, self.entry)
         )
         self.report.counts |= dict.fromkeys(LEDGER, 0)
-        # A blob that a later stage found damaged is written again from the origin's bytes.
-        self.damaged = any(
-            d["code"] in {"E_BLOB_CORRUPT", "E_BLOB_MISSING"}
-            for d in self.catalog.dead_letters.find(self.namespace, self.source_id)
+        # A blob that a later stage or an audit found damaged, or that a directory plainly lacks, is written
+        # again from the origin's bytes.
+        self.damaged = not self.entry.retiring and (
+            any(d["code"] in DAMAGED for d in self.catalog.dead_letters.find(self.namespace, self.source_id))
+            or self.workspace.blobs.lacks(
+                self.namespace, self.catalog.locators.sizes(self.namespace, self.source_id)
+            )
         )
 
     def fetch(self, confirm_deletes: bool) -> None:
@@ -464,7 +469,7 @@ class Batch:
         return sum(h["deletions"] for h in self.report.held)
 
 
-__all__ = ["LEDGER", "MAX_PATH_BYTES", "STAGE", "publish_listing", "run"]
+__all__ = ["DAMAGED", "LEDGER", "MAX_PATH_BYTES", "STAGE", "publish_listing", "run"]
 
 
 def run(work: SourceWork) -> None:

@@ -3,7 +3,8 @@
 What one store holds must follow from the store before it, in the order of the chain. The audit holds all
 leases of the namespace, so it sees what runs have left and not what one is doing. A repair derives again
 whatever can be derived from the blobs and the catalog; anything else (a lost blob, a catalog row) is named
-and left to a backup or the next ingest.
+and left to a backup or the next ingest. Of a lost blob that a source still has it leaves a dead letter, by
+which that ingest asks for its bytes again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.runs import ARCHIVES
 from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.model.audit import Discrepancy, Kind
-from taboot_pipelines.stages import documents, embeddings, entity_snapshots
+from taboot_pipelines.stages import documents, embeddings, entity_snapshots, raw_blobs
 from taboot_pipelines.stages.chain import AGREEING, CHAIN
 from taboot_pipelines.stages.deriving import derive
 from taboot_pipelines.stages.snapshot import snapshot_pointer
@@ -102,34 +103,39 @@ class _Audit:
         waiting = self.workspace.blobs.waiting
         queued = {} if waiting is None else dict(waiting.list(self.namespace))
         self.checked["blobs"] = len(rows)
+        holders: dict[str, list[tuple[str, str]]] = {}
+        for source in self.sources:
+            for x in self.catalog.locators.of_source(self.namespace, source).values():
+                holders.setdefault(x.sha256, []).append((source, x.path))
+        letters: dict[str, list[dict[str, Any]]] = {}
         for sha256, row in rows.items():
             size = listed.get(sha256, queued.get(sha256))
+            kind: Kind
             if size is None:
-                yield Discrepancy(
-                    "blobs",
-                    "missing",
-                    sha256,
-                    "The catalog names a blob that the store does not have; ingest its source again.",
-                    False,
-                )
+                kind, what = "missing", "The catalog names a blob that the store does not have"
             elif size != row["byte_size"] or (self.deep and not self._intact(sha256)):
-                yield Discrepancy(
-                    "blobs",
-                    "different",
-                    sha256,
-                    "The blob's bytes are not those of its name; ingest its source again.",
-                    False,
+                kind, what = "different", "The blob's bytes are not those of its name"
+            else:
+                continue
+            remedy = (
+                "ingest its source again."
+                if sha256 in holders
+                else "no file has it any more; restore a backup, or forget it by `taboot purge --vanished`."
+            )
+            yield Discrepancy("blobs", kind, sha256, f"{what}; {remedy}", False)
+            code = "E_BLOB_MISSING" if kind == "missing" else "E_BLOB_CORRUPT"
+            for source, path in holders.get(sha256, ()):
+                letters.setdefault(source, []).append(
+                    {"item": path, "code": code, "message": f"{what}.", "fingerprint": "", "kind": "failed"}
                 )
+        # The next run of these sources asks for every byte, and puts right what is still there.
+        for source, told in letters.items():
+            self.catalog.dead_letters.record(self.namespace, source, raw_blobs.STAGE, told, ())
         for sha256 in sorted(listed.keys() - rows.keys()):
             yield Discrepancy(
                 "blobs", "surplus", sha256, "The store has a blob that no fetch recorded.", True
             )
-        present = {
-            x.sha256
-            for source in self.sources
-            for x in self.catalog.locators.of_source(self.namespace, source).values()
-        }
-        for sha256 in sorted(present - rows.keys()):
+        for sha256 in sorted(holders.keys() - rows.keys()):
             yield Discrepancy(
                 "catalog",
                 "missing",
@@ -142,7 +148,7 @@ class _Audit:
         try:
             self.workspace.blobs.get(self.namespace, sha256)
         except TabootError as error:
-            return error.code not in {"E_BLOB_CORRUPT", "E_BLOB_MISSING"}
+            return error.code not in raw_blobs.DAMAGED
         return True
 
     def _read(

@@ -241,6 +241,61 @@ def test_lost_and_changed_blobs_are_named_and_need_their_source(filled: World) -
     assert not any(d.repairable for d in report.left)
 
 
+def blob_rows(world: World) -> dict[str, bytes]:
+    folder = world.home / "blobs" / "sources" / OURS
+    return {p.name: p.read_bytes() for p in folder.iterdir()} if folder.is_dir() else {}
+
+
+def test_lost_blobs_of_unchanged_files_are_stored_anew_by_the_next_ingest(filled: World) -> None:
+    before, held = logical(filled.workspace), blob_rows(filled)
+    shutil.rmtree(filled.home / "blobs")
+    reports = filled.ingest()
+    assert blob_rows(filled) == held and audited(filled, deep=True) == []
+    assert not differences(before, logical(filled.workspace))
+    assert sum(r.counts.get("fetched", 0) for r in reports) == 0
+    assert {p.stat().st_mode & 0o777 for p in (filled.home / "blobs").rglob("*") if p.is_file()} == {0o600}
+
+
+def test_a_blob_cut_short_is_stored_anew_by_the_next_ingest(filled: World) -> None:
+    before, held = logical(filled.workspace), blob_rows(filled)
+    for sha256 in sorted(held)[::3]:
+        path = filled.home / "blobs" / "sources" / OURS / sha256
+        path.write_bytes(path.read_bytes()[:-1])
+    filled.ingest()
+    assert blob_rows(filled) == held and not differences(before, logical(filled.workspace))
+
+
+@pytest.mark.parametrize("repair", [False, True])
+def test_rotten_blobs_that_an_audit_found_are_stored_anew_by_the_next_ingest(
+    filled: World, repair: bool
+) -> None:
+    before, held = logical(filled.workspace), blob_rows(filled)
+    for sha256, data in held.items():
+        (filled.home / "blobs" / "sources" / OURS / sha256).write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    report = storage_audit.run(filled.workspace, OURS, deep=True, repair=repair)
+    assert {d.item for d in report.found} == set(held)
+    assert {d["code"] for d in filled.workspace.catalog.dead_letters.find(OURS, stage=CHAIN.first.name)} == {
+        "E_BLOB_CORRUPT"
+    }
+    filled.ingest()
+    assert blob_rows(filled) == held and audited(filled, deep=True) == []
+    assert not filled.workspace.catalog.dead_letters.find(OURS, stage=CHAIN.first.name)
+    assert not differences(before, logical(filled.workspace))
+
+
+def test_a_lost_blob_that_no_file_has_any_more_is_said_to_be_for_a_backup(filled: World) -> None:
+    (filled.directory / "notes" / "0.md").write_text("# Note 0\n\nIt says something else now.\n")
+    held = set(blob_rows(filled))
+    old = {x.sha256 for x in filled.workspace.catalog.locators.of_source(OURS, "notes").values()}
+    filled.ingest()
+    now = {x.sha256 for x in filled.workspace.catalog.locators.of_source(OURS, "notes").values()}
+    (gone,) = (old - now) & held
+    (filled.home / "blobs" / "sources" / OURS / gone).unlink()
+    (found,) = audited(filled)
+    assert found.item == gone and "backup" in found.message and "purge --vanished" in found.message
+    assert not filled.workspace.catalog.dead_letters.find(OURS, stage=CHAIN.first.name)
+
+
 @pytest.mark.parametrize("torn", ["*.parquet", "_delta_log/*.json"])
 def test_what_runs_of_the_past_said_is_read_and_dropped_only_by_a_repair(filled: World, torn: str) -> None:
     (filled.directory / "notes" / "0.md").write_text("# Note 0\n\nThe redis listens on 10.0.9.9:6379.\n")

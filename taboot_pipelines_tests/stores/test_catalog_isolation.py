@@ -195,6 +195,7 @@ def calls(
         "jobs.find": lambda: catalog.jobs.find(MINE, random_.choice([None, "s"])),
         "locators.of_source": lambda: catalog.locators.of_source(MINE, "s", state=None),
         "locators.etags": lambda: catalog.locators.etags(MINE, "s"),
+        "locators.sizes": lambda: catalog.locators.sizes(MINE, "s"),
         "locators.at": lambda: catalog.locators.at(MINE, "s", [x.path]),
         "locators.sample": lambda: catalog.locators.sample(MINE, "s", 5),
         "locators.count": lambda: catalog.locators.count(MINE, "s", "document"),

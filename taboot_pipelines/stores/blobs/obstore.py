@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,6 +124,26 @@ class BlobStore:
                 if self._at is not None and self._read(path) is not None:
                     return True
         return self.waiting is not None and self.waiting.exists(namespace, sha256)
+
+    def lacks(self, namespace: str, sizes: Mapping[str, int]) -> bool:
+        """Whether a directory lacks one of these blobs, {SHA-256: bytes}, or has it in another size.
+
+        An object store is not asked, since that would be a request for each blob: it lacks none. Raises
+        ``E_STORAGE``.
+        """
+        if self._directory is None:
+            return False
+        folder = str(self._directory / "sources" / namespace)
+        with self._asked(f"The blobs of {namespace} could not be looked for"):
+            for sha256, size in sizes.items():
+                try:
+                    found: int | None = os.stat(f"{folder}/{sha256}").st_size  # noqa: PTH116
+                except FileNotFoundError:
+                    found = None
+                queued = found is None and self.waiting is not None and self.waiting.exists(namespace, sha256)
+                if found != size and not queued:
+                    return True
+        return False
 
     def list(self, namespace: str) -> Iterator[tuple[str, int]]:
         """List (SHA-256, bytes) of every blob of the namespace."""

@@ -77,6 +77,17 @@ class Locators:
             return list(c.execute(query).cursor.fetchall())
 
     @retried
+    def sizes(self, namespace: str, source_id: str) -> dict[str, int]:
+        """{SHA-256: bytes} of what is present of a source."""
+        query = sa.select(t.locator.c.sha256, t.locator.c.byte_size).where(
+            t.locator.c.namespace == namespace,
+            t.locator.c.source_id == source_id,
+            t.locator.c.state == "present",
+        )
+        with self.database.read(namespace) as c:
+            return dict(c.execute(query).cursor.fetchall())
+
+    @retried
     def at(self, namespace: str, source_id: str, paths: Collection[str]) -> dict[str, Locator]:
         """The locators at some paths of a source, in any state."""
         found: dict[str, Locator] = {}
