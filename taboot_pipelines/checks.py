@@ -8,7 +8,7 @@ check that a person runs by itself looks at everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +25,15 @@ from taboot_pipelines.model.crawls import CrawlState
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.tables import DECISIONS, rows_of
 from taboot_pipelines.stages.chain import CHAIN
-from taboot_pipelines.stages.check_scope import CheckScope, check_scope, passed
+from taboot_pipelines.stages.check_scope import (
+    Check,
+    CheckResult,
+    CheckRun,
+    CheckScope,
+    Rows,
+    check_scope,
+    passed,
+)
 from taboot_pipelines.stages.crawl_graph import CrawlGraph, wrong_ledger
 from taboot_pipelines.stages.links import broken_links, lines_of
 from taboot_pipelines.stages.published import published_versions, read_published
@@ -51,58 +59,6 @@ _OBSERVATION_COLUMNS = [
     "span_end",
     "blob_sha256",
 ]
-
-
-class Rows(list[dict[str, Any]]):
-    """Rows of plain values, to be shown as a table."""
-
-
-@dataclass(frozen=True)
-class CheckRun:
-    """What a check looks at: (namespace, source id) of sources, in which a namespace counts once.
-
-    ``whole``: a person asks for everything. ``names``: document text may be shown.
-    """
-
-    workspace: Workspace
-    sources: Sequence[tuple[str, str]]
-    whole: bool = False
-    names: bool = False
-
-    @property
-    def namespaces(self) -> list[str]:
-        return sorted({namespace for namespace, _ in self.sources})
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """What a check found. ``metadata`` has plain values, ``Rows`` for tables, other lists and dictionaries as
-    they are; none of it is document text unless that was allowed.
-    """
-
-    passed: bool
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Check:
-    """A check of one stage's asset.
-
-    ``warns``: a failure is a warning. ``blocking``: a failure stops what lies downstream. ``also_of``: other
-    stages whose output it reads.
-    """
-
-    stage: str
-    name: str
-    description: str
-    look: Callable[[CheckRun], CheckResult]
-    warns: bool = False
-    blocking: bool = False
-    also_of: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> str:
-        return f"{self.stage}:{self.name}"
 
 
 def merged(results: Sequence[CheckResult]) -> CheckResult:
@@ -445,8 +401,7 @@ def _drift_row(item: DriftItem, names: bool) -> dict[str, str]:
     return {**row, "statement": item.statement} if names else row
 
 
-#: Every check that belongs to an ingest, in the chain's order.
-CHECKS = (
+_OF_STAGES = (
     Check(
         "raw_blobs",
         "ledger_adds_up",
@@ -547,4 +502,13 @@ CHECKS = (
         _no_drift,
         warns=True,
     ),
+)
+_ORDER = {name: number for number, name in enumerate(CHAIN.names)}
+#: Every check that belongs to an ingest, in the chain's order: those of this module, and those that a stage
+#: brings itself.
+CHECKS = tuple(
+    sorted(
+        (*_OF_STAGES, *(check for stage in CHAIN.stages for check in stage.checks)),
+        key=lambda check: _ORDER[check.stage],
+    )
 )

@@ -21,13 +21,13 @@ from typing import Any, Protocol
 import orjson
 
 from taboot_pipelines import logs
-from taboot_pipelines.checks import CHECKS, Check, CheckResult, CheckRun, merged
+from taboot_pipelines.checks import CHECKS, merged
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.crawl_graph import CrawlProgress
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stages.chain import CHAIN
-from taboot_pipelines.stages.check_scope import WHOLE_SECONDS
+from taboot_pipelines.stages.check_scope import WHOLE_SECONDS, Check, CheckResult, CheckRun
 from taboot_pipelines.stages.crawl_graph import watched
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.running import run_entries, run_together

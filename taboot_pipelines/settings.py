@@ -731,6 +731,7 @@ def _wrong_addresses(settings: Settings) -> Iterator[tuple[str, str]]:
         ("LLM", settings.llm.url, http),
         ("QDRANT", settings.qdrant.url, http),
         ("NEO4J", settings.neo4j.url, ("neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc")),
+        ("CRAWL4AI", settings.crawl4ai.url, http),
         ("REDIS", None if redis is None else redis.get_secret_value(), ("redis", "rediss", "unix")),
     ):
         if url is not None and url != QDRANT_LOCAL and not _is_address(url, schemes):

@@ -19,7 +19,11 @@ from taboot_pipelines.settings import (
     variables,
 )
 
-SERVERS = ["TEI", "RERANKER", "LLM", "QDRANT", "NEO4J", "REDIS"]
+SERVERS = [
+    name.upper()
+    for name, field in Settings.model_fields.items()
+    if "url" in getattr(field.annotation, "model_fields", ())
+]
 
 
 def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +61,8 @@ def test_a_wrong_address_is_refused_at_start(monkeypatch: pytest.MonkeyPatch, pa
 def test_every_wrong_address_is_named_at_once() -> None:
     with pytest.raises(TabootError) as caught:
         load_settings(**{part.lower(): {"url": ""} for part in SERVERS})
-    assert caught.value.details["settings"] == [f"TABOOT_{part}__URL" for part in SERVERS]
+    assert set(caught.value.details["settings"]) == {f"TABOOT_{part}__URL" for part in SERVERS}
+    assert set(SERVERS) >= {"TEI", "RERANKER", "LLM", "QDRANT", "NEO4J", "REDIS", "CRAWL4AI"}
 
 
 def test_addresses_that_servers_have_are_taken(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 """The assets: one for each stage of the chain, partitioned by source.
 
 Name, description, dependencies, columns, and whether an I/O manager keeps the value are taken from ``CHAIN``,
-so that nothing is written down twice. Written here is only what Dagster adds: group, pool, kinds and the
-version of the code.
+as are group, pool, kinds and the version of the code, so that nothing is written down twice.
 """
 
 import warnings
@@ -18,38 +17,20 @@ from pydantic import Field
 from taboot_pipelines.defs.io import KEY
 from taboot_pipelines.defs.materialize import OWNERS, materialize
 from taboot_pipelines.defs.partitions import BACKFILL, sources_partitions
-from taboot_pipelines.defs.pools import EMBED, INGEST, KNOWLEDGE, LLM
+from taboot_pipelines.defs.pools import POOLS
 from taboot_pipelines.defs.resources import WorkspaceResource
-from taboot_pipelines.documents.parse import PARSER_VERSION
-from taboot_pipelines.extraction import tier_b, tier_c
-from taboot_pipelines.knowledge.reducer import REDUCER_VERSION
 from taboot_pipelines.model.column_notes import note
 from taboot_pipelines.model.tables import TABLES
-from taboot_pipelines.stages import (
-    crawl_graph,
-    documents,
-    entity_snapshots,
-    kb_shards,
-    links,
-    neo4j_subgraph,
-    qdrant_points,
-    tier_a_triples,
-    tier_b_triples,
-    tier_c_triples,
-)
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
 
 # Dagster calls them beta wherever they are used; who runs the project cannot help it.
 warnings.filterwarnings("ignore", message=".*CodeReference.*", category=dg.BetaWarning)
 
-#: What the asset of each stage was made with.
-_MADE_WITH: dict[str, dict[str, Any]] = {}
-
 
 def tagged(asset: dg.AssetsDefinition, op_tags: Mapping[str, Any]) -> dg.AssetsDefinition:
     """The same asset whose step has ``op_tags``, which Dagster lets nobody add later."""
-    return _asset(asset.op.name, **{**_MADE_WITH[asset.op.name], "op_tags": op_tags})
+    return _asset(CHAIN.stage(asset.op.name), op_tags)
 
 
 def described(stage: SourceStage | NamespaceStage) -> dict[str, Any]:
@@ -120,116 +101,38 @@ class FetchConfig(dg.Config):
     confirm_deletes: bool = Field(False, description="Carry out deletions that were held as E_MASS_DELETE.")
 
 
-@dg.asset(
-    group_name="ingest",
-    partitions_def=sources_partitions,
-    pool=INGEST,
-    kinds={"python", "sqlite"},
-    owners=OWNERS,
-    code_version="1",
-    description=CHAIN.first.holds,
-    metadata=described(CHAIN.first),
-    backfill_policy=BACKFILL,
-)
-def raw_blobs(
-    context: dg.AssetExecutionContext, config: FetchConfig, workspace: WorkspaceResource
-) -> Iterator[Any]:
-    yield from materialize(context, workspace, confirm_deletes=config.confirm_deletes)
-
-
 def _asset(
-    name: str,
-    *,
-    group: str,
-    pool: str,
-    kinds: set[str],
-    code_version: str = "1",
-    op_tags: Mapping[str, Any] | None = None,
+    stage: SourceStage | NamespaceStage, op_tags: Mapping[str, Any] | None = None
 ) -> dg.AssetsDefinition:
-    """Return the asset of the stage ``name``. Raises ``E_NOT_FOUND`` if there is no such stage."""
-    stage = CHAIN.stage(name)
-    _MADE_WITH[name] = {"group": group, "pool": pool, "kinds": kinds, "code_version": code_version}
-
-    @dg.asset(
-        name=name,
-        group_name=group,
+    decorated = dg.asset(
+        name=stage.name,
+        group_name=stage.group,
         deps=[dg.AssetKey(need) for need in stage.needs],
         partitions_def=sources_partitions,
-        pool=pool,
-        kinds=kinds,
+        pool=POOLS[stage.uses],
+        kinds=set(stage.kinds),
         owners=OWNERS,
         # A stage that publishes tables has a value that other code may load; the others have none.
         io_manager_key=KEY if stage.tables else None,
-        code_version=code_version,
+        code_version=stage.version,
         description=stage.holds,
         metadata=described(stage),
         op_tags=op_tags,
         backfill_policy=BACKFILL,
     )
-    def asset(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> Iterator[Any]:
-        yield from materialize(context, workspace)
-
-    return asset
+    return decorated(_fetched if stage is CHAIN.first else _derived)
 
 
-_TABLE = {"deltalake", "python"}
-_TIER_B = (tier_b_triples.VERSION, tier_b.VERSION, tier_b.grammar_version())
-_TIER_C = (tier_c_triples.VERSION, tier_c.WINDOWS_VERSION, tier_c.PROMPT_VERSION, tier_c.READING_VERSION)
+def _fetched(
+    context: dg.AssetExecutionContext, config: FetchConfig, workspace: WorkspaceResource
+) -> Iterator[Any]:
+    yield from materialize(context, workspace, confirm_deletes=config.confirm_deletes)
 
-ASSETS = [
-    raw_blobs,
-    _asset(
-        "crawl_graph",
-        group="ingest",
-        pool=INGEST,
-        kinds={"python", "sqlite"},
-        code_version=crawl_graph.VERSION,
-    ),
-    _asset(
-        "documents",
-        group="documents",
-        pool=INGEST,
-        kinds={"deltalake", "markdown"},
-        code_version=f"{documents.VERSION}.{PARSER_VERSION}",
-    ),
-    _asset("chunks", group="documents", pool=INGEST, kinds=_TABLE),
-    _asset("links", group="documents", pool=INGEST, kinds=_TABLE, code_version=links.VERSION),
-    _asset("embeddings", group="vectors", pool=EMBED, kinds={"deltalake", "openvino"}),
-    _asset(
-        "tier_a_triples",
-        group="knowledge",
-        pool=KNOWLEDGE,
-        kinds=_TABLE,
-        code_version=tier_a_triples.VERSION,
-    ),
-    _asset("tier_b_triples", group="knowledge", pool=KNOWLEDGE, kinds=_TABLE, code_version=".".join(_TIER_B)),
-    _asset("tier_c_triples", group="knowledge", pool=LLM, kinds=_TABLE, code_version=".".join(_TIER_C)),
-    _asset(
-        "entity_snapshots",
-        group="knowledge",
-        pool=KNOWLEDGE,
-        kinds=_TABLE,
-        code_version=f"{entity_snapshots.VERSION}.{REDUCER_VERSION}",
-    ),
-    _asset(
-        "qdrant_points",
-        group="vectors",
-        pool=KNOWLEDGE,
-        kinds={"qdrant"},
-        code_version=qdrant_points.VERSION,
-    ),
-    _asset(
-        "neo4j_subgraph",
-        group="knowledge",
-        pool=KNOWLEDGE,
-        kinds={"neo4j"},
-        code_version=neo4j_subgraph.VERSION,
-    ),
-    _asset(
-        "kb_shards",
-        group="knowledge_base",
-        pool=KNOWLEDGE,
-        kinds={"duckdb"},
-        code_version=kb_shards.VERSION,
-    ),
-]
+
+def _derived(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> Iterator[Any]:
+    yield from materialize(context, workspace)
+
+
+ASSETS = [_asset(stage) for stage in CHAIN.stages]
+#: The asset that fetches, where every chain begins.
+raw_blobs = ASSETS[0]

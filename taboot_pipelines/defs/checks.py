@@ -10,11 +10,11 @@ import dagster as dg
 
 from taboot_pipelines import logs
 from taboot_pipelines.checks import CHECKS as ALL
-from taboot_pipelines.checks import Check, CheckResult, CheckRun
 from taboot_pipelines.defs.materialize import failures
 from taboot_pipelines.defs.metadata import shown
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.check_scope import Check, CheckResult, CheckRun
 from taboot_pipelines.stages.workspace import Workspace
 
 #: The checks of these stages are one step each: a step of a run costs its events.
@@ -27,6 +27,11 @@ _STEPS: dict[str, tuple[str, ...]] = {
     "tier_checks": tuple(stage.name for stage in CHAIN.stages if stage.observes),
     "snapshot_checks": ("entity_snapshots",),
     "serving_checks": tuple(CHAIN.serving),
+}
+_STEPS |= {
+    f"{stage.name}_checks": (stage.name,)
+    for stage in CHAIN.stages
+    if stage.checks and not any(stage.name in together for together in _STEPS.values())
 }
 
 

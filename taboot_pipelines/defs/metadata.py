@@ -14,10 +14,10 @@ from typing import Any
 
 import dagster as dg
 
-from taboot_pipelines.checks import Rows
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.ingesting import item_id
 from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.check_scope import Rows
 from taboot_pipelines.stages.report import StageReport
 
 #: Rows of a table of problems or samples, at most; Dagster folds longer Markdown.

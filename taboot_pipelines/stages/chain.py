@@ -10,7 +10,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from taboot_pipelines.documents.parse import PARSER_VERSION
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.reducer import REDUCER_VERSION
 from taboot_pipelines.stages import (
     chunks,
     crawl_graph,
@@ -117,10 +119,13 @@ def _of_source(*names: str) -> tuple[StageTable, ...]:
     return tuple(StageTable(name=name, owner="source") for name in names)
 
 
-def _server(target: ServerTarget[Any], holds: str) -> NamespaceStage:
+def _server(target: ServerTarget[Any], holds: str, *, group: str, version: str) -> NamespaceStage:
     """Return the stage of a server that holds the snapshot."""
     return NamespaceStage(
         name=target.stage,
+        group=group,
+        kinds=(target.store,),
+        version=version,
         holds=f"{holds}; nothing where {target.setting} is not set.",
         needs=(entity_snapshots.STAGE,),
         run=target.run,
@@ -132,18 +137,29 @@ def _server(target: ServerTarget[Any], holds: str) -> NamespaceStage:
 _SOURCE_STAGES = (
     SourceStage(
         name=raw_blobs.STAGE,
+        group="ingest",
+        uses="fetch",
+        kinds=("python", "sqlite"),
         holds="What a connector fetched: immutable bytes named by their SHA-256, and the fetch log.",
         run=raw_blobs.run,
         opens_job=True,
     ),
     SourceStage(
         name=crawl_graph.STAGE,
+        group="ingest",
+        uses="fetch",
+        kinds=("python", "sqlite"),
+        version=crawl_graph.VERSION,
         holds="The ROOT, URL and Lead graph of each crawl, and its ledger; only of sources that crawl.",
         needs=(raw_blobs.STAGE,),
         run=crawl_graph.run,
     ),
     SourceStage(
         name=documents.STAGE,
+        group="documents",
+        uses="fetch",
+        kinds=("deltalake", "markdown"),
+        version=f"{documents.VERSION}.{PARSER_VERSION}",
         holds="Each blob as Markdown with its metadata, secrets masked, and a map back to its bytes.",
         needs=(raw_blobs.STAGE,),
         tables=_of_source("documents"),
@@ -151,6 +167,8 @@ _SOURCE_STAGES = (
     ),
     SourceStage(
         name=chunks.STAGE,
+        group="documents",
+        uses="fetch",
         holds="Pieces within the token limit, along headings, tables, lists and code, with exact offsets.",
         needs=(documents.STAGE,),
         tables=_of_source("chunks"),
@@ -158,6 +176,9 @@ _SOURCE_STAGES = (
     ),
     SourceStage(
         name=links.STAGE,
+        group="documents",
+        uses="fetch",
+        version=links.VERSION,
         holds="Where the hyperlinks of each document lead, as they were observed.",
         needs=(documents.STAGE,),
         tables=_of_source("links"),
@@ -165,6 +186,9 @@ _SOURCE_STAGES = (
     ),
     SourceStage(
         name=embeddings.STAGE,
+        group="vectors",
+        uses="embed",
+        kinds=("deltalake", "openvino"),
         holds="One vector per distinct text of the namespace and embedding space.",
         needs=(chunks.STAGE,),
         tables=(StageTable(name="vectors", owner="namespace", per_space=True),),
@@ -172,6 +196,7 @@ _SOURCE_STAGES = (
     ),
     tier_stage(
         tier_a_triples.TIER,
+        version=tier_a_triples.VERSION,
         holds="What configuration, inventories, prose and code state, by deterministic extractors.",
         versions=tier_a_triples.versions,
         extractors=tier_a_triples.extractors,
@@ -179,12 +204,15 @@ _SOURCE_STAGES = (
     ),
     tier_stage(
         tier_b_triples.TIER,
+        version=".".join(tier_b_triples.versions()),
         holds="What sentences of running text assert, by their grammar.",
         versions=tier_b_triples.versions,
         extractors=tier_b_triples.extractors,
     ),
     tier_stage(
         tier_c_triples.TIER,
+        uses="model",
+        version=".".join(tier_c_triples.versions()),
         holds="What a chat model reads in running text, each fact with the passage that states it.",
         versions=tier_c_triples.versions,
         extractors=tier_c_triples.extractors,
@@ -200,6 +228,8 @@ CHAIN = Chain(
     *_SOURCE_STAGES,
     NamespaceStage(
         name=entity_snapshots.STAGE,
+        group="knowledge",
+        version=f"{entity_snapshots.VERSION}.{REDUCER_VERSION}",
         holds="The namespace's current truth: entities, relations, and mentions of known names and titles.",
         needs=_last(_OF_DOCUMENTS),
         tables=tuple(StageTable(name=name, owner="namespace") for name in entity_snapshots.TABLES),
@@ -209,10 +239,23 @@ CHAIN = Chain(
             observation_tables=tuple(t.name for s in _SOURCE_STAGES if s.observes for t in s.tables),
         ),
     ),
-    _server(qdrant_points.TARGET, "The points in Qdrant equal the live chunks"),
-    _server(neo4j_subgraph.TARGET, "The graph in Neo4j equals the snapshot, and has the crawls beside it"),
+    _server(
+        qdrant_points.TARGET,
+        "The points in Qdrant equal the live chunks",
+        group="vectors",
+        version=qdrant_points.VERSION,
+    ),
+    _server(
+        neo4j_subgraph.TARGET,
+        "The graph in Neo4j equals the snapshot, and has the crawls beside it",
+        group="knowledge",
+        version=neo4j_subgraph.VERSION,
+    ),
     NamespaceStage(
         name=kb_shards.STAGE,
+        group="knowledge_base",
+        kinds=("duckdb",),
+        version=kb_shards.VERSION,
         holds="DuckDB shards and their manifest: what is searched, and what can be carried elsewhere.",
         needs=(entity_snapshots.STAGE,),
         run=kb_shards.run,

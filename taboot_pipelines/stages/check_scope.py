@@ -1,4 +1,5 @@
-"""Which rows a check of published tables has to look at: those that changed since it last passed.
+"""What a check of a stage's output is, and which rows it has to look at: those that changed since it last
+passed.
 
 Once a day everything is looked at, since a file may be damaged while no version changes. What a check has
 passed is kept as a pointer of the table's owner, so that every process knows it.
@@ -7,8 +8,9 @@ passed is kept as a pointer of the table's owner, so that every process knows it
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from taboot_pipelines.model import ids
 from taboot_pipelines.stages.workspace import Workspace
@@ -17,6 +19,58 @@ from taboot_pipelines.stores.tables import TableVersion
 
 #: Everything is checked again after this many seconds.
 WHOLE_SECONDS = 86_400.0
+
+
+class Rows(list[dict[str, Any]]):
+    """Rows of plain values, to be shown as a table."""
+
+
+@dataclass(frozen=True)
+class CheckRun:
+    """What a check looks at: (namespace, source id) of sources, in which a namespace counts once.
+
+    ``whole``: a person asks for everything. ``names``: document text may be shown.
+    """
+
+    workspace: Workspace
+    sources: Sequence[tuple[str, str]]
+    whole: bool = False
+    names: bool = False
+
+    @property
+    def namespaces(self) -> list[str]:
+        return sorted({namespace for namespace, _ in self.sources})
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What a check found. ``metadata`` has plain values, ``Rows`` for tables, other lists and dictionaries as
+    they are; none of it is document text unless that was allowed.
+    """
+
+    passed: bool
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check of one stage's asset.
+
+    ``warns``: a failure is a warning. ``blocking``: a failure stops what lies downstream. ``also_of``: other
+    stages whose output it reads.
+    """
+
+    stage: str
+    name: str
+    description: str
+    look: Callable[[CheckRun], CheckResult]
+    warns: bool = False
+    blocking: bool = False
+    also_of: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return f"{self.stage}:{self.name}"
 
 
 @dataclass(frozen=True)

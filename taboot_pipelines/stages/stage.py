@@ -15,6 +15,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from taboot_pipelines.errors import CODES, TabootError
 from taboot_pipelines.model.audit import Discrepancy
+from taboot_pipelines.stages.check_scope import Check
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot import snapshot_pointer
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
@@ -24,6 +25,9 @@ from taboot_pipelines.stores.tables import TableVersion
 
 #: Whose rows a table holds: those of one source, or the namespace's.
 Owner = Literal["source", "namespace"]
+#: What a stage takes most of: waiting for disks and servers of sources, embedding, a chat model, or
+#: computing. It decides how many steps run at once.
+Uses = Literal["fetch", "embed", "model", "compute"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +56,19 @@ class Stage:
     ``holds`` says in a sentence what is there once the stage has run; the Dagster UI and the README show it.
     ``needs`` names the stages whose output it reads, which stand before it in the chain. Loading the asset
     gives the first of ``tables``.
+
+    ``group`` and ``kinds`` say where Dagster's UI shows the asset, and with which icons. ``version`` is that
+    of the code: what the stage makes may differ once it is another. ``checks`` are carried out on its output
+    after every run, beside those of ``taboot_pipelines.checks``.
     """
 
     name: str
     holds: str
+    group: str
+    uses: Uses = "compute"
+    kinds: tuple[str, ...] = ("deltalake", "python")
+    version: str = "1"
+    checks: tuple[Check, ...] = ()
     needs: tuple[str, ...] = ()
     tables: tuple[StageTable, ...] = ()
 
@@ -202,6 +215,11 @@ class Serving(Protocol):
 
 class Target(Serving, Protocol):
     """A server beside the shards. One that does not answer keeps nothing else from being published."""
+
+    @property
+    def setting(self) -> str:
+        """Return the setting without which there is no server."""
+        ...
 
     @property
     def failures(self) -> frozenset[str]:

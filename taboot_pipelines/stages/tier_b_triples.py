@@ -34,7 +34,7 @@ TIER = Tier(
 )
 
 
-def versions(_kind: InterpretedKind) -> Sequence[object]:
+def versions(_kind: InterpretedKind | None = None) -> Sequence[str]:
     """Return the versions that decide the output."""
     return (VERSION, tier_b.VERSION, tier_b.grammar_version())
 

@@ -62,7 +62,7 @@ SETTING = "TABOOT_LLM__URL"
 _TOGETHER = 32
 
 
-def versions(_kind: InterpretedKind) -> Sequence[object]:
+def versions(_kind: InterpretedKind | None = None) -> Sequence[str]:
     """Return the versions that decide the output, whatever the model."""
     return (VERSION, tier_c.WINDOWS_VERSION, tier_c.PROMPT_VERSION, tier_c.READING_VERSION)
 

@@ -21,7 +21,7 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.records import SourceFacts
 from taboot_pipelines.stages import chunks, documents, raw_blobs
 from taboot_pipelines.stages.snapshot import PROJECTS
-from taboot_pipelines.stages.stage import SourceStage, SourceWork, StageTable
+from taboot_pipelines.stages.stage import SourceStage, SourceWork, StageTable, Uses
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
 
 
@@ -142,6 +142,8 @@ def tier_stage(
     tier: Tier,
     *,
     holds: str,
+    version: str,
+    uses: Uses = "compute",
     versions: Callable[[InterpretedKind], Sequence[object]],
     extractors: Callable[[TierInput], Sequence[UnitExtractor]],
     has_projects: Callable[[InterpretedKind], bool] = lambda _kind: False,
@@ -160,6 +162,9 @@ def tier_stage(
     return TierStage(
         name=tier.stage,
         holds=holds,
+        group="knowledge",
+        uses=uses,
+        version=version,
         needs=(raw_blobs.STAGE, documents.STAGE, chunks.STAGE),
         tables=(StageTable(name=tier.table, owner="source"),),
         run=run,

@@ -10,68 +10,27 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from taboot_pipelines.checks import CHECKS
 from taboot_pipelines.defs import build_defs
 from taboot_pipelines.defs.instance import DAGSTER_YAML
+from taboot_pipelines.defs.pools import POOLS
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines.stages.chain import CHAIN
 
 ROOT = Path(__file__).parents[2]
 
+#: The checks of ``raw_blobs`` that Dagster alone carries out.
+APART_FROM_INGESTS = {"readiness": False, "sources_fresh": False}
 #: asset: (group, what it depends on, pool, its checks and whether they block)
 EXPECTED = {
-    "raw_blobs": (
-        "ingest",
-        set(),
-        {"ingest"},
-        {"ledger_adds_up": False, "no_deletes_held": False, "readiness": False, "sources_fresh": False},
-    ),
-    "crawl_graph": (
-        "ingest",
-        {"raw_blobs"},
-        {"ingest"},
-        {"crawl_ledgers_add_up": False, "crawl_completed": False},
-    ),
-    "documents": ("documents", {"raw_blobs"}, {"ingest"}, {"lead_to_blobs": False}),
-    "chunks": ("documents", {"documents"}, {"ingest"}, {"offsets_true": True}),
-    "links": ("documents", {"documents"}, {"ingest"}, {"no_broken_links": False}),
-    "embeddings": ("vectors", {"chunks"}, {"embed"}, {"every_chunk_embedded": True}),
-    "tier_a_triples": (
-        "knowledge",
-        {"raw_blobs", "documents", "chunks"},
-        {"knowledge"},
-        {"quotes_stand": False},
-    ),
-    "tier_b_triples": (
-        "knowledge",
-        {"raw_blobs", "documents", "chunks"},
-        {"knowledge"},
-        {"quotes_stand": False},
-    ),
-    "tier_c_triples": (
-        "knowledge",
-        {"raw_blobs", "documents", "chunks"},
-        {"llm"},
-        {"quotes_stand": False},
-    ),
-    "entity_snapshots": (
-        "knowledge",
-        {"embeddings", "links", "tier_a_triples", "tier_b_triples", "tier_c_triples"},
-        {"knowledge"},
-        {"no_orphan_node": True, "no_edge_without_support": True},
-    ),
-    "qdrant_points": ("vectors", {"entity_snapshots"}, {"knowledge"}, {"serves_newest_snapshot": False}),
-    "neo4j_subgraph": (
-        "knowledge",
-        {"entity_snapshots"},
-        {"knowledge"},
-        {"serves_newest_snapshot": False},
-    ),
-    "kb_shards": (
-        "knowledge_base",
-        {"entity_snapshots"},
-        {"knowledge"},
-        {"no_drift": False, "serves_newest_snapshot": False},
-    ),
+    stage.name: (
+        stage.group,
+        set(stage.needs),
+        {POOLS[stage.uses]},
+        {check.name: check.blocking for check in CHECKS if check.stage == stage.name}
+        | (APART_FROM_INGESTS if stage is CHAIN.first else {}),
+    )
+    for stage in CHAIN.stages
 }
 
 
@@ -104,7 +63,30 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
         assert bool(columns) == bool(CHAIN.stage(key.path[-1]).tables)
         assert columns is None or all(c.description for c in columns.columns)
     assert found == EXPECTED
-    assert tuple(EXPECTED) == CHAIN.names
+    scarce = {name: pools for name, (_, _, pools, _) in found.items() if not pools <= {"ingest", "knowledge"}}
+    assert scarce == scarce | {"embeddings": {"embed"}, "tier_c_triples": {"llm"}}
+    assert {name for name, (_, _, pools, _) in found.items() if pools == {"knowledge"}} >= {
+        "tier_a_triples",
+        "tier_b_triples",
+        *CHAIN.serving,
+        "entity_snapshots",
+    }
+    assert {check for *_, checks in found.values() for check, blocking in checks.items() if blocking} == {
+        *(check.name for stage in CHAIN.stages for check in stage.checks if check.blocking),
+        "offsets_true",
+        "every_chunk_embedded",
+        "no_orphan_node",
+        "no_edge_without_support",
+    }
+    assert {
+        name: found[name][0] for name in ("raw_blobs", "chunks", "embeddings", "tier_a_triples", "kb_shards")
+    } == {
+        "raw_blobs": "ingest",
+        "chunks": "documents",
+        "embeddings": "vectors",
+        "tier_a_triples": "knowledge",
+        "kb_shards": "knowledge_base",
+    }
     assert {j.name for j in defs.get_repository_def().get_all_jobs()} - {"__ASSET_JOB"} == {
         "ingest_source",
         "ingest_all",
@@ -143,7 +125,7 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
     }
     assert {
         k.name for k in defs.resolve_job_def("ingest_source").asset_layer.asset_graph.asset_check_keys
-    } == {c for *_, checks in EXPECTED.values() for c in checks if c not in {"readiness", "sources_fresh"}}
+    } == {c for *_, checks in EXPECTED.values() for c in checks if c not in APART_FROM_INGESTS}
     assert not (tmp_path / "home").exists()
 
 

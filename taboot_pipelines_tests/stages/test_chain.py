@@ -20,18 +20,21 @@ def nothing(_work: SourceWork) -> None:
 
 
 def stage(name: str, *needs: str) -> SourceStage:
-    return SourceStage(name=name, holds="Nothing.", needs=needs, run=nothing)
+    return SourceStage(name=name, holds="Nothing.", group="knowledge", needs=needs, run=nothing)
 
 
 def test_the_order_is_that_of_the_data() -> None:
     assert CHAIN.names[:6] == ("raw_blobs", "crawl_graph", "documents", "chunks", "links", "embeddings")
-    assert CHAIN.names[-4:] == ("entity_snapshots", "qdrant_points", "neo4j_subgraph", "kb_shards")
-    assert [s.name for s in CHAIN.of_source[6:]] == [s.name for s in CHAIN.of_source if s.observes]
+    assert CHAIN.of_namespace[0].name == "entity_snapshots" and CHAIN.names[-1] == "kb_shards"
+    assert [s.name for s in CHAIN.of_namespace[1:]] == list(CHAIN.serving)
+    tiers = [s.name for s in CHAIN.of_source if s.observes]
+    assert [s.name for s in CHAIN.of_source[6:9]] == tiers == [f"tier_{x}_triples" for x in "abc"]
     assert CHAIN.first.name == "raw_blobs" and CHAIN.derived == CHAIN.of_source[1:]
 
 
 def test_what_follows_a_stage_is_what_its_rows_reach_within_the_source() -> None:
-    following = {s.name: [f.name for f in CHAIN.following(s.name)] for s in CHAIN.of_source}
+    of_source = CHAIN.names[:9]
+    following = {name: [f.name for f in CHAIN.following(name) if f.name in of_source] for name in of_source}
     tiers = [s.name for s in CHAIN.of_source if s.observes]
     assert "tier_a_triples" in tiers
     assert following == {
@@ -78,9 +81,13 @@ def test_every_table_has_a_schema_and_one_stage() -> None:
 
 
 def test_servers_are_among_what_serves_the_snapshot() -> None:
-    assert set(CHAIN.targets) == {"qdrant_points", "neo4j_subgraph"}
+    assert set(CHAIN.targets) >= {"qdrant_points", "neo4j_subgraph"}
     assert set(CHAIN.serving) == {*CHAIN.targets, "kb_shards"}
-    assert {t.store for t in CHAIN.targets.values()} == {"qdrant", "neo4j"}
+    assert {name: t.store for name, t in CHAIN.targets.items()}.items() >= {
+        ("qdrant_points", "qdrant"),
+        ("neo4j_subgraph", "neo4j"),
+    }
+    assert len({t.store for t in CHAIN.targets.values()}) == len(CHAIN.targets)
     assert all("E_CIRCUIT_OPEN" in t.failures for t in CHAIN.targets.values())
 
 
