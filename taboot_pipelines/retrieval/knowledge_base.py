@@ -350,7 +350,7 @@ class KnowledgeBase:
         check_texts(required=True, document=document)
         from taboot_pipelines.retrieval.links import document_links
 
-        return self._session.ask(lambda view: document_links(view, document, limit))
+        return self._session.ask(lambda view: document_links(view.links, view.shown_url, document, limit))
 
     def explain(self, what: str | Hit | Edge | Mapping[str, Any]) -> Explanation:
         """Read the evidence of an edge or a hit again, and show it.

@@ -7,7 +7,7 @@ where few documents hold it; a title that very many documents share names none o
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,6 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.filters import or_near
 from taboot_pipelines.retrieval.prefixes import ambiguous, is_prefix
 from taboot_pipelines.retrieval.results.graph import DocumentLinks, Link
-from taboot_pipelines.retrieval.session import View
 from taboot_pipelines.shards import Shards
 from taboot_pipelines.shards.layout import numbers
 
@@ -275,45 +274,44 @@ def check_document(documents: pa.Table, wanted: str, shown: Sequence[str]) -> in
 MAX_LINKS = 100_000
 
 
-def document_links(view: View, document: str, limit: int) -> DocumentLinks:
-    """See ``KnowledgeBase.links``."""
+#: (source, path, url as stored) to the URL or path as it is shown.
+ShownUrl = Callable[[str, str, str], str]
+
+
+def document_links(graph: LinkGraph, shown_url: ShownUrl, document: str, limit: int) -> DocumentLinks:
+    """Return at most ``limit`` links of each kind. See ``KnowledgeBase.links``."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LINKS:
         raise TabootError("E_QUERY", f"limit must be a whole number from 1 to {MAX_LINKS}.")
-    graph = view.links
-    row = _row_of(view, document)
+    row = _row_of(graph, shown_url, document)
     outgoing, incoming = graph.outgoing(row), graph.incoming(row)
     unresolved = graph.unresolved_of(row)
     doc_ids, titles = graph.documents.column("doc_id"), graph.documents.column("title")
     return DocumentLinks(
         doc_id=doc_ids[row].as_py(),
         title=titles[row].as_py(),
-        url=_shown_url(view, row),
-        outgoing=tuple(_edge(view, int(e), int(graph.target[e])) for e in outgoing[:limit]),
-        incoming=tuple(_edge(view, int(e), int(graph.source[e])) for e in incoming[:limit]),
+        url=_shown_url(graph, shown_url, row),
+        outgoing=tuple(_edge(graph, shown_url, int(e), int(graph.target[e])) for e in outgoing[:limit]),
+        incoming=tuple(_edge(graph, shown_url, int(e), int(graph.source[e])) for e in incoming[:limit]),
         unresolved=tuple(_link(graph, int(link), "hyperlink") for link in unresolved[:limit]),
         truncated=any(len(found) > limit for found in (outgoing, incoming, unresolved)),
     )
 
 
-def _row_of(view: View, document: str) -> int:
+def _row_of(graph: LinkGraph, shown_url: ShownUrl, document: str) -> int:
     """The row of a document; that of an id is found without a look at the others."""
-    documents = view.links.documents
+    documents = graph.documents
     row: int = pc.index(documents.column("doc_id"), document).as_py() if isinstance(document, str) else -1
     if row >= 0:
         return row
     columns = (documents.column(c).to_pylist() for c in ("source_id", "path", "url"))
-    return check_document(
-        documents, document, [view.shown_url(*place) for place in zip(*columns, strict=True)]
-    )
+    return check_document(documents, document, [shown_url(*place) for place in zip(*columns, strict=True)])
 
 
-def _shown_url(view: View, row: int) -> str:
-    documents = view.links.documents
-    return view.shown_url(*(documents.column(c)[row].as_py() for c in ("source_id", "path", "url")))
+def _shown_url(graph: LinkGraph, shown_url: ShownUrl, row: int) -> str:
+    return shown_url(*(graph.documents.column(c)[row].as_py() for c in ("source_id", "path", "url")))
 
 
-def _edge(view: View, edge: int, other: int) -> Link:
-    graph = view.links
+def _edge(graph: LinkGraph, shown_url: ShownUrl, edge: int, other: int) -> Link:
     kind = "title" if graph.titled[edge] else "hyperlink"
     return _link(
         graph,
@@ -321,7 +319,7 @@ def _edge(view: View, edge: int, other: int) -> Link:
         kind,
         doc_id=graph.documents.column("doc_id")[other].as_py(),
         title=graph.documents.column("title")[other].as_py(),
-        url=_shown_url(view, other),
+        url=_shown_url(graph, shown_url, other),
     )
 
 

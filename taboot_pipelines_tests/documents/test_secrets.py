@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+import string
 import time
 
 import pytest
@@ -20,6 +22,7 @@ YAML, MD, INI, NGINX, JSON, HTML, SH = (
     "text/html",
     "text/x-shellscript",
 )
+ENV, XML = "text/x-dotenv", "text/xml"
 S = "hunter2Correct"
 BCRYPT = "$2y$10$" + "N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
@@ -235,7 +238,73 @@ HARMLESS = [
     (JSON, '{"token": null, "password": "", "auth": false, "secretName": "tls-cert", "keys": ["a", "b"]}'),
     (INI, "password = {{ vault_password }}\ntoken = %(token)s\n"),
     ("text/x-hcl", "password = var.db_password\nsecret = data.vault.secret\n"),
+    # What stands in angle brackets is an element only if it is closed by its name.
+    (MD, "Use <secret name> for the vault.\n\nA second paragraph.\n\nThe last is in </etc/app>.\n"),
+    (MD, "Set <password> first.\n\nThen <user>\n\nand </user> at last.\n"),
+    # Names of secrets that are kept elsewhere.
+    (INI, "[Container]\nSecret=postgres-password,type=env,target=POSTGRES_PASSWORD\n"),
+    (INI, "[Container]\nSecret=postgres-password\n"),
+    (MD, "```ini\nSecret=postgres-password,type=env\nSecret=tls,type=mount\n```\n"),
+    (MD, "Podman secret: `crowdsec_api_key`\n"),
+    (MD, "docker service update --secret-rm cert_sync_ssh_key web\n"),
+    (YAML, 'labels:\n  - "fiber.secret=forgejo_db_password"\n'),
+    (
+        YAML,
+        "admin:\n  existingSecret: gitea-admin-secret\n"
+        "envFromSecret: grafana-secrets\nTS_KUBE_SECRET: tailscale\n",
+    ),
+    (YAML, 'env:\n  - secret: "{{ .Release.Name }}-secret"\nclient_secret: $__env{GRAFANA_CLIENT_SECRET}\n'),
+    (
+        YAML,
+        "data:\n  - secretKey: WIREGUARD_PRIVATE_KEY\n    remoteRef:\n      key: vpn\n      property: key\n",
+    ),
+    (
+        YAML,
+        "data:\n  - remoteRef:\n      key: gitea.admin\n      property: password\n    secretKey: password\n",
+    ),
+    # Counts, types, namespaces, nothing at all.
+    (ENV, "PASSWORD_ITERATIONS=600000\nPASSWORD_HASH_ROUNDS=12\n"),
+    (MD, "- **Password:** Argon2id hashed\n"),
+    (MD, '```json\n{\n  "secretAzure": null,\n  "token": false,\n  "rc": 1\n}\n```\n'),
+    (MD, "SecretKey: 40 bytes\n\n```yaml\nSecretKey: 40 bytes\npassword:  32 bytes\n```\n"),
+    (YAML, "objectStoreUserSecretNamespace: rook-ceph\nsecretEnv: GRAFANA_SSO_CLIENT_SECRET\n"),
+    (MD, "Run `htpasswd -nb admin ****` first.\n"),
+    (JSON, '{"requires": {"registry-auth-token": "^4.0.0", "secret-stack": "~6.4.1"}}'),
+    # What a token may do, a path, and a placeholder with its scheme.
+    (MD, "An API token with `Zone:DNS:Edit`, and a token with `write:packages`.\n"),
+    (MD, "Add the private key to `external/terraform.tfvars`.\n"),
+    (MD, "Send the master token: `Authorization: Bearer <your-master-token>`\n"),
 ]
+
+#: Values of names that refer to secrets elsewhere, which are secrets all the same.
+STILL = [
+    (INI, f"Secret={S}\n"),
+    (YAML, f"existingSecret: {S}\n"),
+    (YAML, f"secretKey: {S}\nnext: 1\n"),
+    (ENV, f"JWT_SECRET={S}\n"),
+    (ENV, "CLIENT_SECRET=correct-horse-secret\n"),
+    (ENV, "SECRET_KEY=db_password\n"),
+    (XML, f"<config><password>{S}</password></config>"),
+    (XML, f'<a:Secret name="x">\n{S}\n</a:Secret>'),
+]
+
+
+@pytest.mark.parametrize(("mime", "text"), STILL, ids=range(len(STILL)))
+def test_what_may_be_a_name_but_is_none_goes(mime: str, text: str) -> None:
+    assert mask(text, mime) != text
+
+
+@pytest.mark.parametrize("form", ["KRAKEN_API_SECRET={}", 'kraken_secret = "{}"', "KRAKEN_TOKEN='{}'"])
+def test_a_random_value_that_begins_like_a_path_goes(form: str) -> None:
+    drawn, alphabet = random.Random(7), string.ascii_lowercase + string.digits + "/=_+-"
+    values = ["/" + "".join(drawn.choices(alphabet, k=84)) for _ in range(100)]
+    assert sum(value in mask(form.format(value), ENV) for value in values) <= 3
+    for path in (
+        "/run/secrets/db",
+        "/opt/app-2.1/etc/x86_64/v2/secrets/production/key1",
+        "~/.config/app/t0ken",
+    ):
+        assert mask(form.format(path), ENV) == form.format(path)
 
 
 @pytest.mark.parametrize(("mime", "text", "secrets"), PLANTED, ids=range(len(PLANTED)))

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from taboot_pipelines.documents.mime import MARKDOWN
 from taboot_pipelines.documents.secrets.scanner import BLOCK_SCALAR, Scanner, indent_at
-from taboot_pipelines.documents.secrets.values import COMMON_WORDS, is_kind, is_unwordly
+from taboot_pipelines.documents.secrets.values import (
+    COMMON_WORDS,
+    TECHNICAL,
+    is_kind,
+    is_reference,
+    is_unwordly,
+)
 
 #: Formats in which a value is the rest of its line.
 _KEY_VALUE_LINES = ("text/x-dotenv", "text/x-ini")
@@ -25,6 +31,13 @@ _ITEM = re.compile(
 #: A line that begins with a key, as no line of a plain scalar does.
 _KEY_LINE = re.compile(r"[ \t]{0,200}[\"']?[\w./-]{1,80}[\"']?[ \t]{0,20}:(?:[ \t]|\r?$)", re.M)
 _MAX_SCALAR_LINES = 50
+#: The field beside the key of a secret in an ExternalSecret.
+_REMOTE = re.compile(r"\r?\n[ \t]{1,200}remoteRef:")
+_REMOTE_BEFORE = re.compile(
+    r"^([ \t]{0,100})(?:-[ \t])?remoteRef:[ \t]{0,10}\r?\n(?:\1[ \t]{1,20}[^\n]{1,200}\n){1,8}\Z", re.M
+)
+_MAX_REMOTE = 600
+_WORD_BEFORE = re.compile(r"(?<![\w-])([A-Za-z0-9]{2,20})[ ]\Z")
 _COOKIE = re.compile(r";?[ \t]{0,4}([\w.-]{1,80})=([^;,\s\"'<>]{1,4096})")
 _FLOW_ITEM = re.compile(r"\"([^\"]{1,400})\"|'([^']{1,400})'|([^\s,\[\]\"']{1,400})")
 
@@ -68,7 +81,7 @@ class Assignment:
         if self.sign == ":" and name.text.lower() in ("cookie", "set-cookie"):
             scan.read_to = self._find_cookies()
             return
-        if self._find_collection() or self._has_no_value():
+        if self._find_collection() or self._has_no_value() or self._is_referred_to():
             return
         quote = self._enclosing_quote()
         if not quote and (value := scan.quoted(self.at)) is not None:
@@ -211,6 +224,23 @@ class Assignment:
             return text[at + 1 : at + 2] not in (" ", "*")
         return mark in ("{", "(", "!", "\n", "\r", "")
 
+    def _is_referred_to(self) -> bool:
+        """Whether the value is the name of a secret, or of a key of one: an ExternalSecret says beside it
+        where that is kept (``remoteRef``)."""
+        scan, text = self.scan, self.scan.text
+        value = scan.quoted(self.at) or (self.at, scan.token_end(self.at, "\"'`;|)]}"))
+        if is_reference(self._whole_name(), text[slice(*value)]):
+            return True
+        return self.sign == ":" and (
+            _REMOTE.match(text, scan.line_end(self.at)) is not None
+            or _REMOTE_BEFORE.search(text, max(0, self.line - _MAX_REMOTE), self.line) is not None
+        )
+
+    def _whole_name(self) -> str:
+        """The name with the word before it in a sentence: "Podman secret"."""
+        before = _WORD_BEFORE.search(self.lead)
+        return self.name.text if before is None else f"{before[1]}_{self.name.text}"
+
     def _enclosing_quote(self) -> str:
         """The quote that stands before the name and is not closed after it (``"NAME=value"``), or ''."""
         before = self.name.before
@@ -266,6 +296,8 @@ class Assignment:
             return
         value = text[self.at : end]
         if value.lower() in COMMON_WORDS or is_kind(value) or value.startswith("["):
+            return
+        if TECHNICAL.fullmatch(value):
             return
         rest = text[end : scan.line_end(end)].strip(" \t.,;:!?)*|`\"'")
         if not rest or is_unwordly(value):

@@ -30,7 +30,8 @@ def find_in_text(text: str, mime: str, code: Sequence[Span] | None = None) -> li
     find_in_json(scan)
     if any(word in positions for word in KEYWORDS):
         find_in_tables(scan)
-    found = merged(scan.spans)
+    # What is asterisks already is masked.
+    found = merged(span for span in scan.spans if text[span[0] : span[1]].strip("*"))
     return fitted(text, found) if found and in_json(mime) else found
 
 

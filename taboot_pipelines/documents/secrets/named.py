@@ -14,8 +14,10 @@ from taboot_pipelines.documents.secrets.scanner import BLOCK_SCALAR, Scanner, fi
 from taboot_pipelines.documents.secrets.values import (
     COMMON_WORDS,
     KEYWORDS,
+    TECHNICAL,
     is_kind,
     is_no_secret,
+    is_reference,
     is_unwordly,
     is_webhook,
     strength,
@@ -59,13 +61,6 @@ _TO_BARE = re.compile(
     r"(?:(?:is|now|to|as|be|was|set)[ \t]{1,3}){1,3}"
     r"(?P<value>[^\s\"'`<>()\[\]]{6,200})"
 )
-#: Terms with digits that say how a secret is made or written.
-_TECHNICAL = re.compile(
-    r"(?i)(?:base(?:32|58|64)|oauth2?|oauth1|sha-?[0-9]+|md5|utf-?8|ipv[46]|x\.?509|ed25519|rsa-?[0-9]*|aes-?[0-9]*"
-    r"|[ehpr]s(?:256|384|512)|p-?(?:256|384|521)|pkcs#?[0-9]+|argon2(?:id?)?|pbkdf2|ntlmv?2|v[0-9.]+|http/?[0-9.]*"
-    r"|s3|ec2|k8s|[0-9]+-?(?:bits?|bytes?|chars?|characters|hours?|days?|digits?|months?|years?|minutes?))"
-    r"(?:[-/_'’](?:\w|-)*)?"
-)
 #: In the next cell of a Markdown table.
 _TABLE_VALUE = re.compile(
     r"(?:=)?[\"'`*]{0,3}[ \t]{0,80}\|[ \t]{0,80}"
@@ -74,10 +69,12 @@ _TABLE_VALUE = re.compile(
 )
 #: After a flag or a directive, on the same line or as the next item of a list.
 _SPACED = re.compile(r"[\"']?,?[ \t]{1,20}|[\"'],[ \t]{0,20}|[\"']?[ \t]{0,20}\r?\n[ \t]{0,80}-[ \t]{1,4}")
+#: Rights that a token has, as "a token with `write:packages`" says them.
+_SCOPE = re.compile(r"[A-Za-z]+(?::[A-Za-z*_-]+)+")
 _DEFAULT = re.compile(r":?[-+=]([^{}\n]{1,1024})\}")
 #: After the name of an element: its attributes, and all that it holds.
 _XML_VALUE = re.compile(
-    r"(?:\s[^<>]{0,300})?(?<!/)>\s{0,200}(?:<!\[CDATA\[)?([^<>\s][^<>]{0,1000})(?:\]\]>)?\s{0,200}</"
+    r"(?:\s[^<>]{0,300})?(?<!/)>\s{0,200}(?:<!\[CDATA\[)?([^<>\s][^<>]{0,1000})(?:\]\]>)?\s{0,200}</([\w.:-]{1,120})\s{0,20}>"
 )
 _XML_PREFIX = re.compile(r"<[\w.-]{1,40}:\Z")
 #: The value of a YAML key after `?`, on the next line.
@@ -161,7 +158,9 @@ def _find_value(scan: Scanner, name: Name) -> None:
         name.before == "<"
         or (name.before == ":" and _XML_PREFIX.search(text, max(0, name.start - 44), name.start))
     ) and (m := _XML_VALUE.match(text, name.end)):
-        scan.add_value(m.start(1), m.end(1), name.strong, literal=True, webhook=name.webhook)
+        # What another element closes, or none, is a placeholder in angle brackets and no element.
+        if m[2].rpartition(":")[2].lower() == text[name.start : name.end].lower():
+            scan.add_value(m.start(1), m.end(1), name.strong, literal=True, webhook=name.webhook)
     elif names_a_field(text, name.start):
         find_sibling(scan, name.start, name.end, name.strong, name.webhook)
     elif _explicit(scan, name):
@@ -233,12 +232,14 @@ def _described(scan: Scanner, name: Name) -> None:
     """Add the value that a sentence or the next cell of a table gives."""
     text = scan.text
     if m := _TO_VALUE.match(text, name.end):
+        if is_reference(name.text, m["value"]) or _SCOPE.fullmatch(m["value"]):
+            return
         scan.add_value(m.start("value"), m.end("value"), strong=True, literal=True)
     elif m := _TO_EMPHASISED.match(text, name.end):
         if _is_told(scan, m["value"], m.end()):
             scan.add_value(m.start("value"), m.end("value"), strong=True, literal=True)
     elif (m := _TO_BARE.match(text, name.end)) and is_unwordly(value := m["value"].rstrip(".,;:!?*_")):
-        if not _TECHNICAL.fullmatch(value):
+        if not TECHNICAL.fullmatch(value):
             scan.add_value(m.start("value"), m.start("value") + len(value), strong=True, literal=False)
     elif m := _TABLE_VALUE.match(text, name.end):
         value = m["value"]

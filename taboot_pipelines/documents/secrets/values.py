@@ -30,18 +30,34 @@ COMMON_WORDS = word_list("taboot_pipelines.documents.secrets", "common_words.txt
 #: What a reference with a default begins with: the default is the secret.
 DEFAULTED = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]{0,100}:?[-+=]")
 
-_NO_VALUE = re.compile(r"(?i)true|false|yes|no|on|off|null|none|nil|~|undefined|(?:[*•x.…_\\-])+")
+_NO_VALUE = re.compile(r"(?i)(?:true|false|yes|no|on|off|null|none|nil|~|undefined),?|(?:[*•x.…_\\-])+")
+#: Terms with digits that say how a secret is made or written.
+TECHNICAL = re.compile(
+    r"(?i)(?:base(?:32|58|64)|oauth2?|oauth1|sha-?[0-9]+|md5|utf-?8|ipv[46]|x\.?509|ed25519|rsa-?[0-9]*|aes-?[0-9]*"
+    r"|[ehpr]s(?:256|384|512)|p-?(?:256|384|521)|pkcs#?[0-9]+|argon2(?:id?)?|pbkdf2|ntlmv?2|v[0-9.]+|http/?[0-9.]*"
+    r"|s3|ec2|k8s|[0-9]+-?(?:bits?|bytes?|chars?|characters|hours?|days?|digits?|months?|years?|minutes?))"
+    r"(?:[-/_'’](?:\w|-)*)?"
+)
+#: A count with its unit, a range of versions, the digest of a package (Subresource Integrity): each is
+#: written as no secret is.
+_MEASURE = re.compile(
+    r"(?i)[0-9]+[ -](?:random[ ])?(?:bits?|bytes?|chars?|characters?|digits?|words?"
+    r"|seconds?|minutes?|hours?|days?|weeks?|months?|years?)"
+    r"|[~^><=]{1,2}[ ]?v?[0-9]+(?:\.[0-9x*]+){1,2}(?:-[a-z0-9.]+)?"
+    r"|sha(?:1|256|384|512)-[A-Za-z0-9+/]{20,90}={0,2}"
+)
 #: In prose and tables these say what a value is for.
 _KINDS = re.compile(
     r"(?i)required|optional|enabled?|disabled?|string|str|int|text|bool(?:ean)?|object|secret"
     r"|basic|bearer|digest|plain|any|empty|default|n/a|external"
 )
 _VARIABLE = re.compile(
-    r"\$\$?[A-Za-z_][A-Za-z0-9_]*|\$\$?\{[^{}]*\}|\$\$?\(.*\)?|\$\{\{.*\}\}"
+    r"\$\$?[A-Za-z_][A-Za-z0-9_]*|\$__[a-z]+\{[^{}]*\}|\$\$?\{[^{}]*\}|\$\$?\(.*\)?|\$\{\{.*\}\}"
     r"|%[A-Za-z_][A-Za-z0-9_]*%|%\([^()]*\)s|@[A-Z_]+@|__[A-Z_]+__"
 )
 _TEMPLATE = re.compile(
-    r"\{\{.*\}\}|\{%.*%\}|<[^<>]*>|\[[^\[\]]*\]\([^()]*\)|\[[A-Z _-]+\]|#\{[^{}]*\}|\{[A-Za-z_][\w.-]*\}"
+    r"[\w.-]{0,80}\{\{.*\}\}(?:[-_.]?[A-Za-z]+)*|\{%.*%\}|(?:Authorization:[ ]*)?(?:[A-Za-z]+[ ])?<[^<>]*>"
+    r"|\[[^\[\]]*\]\([^()]*\)|\[[A-Z _-]+\]|#\{[^{}]*\}|\{[A-Za-z_][\w.-]*\}"
 )
 _EXPRESSION = re.compile(
     r"(?:[A-Za-z_][\w.]*)?\(.*"
@@ -51,6 +67,7 @@ _EXPRESSION = re.compile(
 )
 _PATH = re.compile(
     r"(?:~|\.{1,2})?/[^\s]*|[A-Za-z]:\\[^\s]*"
+    r"|(?:[\w.-]+/)+[\w-]+\.[a-z]{2,8}"
     r"|[\w./-]*\.(?:pem|key|crt|cer|txt|ya?ml|json|conf|htpasswd|env|asc|gpg|p12|pfx|jks)"
 )
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://\S*")
@@ -75,18 +92,50 @@ def is_no_secret(value: str, literal: bool = False) -> bool:
         or _VARIABLE.fullmatch(value)
         or _TEMPLATE.fullmatch(value)
         or _URL.fullmatch(value)
+        or _MEASURE.fullmatch(value)
     ):
         return True
     if not literal and _EXPRESSION.fullmatch(value):
         return True
-    # Base64 may begin with a slash, but a path has no long random part.
-    return _PATH.fullmatch(value) is not None and not any(
-        _random_segment(p) for p in re.split(r"[/\\.]", value)
+    # Base64 may begin with a slash, but a path has no long random part, nor digits all over its letters.
+    return (
+        _PATH.fullmatch(value) is not None
+        and not any(_random_segment(p) for p in re.split(r"[/\\.]", value))
+        and not (len(value) >= 40 and len(_SCATTERED.findall(value)) >= 5)
     )
 
 
 def _random_segment(part: str) -> bool:
     return len(part) >= 16 and _kinds_of_character(part) == 3
+
+
+#: A digit between two letters.
+_SCATTERED = re.compile(r"(?<=[A-Za-z])[0-9]+(?=[A-Za-z])")
+#: Words before ``secret`` by which a name refers to a secret that is kept elsewhere, by Podman, Docker or
+#: Kubernetes.
+_KEEPERS = frozenset(
+    ("existing", "from", "podman", "docker", "swarm", "kube", "kubernetes", "k8s", "pull", "tls")
+)
+#: A name as these keepers allow it: words, numbers, and signs between them.
+_KEPT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_.][A-Za-z0-9]+)*")
+#: The options that Podman and Docker take behind a secret's name.
+_OPTIONS = re.compile(r"(?:,(?:type|target|source|src|id|uid|gid|mode|env)=[^,\s]*)+")
+
+
+def is_reference(name: str, value: str) -> bool:
+    """Whether the value is the name of a secret and not one: it has the options of one, the name says that
+    somebody keeps it, or a name that is nothing but "secret" has a value that names a secret."""
+    value = value.strip()
+    bare = _OPTIONS.sub("", value)
+    if not _KEPT_NAME.fullmatch(bare) or looks_secret(bare):
+        return False
+    words = [w.lower() for w in _SPLIT.split(_CAMEL.sub("_", name)) if w]
+    if not words or words[-1] not in ("secret", "secrets"):
+        return False
+    if bare != value or (len(words) > 1 and words[-2] in _KEEPERS):
+        return True
+    alone = len(words) == 1 or name[: -len(words[-1])].endswith(".")
+    return alone and len(_SPLIT.split(bare)) > 1 and strength(bare) is not None
 
 
 _DIGIT = re.compile(r"\d")
