@@ -658,7 +658,6 @@ def _read(overrides: Mapping[str, object]) -> tuple[Settings | None, list[Proble
     return settings, [Problem(*p) for p in _wrong_addresses(settings)]
 
 
-@cache
 def setting_value(settings: Settings, variable: str) -> Any:
     """Return the value of the setting that a variable such as ``TABOOT_QDRANT__URL`` gives."""
     value: Any = settings
@@ -667,6 +666,7 @@ def setting_value(settings: Settings, variable: str) -> Any:
     return value
 
 
+@cache
 def variables() -> dict[str, bool]:
     """Every variable that sets something, and whether variables below it do so too, as keys of a mapping."""
     found: dict[str, bool] = {}
