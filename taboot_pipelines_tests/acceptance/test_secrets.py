@@ -153,8 +153,8 @@ def test_the_search_for_leaks_can_find_one(ingested: Ingested) -> None:
     assert any(f.endswith(".parquet") for f in holding(home, "basaltview"))
     assert any(f.startswith("blobs/sources/default/") for f in holding(home, secret))
     assert "catalog.db" in " ".join(holding(home, "strange/compose.yaml"))
-    # Dagster's storage names items by id, and knows the codes.
-    assert any(f.startswith("dagster/") for f in holding(home, "E_PARSE")) and not any(
+    # Dagster's storage knows the stages, and no item.
+    assert any(f.startswith("dagster/") for f in holding(home, "tier_a_triples")) and not any(
         f.startswith("dagster/") for f in holding(home, "strange/compose.yaml")
     )
 

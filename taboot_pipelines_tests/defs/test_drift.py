@@ -21,7 +21,7 @@ def checked(project: Project, source: str) -> dg.AssetCheckEvaluation:
 @pytest.mark.parametrize("told", [False, True])
 def test_drift_is_a_warning_that_names_both_statements(project: Project, told: bool) -> None:
     settings = project.world.workspace.settings.model_copy(update={"metadata_text": told})
-    project.resource.runtime.settings = settings
+    project.resource.runtime.settings = project.world.workspace.settings = settings
     guides = project.world.directory / "guides"
     assert checked(project, "stack").passed and checked(project, "guides").passed
 

@@ -38,7 +38,7 @@ def test_a_tier_shows_its_runs_how_sure_they_are_and_triples_with_their_sentence
     world = project.world
     (world.source("pages") / "page.md").write_text(PAGE)
     settings = world.workspace.settings.model_copy(update={"metadata_text": names})
-    project.resource.runtime.settings = settings
+    project.resource.runtime.settings = project.world.workspace.settings = settings
     result = project.run("pages")
     assert result.success
     found = project.metadata(result, "tier_b_triples")

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from taboot_pipelines.defs import materialize
+from taboot_pipelines import ingesting
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.stages import running
@@ -122,7 +122,7 @@ def test_a_busy_lease_is_tried_again(project: Project, monkeypatch: pytest.Monke
 
 
 def test_every_transient_code_exists() -> None:
-    for code in materialize.TRANSIENT:
+    for code in ingesting.TRANSIENT:
         TabootError(code, "")
 
 
@@ -304,7 +304,7 @@ def test_held_deletions_are_a_warning_that_blocks_nothing(project: Project) -> N
 @pytest.mark.parametrize("allowed", [False, True])
 def test_metadata_holds_document_text_only_where_a_setting_says_so(project: Project, allowed: bool) -> None:
     settings = project.world.workspace.settings.model_copy(update={"metadata_text": allowed})
-    project.resource.runtime.settings = settings
+    project.resource.runtime.settings = project.world.workspace.settings = settings
     result = project.run("guides")
     stored = " ".join(str(entry) for entry in project.instance.all_logs(result.run_id))
     assert ("keeps its sessions" in stored) is allowed

@@ -47,6 +47,7 @@ def tick(project: Project, sensor: Any, cursor: str | None = None) -> dg.SensorR
             run_requests=data.run_requests or [],
             cursor=data.cursor,
             dynamic_partitions_requests=data.dynamic_partitions_requests or [],
+            asset_events=data.asset_events or [],
         )
     for request in getattr(answer, "dynamic_partitions_requests", None) or ():
         if isinstance(request, dg.AddDynamicPartitionsRequest):

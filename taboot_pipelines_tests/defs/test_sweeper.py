@@ -35,7 +35,8 @@ def run_stage(workspace, stage, *args, **options):
         time.sleep(3600)
     return real(workspace, stage, *args, **options)
 running.run_stage = run_stage
-{RUN}
+from taboot_pipelines.defs.sweeper import process_tags
+{RUN.replace("{TAG: source}", "{TAG: source, **process_tags()}")}
 """
 #: The command, stopped for ever inside the stage of the embeddings.
 STUCK = """

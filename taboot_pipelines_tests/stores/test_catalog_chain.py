@@ -81,7 +81,12 @@ def replayed_on_sqlite(server: World, tei: FakeTei, decided: Set[str]) -> World:
     holds. Of the tables of decisions, those of ``decided`` must hold some.
     """
     assert not (server.home / "catalog.db").exists()
+    # Beside blobs no catalog is begun anew, since it would know of no deletion; this one is given all of it.
+    (server.home / "blobs").rename(server.home / "kept")
+    (server.home / "tables").rename(server.home / "kept-tables")
     file = World(server.root, tei.url)
+    (server.home / "kept").rename(server.home / "blobs")
+    (server.home / "kept-tables").rename(server.home / "tables")
     with (
         server.workspace.catalog.database.read(None) as source,
         file.workspace.catalog.database.begin(None) as target,

@@ -249,6 +249,7 @@ def calls(
         "blobs.hashes": lambda: catalog.blobs.hashes(MINE),
         "blobs.usage": lambda: catalog.blobs.usage(MINE),
         "pointers.get": lambda: catalog.pointers.get(MINE, "s", "chunks"),
+        "pointers.of_owner": lambda: catalog.pointers.of_owner(MINE, "s", ["chunks"]),
         "pointers.of_stages": lambda: catalog.pointers.of_stages(MINE, ["chunks"]),
         "pointers.publish": lambda: catalog.pointers.publish(
             MINE, "s", Pointer(stage="chunks", tables={}, inputs="of-alpha", txn="", applied={})

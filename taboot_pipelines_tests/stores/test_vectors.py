@@ -399,7 +399,7 @@ def test_a_point_of_another_namespace_is_not_sent(http, fake):
     [
         ("lang", "e"),
         ("lang", "english"),
-        ("source", "ftp"),
+        ("source", "no type!"),
         ("url", ""),
         ("title", ""),
         ("text_len", 0),
