@@ -239,7 +239,7 @@ class Reaches:
         near = [k for k in own or candidates if _place(k) == _place(key)]
         if met or not self._is_one(near):
             return None
-        return self._answer(min(near), "", (), own=bool(own), reachable=bool(own))
+        return self._answer(min(near), "", (), own=bool(own), reachable=False)
 
     def _by_port(self, key: str, host: str, port: int) -> Answering | None:
         inside = host in _LOOPBACK

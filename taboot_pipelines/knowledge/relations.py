@@ -400,7 +400,9 @@ def _use_statements(
     if found.network:
         properties["network"] = found.network
     types = {"CONNECTS_TO": properties}
-    if not found.own and (found.store or is_store_scheme(properties.get("protocol"))):
+    # Compose says by itself what a service of the same project depends on.
+    said_elsewhere = found.own and o["method"].startswith("compose_")
+    if not said_elsewhere and (found.store or is_store_scheme(properties.get("protocol"))):
         types["DEPENDS_ON"] = {}
     return [
         Relation(

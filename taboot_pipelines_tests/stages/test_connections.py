@@ -220,3 +220,62 @@ def test_whose_network_it_is_belongs_to_the_use_and_not_to_the_network(world: Wo
             if r["type"] == "RUNS_IN"
         }
         assert uses == {"app": True, "db": None}
+
+
+CLUSTER = """\
+apiVersion: v1
+kind: Service
+metadata: {name: pg, namespace: data}
+spec: {selector: {app: pg}, ports: [{port: 5432}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: pg, namespace: data}
+spec: {template: {spec: {containers: [{name: pg, image: "postgres:16"}]}}}
+"""
+
+
+def workload(name: str, namespace: str, env: str) -> str:
+    container = f'{{name: c, image: acme/x, env: [{{name: DB_HOST, value: "{env}"}}]}}'
+    return (
+        f"apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, namespace: {namespace}}}\n"
+        f"spec: {{template: {{spec: {{containers: [{container}]}}}}}}\n"
+    )
+
+
+def quadlet(*lines: str, network: str = "backend") -> str:
+    return "\n".join(["[Container]", "Image=docker.io/library/postgres:16", f"Network={network}", *lines, ""])
+
+
+def test_quadlets_manifests_and_mounted_configuration_name_others_too(world: World) -> None:
+    files = {
+        "b/compose.yaml": DB,
+        "a/compose.yaml": app("volumes: ['./config:/config:ro', './x.ini:/x.ini', 'data:/data']"),
+        "a/config/app.yml": "# host: nothing\ndatabase:\n  type: postgres\n  host: shared-db # here\n",
+        "a/x.ini": "[mail]\nserver = relay\nuser = shared-db\n",
+        "m/compose.yaml": DB.replace("shared-db", "relay")
+        .replace("  db:", "  mailer:")
+        .replace("postgres", "m"),
+        "q/one/store.container": quadlet("ContainerName=q-db", "NetworkAlias=q-alias"),
+        "q/two/web.container": quadlet("Environment=DB_HOST=q-db URL=http://u:p@q-alias:1/x"),
+        "q/two/far.container": quadlet("Environment=DB_HOST=q-db", network="other"),
+        "q/two/mixed.container": quadlet("Exec=serve --db-host shared-db"),
+        "k/one/data.yaml": CLUSTER,
+        "k/two/full.yaml": workload("full", "apps", "pg.data.svc.cluster.local"),
+        "k/two/short.yaml": workload("short", "apps", "pg.data"),
+        "k/two/same.yaml": workload("same", "data", "pg"),
+        "k/two/none.yaml": workload("none", "apps", "pg"),
+    }
+    composed = {path: text for path, text in files.items() if path[0] in "abm"}
+    others = {path: text for path, text in files.items() if path not in composed}
+    write(world, others, source="house", type_="files", interpret=True)
+    kb = ingest(world, composed, include=["**"])
+    assert links(kb, "CONNECTS_TO") == {
+        *("app CONNECTS_TO db", "app CONNECTS_TO mailer"),
+        *("web CONNECTS_TO store", "mixed CONNECTS_TO db"),
+        *("full CONNECTS_TO pg", "short CONNECTS_TO pg", "same CONNECTS_TO pg"),
+    }
+    needs = {"app db", "web store", "mixed db", "full pg", "short pg", "same pg"}
+    assert links(kb, "DEPENDS_ON") == {n.replace(" ", " DEPENDS_ON ") for n in needs}
+    (edge,) = [r for r in kb.edges().to_pylist() if (r["start_name"], r["end_name"]) == ("app", "mailer")]
+    assert kb.explain(edge["edge_id"]).quotes[0].url.endswith("/stacks/a/x.ini")

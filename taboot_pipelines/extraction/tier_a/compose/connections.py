@@ -9,6 +9,7 @@ from functools import lru_cache
 from taboot_pipelines.extraction.tier_a.compose import merging
 from taboot_pipelines.extraction.tier_a.compose.claims import ProjectClaims
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
+from taboot_pipelines.extraction.tier_a.compose.mounted import mounted_values
 from taboot_pipelines.extraction.tier_a.compose.variables import Environment
 from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, SEQUENCE, Entry, Node, with_text
 from taboot_pipelines.model.records import NodeRef
@@ -48,6 +49,15 @@ def claim_connections(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> 
                 c.use(ref, host, quoted, "compose_env_host", port=port, confidence=confidence)
         if quoted.missing and "://" in text:
             c.mark(name, "url", quoted)
+    for key, text, where in mounted_values(c, node):
+        if "IMAGE" in key.upper():
+            continue
+        for scheme, host, port in named_hosts(text):
+            if answering.get(host) != name:
+                c.use(ref, host, where, "compose_mounted_url", protocol=scheme, port=port)
+        for host, confidence in lone_hosts(key, text):
+            if answering.get(host) != name:
+                c.use(ref, host, where, "compose_mounted_host", confidence=confidence)
 
 
 def _texts(c: ProjectClaims, name: str, node: Node) -> Iterator[tuple[str | None, str, Node]]:
