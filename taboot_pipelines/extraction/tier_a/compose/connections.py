@@ -39,13 +39,22 @@ def claim_connections(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> 
                 continue
             if target is not None and target in c.project.services:
                 end = c.service(target)
-                properties = {"protocol": scheme, "port": port}
-                c.edge("CONNECTS_TO", ref, end, quoted, "compose_env_url", confidence=0.9, **properties)
+                c.edge(
+                    "CONNECTS_TO",
+                    ref,
+                    end,
+                    quoted,
+                    "compose_env_url",
+                    confidence=0.9,
+                    protocol=scheme,
+                    port=port,
+                )
             elif variable is not None:
                 c.use(ref, host, quoted, "compose_env_url", protocol=scheme, port=port)
+        asked = "" if variable is None else variable.upper()
         for host, confidence in lone_hosts(variable, text) if variable is not None else ():
             if answering.get(host) != name:
-                port = _port(ports.get(_HOST_END.sub("PORT", variable.upper()))) if ports else None
+                port = _port(ports.get(_HOST_END.sub("PORT", asked))) if ports else None
                 c.use(ref, host, quoted, "compose_env_host", port=port, confidence=confidence)
         if quoted.missing and "://" in text:
             c.mark(name, "url", quoted)
