@@ -23,7 +23,7 @@ from taboot_pipelines.knowledge.observations import discriminator
 from taboot_pipelines.knowledge.reach import Reaches, is_store_scheme
 from taboot_pipelines.knowledge.reducer import PROPOSED, Claim, Node
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import PRIORITY, Basis, EdgeSource
+from taboot_pipelines.model.graph import PRIORITY, Basis, EdgeSource, weakness
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.offsets import OffsetMap
 
@@ -77,6 +77,7 @@ class Relation:
     def strength(self) -> tuple[Any, ...]:
         """Ascending: the strongest first; the rest of the statement breaks ties, so that order never does."""
         return (
+            weakness(self.type, json.loads(self.properties)),
             -self.confidence,
             -PRIORITY[EdgeSource(self.source)],
             self.method,
@@ -403,7 +404,7 @@ def _use_statements(
     # Compose says by itself what a service of the same project depends on.
     said_elsewhere = found.own and o["method"].startswith("compose_")
     if not said_elsewhere and (found.store or is_store_scheme(properties.get("protocol"))):
-        types["DEPENDS_ON"] = {}
+        types["DEPENDS_ON"] = {"kind": "need"}
     return [
         Relation(
             type=type_,
