@@ -67,7 +67,7 @@ def _files(c: ProjectClaims, path: str) -> list[str]:
     if path in c.loader.view.paths:
         return [path] if _configures(path) else []
     if not any(char in path for char in "*?["):
-        within = [p for part in ("*", "*/*") for p in c.loader.view.glob(posixpath.join(path, part))]
+        within = c.loader.view.glob(posixpath.join(path, "*"))
         return [p for p in within if _configures(p)][:_MAX_FILES]
     return []
 
