@@ -116,7 +116,10 @@ CODES: dict[str, tuple[int, str]] = {
         " `taboot audit`.",
     ),
     "E_STORAGE": (503, "Check that the store is mounted, writable and has space."),
-    "E_TABLE": (500, "A table does not match its declared schema; run `taboot ingest` again to rebuild it."),
+    "E_TABLE": (
+        500,
+        "A table cannot be used; `taboot audit --deep --repair` makes it again from the stored bytes.",
+    ),
     "E_SHARD_CORRUPT": (
         500,
         "A shard's bytes differ from the manifest; run `taboot ingest` to rebuild it from the tables.",
