@@ -288,7 +288,8 @@ NODES: dict[str, NodeType] = {
 
 @dataclass(frozen=True)
 class EdgeType:
-    """A relation: its ends, its properties, which of them are required, and which make it another fact."""
+    """A relation: its ends, its properties, which of them are required, and which make it another fact.
+    ``further``: of these the ones that a statement gives at all."""
 
     type: str
     start: frozenset[str]
@@ -296,6 +297,12 @@ class EdgeType:
     properties: Mapping[str, Check]
     required: frozenset[str] = frozenset()
     discriminator: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
+
+    @property
+    def identifying(self) -> tuple[str, ...]:
+        """Every property that may make it another fact."""
+        return self.discriminator + self.further
 
 
 _ANY = frozenset(NODES)
@@ -329,6 +336,7 @@ EDGES: dict[str, EdgeType] = {
             },
             frozenset({"tls"}),
             ("host", "location"),
+            ("port",),
         ),
         EdgeType(
             "BINDS",
