@@ -224,7 +224,6 @@ NODES: dict[str, NodeType] = {
                 "isPublic": _bool,
                 "description": _str,
                 "driver": _text,
-                "external": _bool,
                 "vlan": lambda v: isinstance(v, int) and 1 <= v <= 4094,
             },
         ),
@@ -289,7 +288,8 @@ NODES: dict[str, NodeType] = {
 
 @dataclass(frozen=True)
 class EdgeType:
-    """A relation: its ends, its properties, which of them are required, and which make it another fact."""
+    """A relation: its ends, its properties, which of them are required, and which make it another fact.
+    ``further``: of these the ones that a statement gives at all."""
 
     type: str
     start: frozenset[str]
@@ -297,6 +297,12 @@ class EdgeType:
     properties: Mapping[str, Check]
     required: frozenset[str] = frozenset()
     discriminator: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
+
+    @property
+    def identifying(self) -> tuple[str, ...]:
+        """Every property that may make it another fact."""
+        return self.discriminator + self.further
 
 
 _ANY = frozenset(NODES)
@@ -330,6 +336,7 @@ EDGES: dict[str, EdgeType] = {
             },
             frozenset({"tls"}),
             ("host", "location"),
+            ("port",),
         ),
         EdgeType(
             "BINDS",
@@ -364,6 +371,7 @@ EDGES: dict[str, EdgeType] = {
                 "encrypted": _bool,
                 "port": _port,
                 "ports": _full(_PORT_LIST),
+                "network": _text,
                 "via": _strings,
                 "posture": _strings,
                 "conditionalPorts": _strings,
@@ -383,7 +391,7 @@ EDGES: dict[str, EdgeType] = {
             "RUNS_IN",
             frozenset({"Container"}),
             frozenset({"Network"}),
-            {"networkMode": _one_of(NETWORK_MODES), "aliases": _strings},
+            {"networkMode": _one_of(NETWORK_MODES), "aliases": _strings, "external": _bool},
         ),
         EdgeType(
             "BUILDS",
@@ -401,6 +409,7 @@ EDGES: dict[str, EdgeType] = {
                 "chunkIndex": lambda v: isinstance(v, int) and v >= 0,
                 "span": lambda v: isinstance(v, list) and len(v) == 2 and 0 <= v[0] <= v[1],
                 "section": _text,
+                "by": _text,
             },
             frozenset({"span"}),
             ("spanStart",),
