@@ -31,7 +31,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.incremental import batches, difference, replace_keys
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy
-from taboot_pipelines.model.tables import POINTS
+from taboot_pipelines.model.tables import declare
 from taboot_pipelines.shards.analyzer import ANALYZER, analyze
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.housekeeping import STALE_FILES
@@ -60,6 +60,21 @@ _DOCUMENT = (
     "job_id",
 )
 _CHUNK = ("sha256", "doc_id", "chunk_index", "start", "end", "section", "content_type")
+#: What has been applied to Qdrant, per namespace and embedding space: for each chunk text how many points it
+#: has, and the hash of their fingerprints. Empty while a change of them is under way: what the server then
+#: holds is not known.
+POINTS = declare(
+    "points",
+    pa.schema(
+        [
+            pa.field("bucket", pa.int32(), False),
+            pa.field("sha256", pa.string(), False),
+            pa.field("points", pa.int32(), False),
+            pa.field("fingerprint", pa.string(), False),
+        ]
+    ),
+    key="sha256",
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
