@@ -43,8 +43,17 @@ from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.state import keys
 from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
 from taboot_pipelines.stores.vectors import QdrantPoints, open_vectors
-from taboot_pipelines.stores.vectors.points import BUCKET, Payload, Points, payload, point_id, sources_digest
-from taboot_pipelines.stores.vectors.sparse import WEIGHTING, Sparse, chunk_vector
+from taboot_pipelines.stores.vectors.points import (
+    BUCKET,
+    WEIGHTING,
+    Payload,
+    Points,
+    Sparse,
+    chunk_vector,
+    payload,
+    point_id,
+    sources_digest,
+)
 
 _DOCUMENT = (
     "doc_id",
