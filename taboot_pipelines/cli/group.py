@@ -29,7 +29,6 @@ from taboot_pipelines.cli import (
     documents,
     domains,
     graph,
-    held,
     ingest,
     letters,
     plan,
@@ -68,7 +67,7 @@ def cli(context: click.Context) -> None:
 for command in (
     ingest.ingest,
     plan.plan,
-    held.held,
+    plan.held,
     crawls.crawls,
     query.search,
     query.ask,
