@@ -224,7 +224,8 @@ def _add_rows(shown: Table, name: str, reports: Sequence[StageReport]) -> None:
 
 def _counts(report: StageReport, *, but: str = "") -> str:
     told = {n: count for n in _SHOWN if n != but and (count := report.counts.get(n))}
-    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in told.items())
+    why = {"skipped": f" ({', '.join(sorted(report.reasons))})" if report.reasons else ""}
+    return ", ".join(f"{count:,} {name.replace('_', ' ')}{why.get(name, '')}" for name, count in told.items())
 
 
 def _summary(outcomes: Sequence[Outcome]) -> None:

@@ -216,6 +216,24 @@ DECLARATIONS = pa.schema(
     ]
 )
 
+#: By what names services are reached and ask for each other, by document (``knowledge.reach``). ``kind``:
+#: ``on`` (service ``key`` is on network ``place``, where it has these ``names``), ``port`` (it publishes a
+#: port of the machine ``place``), ``address`` (the host ``key`` has the address ``place``), ``store`` (what
+#: it runs keeps data for others), ``use`` (it asks for the host in ``names``). ``ground`` is the statement,
+#: as JSON, as in ``supports``.
+REACHES = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), False),
+        pa.field("doc_id", pa.string(), False),
+        pa.field("kind", pa.string(), False),
+        pa.field("key", pa.string(), False),
+        pa.field("place", pa.string(), False),
+        pa.field("names", pa.list_(pa.string()), False),
+        pa.field("port", pa.int32()),
+        pa.field("ground", pa.string(), False),
+    ]
+)
+
 #: What one document says of one node, under the key as observed.
 CLAIM = pa.struct(
     [
@@ -318,6 +336,7 @@ TABLES: dict[str, tuple[pa.Schema, str | None]] = {
     "names": (NAMES, None),
     "decisions": (DECISIONS, None),
     "declarations": (DECLARATIONS, "doc_id"),
+    "reaches": (REACHES, "doc_id"),
     "title_links": (TITLE_LINKS, "doc_id"),
     "doc_state": (DOC_STATE, "doc_id"),
 }
@@ -354,6 +373,7 @@ NOTES = {
     "extraction_method": "How the edge was found.",
     "fingerprint": "Hash of everything that the row follows from.",
     "fragment": "The part of the link's target behind the number sign.",
+    "ground": "The statement that says so, as JSON.",
     "job_id": "The ingest job that fetched the bytes.",
     "key": "Key of the node inside its namespace.",
     "kind": "What kind of row it is.",
@@ -365,10 +385,13 @@ NOTES = {
     "method": "How the statement was found.",
     "mime": "Media type of the blob.",
     "name": "Name of the node.",
+    "names": "Names of hosts: those that the service has there, or the one that it asks for.",
     "observed_key": "Key of the bare name.",
     "offsets": "Map from the text's code points to bytes of the blob.",
     "page": "The target as a site shows it.",
     "path": "Path below the source's root, or the canonical URL.",
+    "place": "The network, machine or address.",
+    "port": "The port that is published or asked for, if it is known.",
     "position": "Place of the key in the order by which shards are cut.",
     "properties": "Properties as JSON.",
     "reason": "Why the name was resolved so.",
@@ -424,7 +447,10 @@ NOTES_OF_TABLE = {
     ("links", "kind"): "What kind of target the link leads to.",
     ("links", "text"): "What a reader sees of the link.",
     ("names", "name"): "A service's name without a scope.",
-    ("observations", "kind"): "Whether the row states a node or an edge.",
+    (
+        "observations",
+        "kind",
+    ): "Whether the row states a node, an edge, a network that a service is on, or a host that it uses.",
     ("doc_state", "claims"): "What the document says of nodes.",
     ("doc_state", "tokens"): "Hashes of the words in the document: an index of which documents hold a name.",
     ("title_links", "title"): "The title that stands in the document.",

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.knowledge.graph import (
     ENTITY_COLUMNS,
     RELATION_COLUMNS,
@@ -27,7 +27,6 @@ from taboot_pipelines.model.graph import EDGES, NODES
 from taboot_pipelines.model.ids import node_key
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.model.tables import rows_of
-from taboot_pipelines.retrieval.filters import or_near
 from taboot_pipelines.retrieval.prefixes import ambiguous, is_prefix
 from taboot_pipelines.retrieval.request import check_texts
 from taboot_pipelines.retrieval.results.graph import Edge, Node, Subgraph
