@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taboot_pipelines.model.resource_types import GITHUB_THREADS
+from taboot_pipelines.model.records import GITHUB_THREADS
 from taboot_pipelines.sources.kind import Beginning, SourceKind, Stance
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class Reddit(SourceKind["RedditSource"]):
     @property
     def forms(self) -> Mapping[str, Form]:
         from taboot_pipelines.documents.forms.reddit import reddit
-        from taboot_pipelines.model.resource_types import REDDIT_THREAD
+        from taboot_pipelines.model.records import REDDIT_THREAD
 
         return {REDDIT_THREAD: reddit}
 
@@ -324,7 +324,7 @@ class Elasticsearch(SourceKind["ElasticsearchSource"]):
     @property
     def forms(self) -> Mapping[str, Form]:
         from taboot_pipelines.documents.forms.logs import logs
-        from taboot_pipelines.model.resource_types import LOGS
+        from taboot_pipelines.model.records import LOGS
 
         return {LOGS: logs}
 
