@@ -258,10 +258,16 @@ class Batch:
         )
 
     def fail(self, error: TabootError) -> None:
+        self._end_early(JobState.FAILED, error.to_response())
+
+    def cancel(self) -> None:
+        """Keep what was fetched, and note that the job was interrupted."""
+        with contextlib.suppress(TabootError):
+            self._end_early(JobState.CANCELED, None)
+
+    def _end_early(self, state: JobState, error: Mapping[str, Any] | None) -> None:
         self._flush()
-        self.catalog.jobs.end(
-            self.job_id, JobState.FAILED, error=error.to_response(), namespace=self.namespace
-        )
+        self.catalog.jobs.end(self.job_id, state, error=error, namespace=self.namespace)
 
     def sum_up(self) -> None:
         locators = self.catalog.locators
@@ -489,6 +495,13 @@ def run(work: SourceWork) -> None:
                 batch.fetch(work.confirm_deletes)
         except TabootError as error:
             batch.fail(error)
+            raise
+        except Exception as error:
+            batch.fail(TabootError("E_INTERNAL", f"The fetch failed with {type(error).__name__}."))
+            raise
+        except BaseException:
+            # Ctrl-C, or Dagster's order to stop.
+            batch.cancel()
             raise
         work.report.data_version = publish_listing(work.workspace, entry).inputs
         batch.sum_up()
