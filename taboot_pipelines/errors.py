@@ -81,6 +81,11 @@ CODES: dict[str, tuple[int, str]] = {
         422,
         "The value depends on what only a running server knows; write it out where it should be known.",
     ),
+    "E_UNSET": (
+        422,
+        "Give the variable a value in the `.env` beside the Compose file; a link leads there from elsewhere"
+        " where the source's `root` holds both. Until then what depends on it keeps its name.",
+    ),
     "E_TIMEOUT": (504, "The server did not answer in time; it is tried again at the next run."),
     "E_NETWORK": (502, "The server could not be reached; it is tried again at the next run."),
     "E_BROWSER": (500, "The browser failed to render the page; look at the details."),
@@ -111,7 +116,10 @@ CODES: dict[str, tuple[int, str]] = {
         " `taboot audit`.",
     ),
     "E_STORAGE": (503, "Check that the store is mounted, writable and has space."),
-    "E_TABLE": (500, "A table does not match its declared schema; run `taboot ingest` again to rebuild it."),
+    "E_TABLE": (
+        500,
+        "A table cannot be used; `taboot audit --deep --repair` makes it again from the stored bytes.",
+    ),
     "E_SHARD_CORRUPT": (
         500,
         "A shard's bytes differ from the manifest; run `taboot ingest` to rebuild it from the tables.",

@@ -14,7 +14,7 @@ _MAX_SHOWN = 50
 
 @click.command()
 @click.option("--repair", is_flag=True, help="Derive again what differs.")
-@click.option("--deep", is_flag=True, help="Hash every blob and every shard file.")
+@click.option("--deep", is_flag=True, help="Read every byte: hash every blob, text and shard file.")
 @namespace_option
 @json_option
 def audit(repair: bool, deep: bool, namespace: str | None, as_json: bool) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from taboot_pipelines.defs.pools import LIMITS
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.stores.disk import private_folder
 from taboot_pipelines.stores.leases import FileLeases
 
 #: The same as ``deploy/local/dagster.yaml``, where each line is explained.
@@ -97,7 +98,10 @@ def _unusable(home: Path, error: BaseException) -> TabootError:
 def _open(home: Path, settings: Settings) -> dg.DagsterInstance:
     # Two processes that create the databases at once would collide over each other's tables.
     with FileLeases(settings.home_dir, settings.limits.lease_wait_seconds).exclusive("dagster"):
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if settings.home_dir in home.parents:
+            private_folder(home)
+        else:
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
         config = home / "dagster.yaml"
         if not config.exists():
             # Written in one step: a file that is cut short or empty would be taken for the operator's own

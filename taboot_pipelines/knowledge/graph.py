@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from taboot_pipelines.knowledge.names import NO_MERGES, Merges, merges_of
 from taboot_pipelines.knowledge.reducer import resolve_key
 from taboot_pipelines.model import tables
-from taboot_pipelines.model.graph import PRIORITY, EdgeSource
+from taboot_pipelines.model.graph import PRIORITY, EdgeSource, weakness
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA, rows_of
 
@@ -245,6 +245,7 @@ def _strength(row: dict[str, Any]) -> tuple[Any, ...]:
     does.
     """
     return (
+        weakness(row["type"], json.loads(row["properties"])),
         -row["confidence"],
         -_ORDER.get(row["source"], 0),
         row["extraction_method"],

@@ -21,7 +21,7 @@ from taboot_pipelines.knowledge.mentions import MATCHER_VERSION, NameMatcher, re
 from taboot_pipelines.knowledge.names import Meaning
 from taboot_pipelines.knowledge.reducer import PROPOSED, Claim, Node
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import PRIORITY, Basis, EdgeSource
+from taboot_pipelines.model.graph import PRIORITY, Basis, EdgeSource, weakness
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.offsets import OffsetMap
 
@@ -70,6 +70,7 @@ class Relation:
     def strength(self) -> tuple[Any, ...]:
         """Ascending: the strongest first; the rest of the statement breaks ties, so that order never does."""
         return (
+            weakness(self.type, json.loads(self.properties)),
             -self.confidence,
             -PRIORITY[EdgeSource(self.source)],
             self.method,

@@ -70,6 +70,8 @@ SCHEMES = frozenset(
 AUTHS = frozenset({"bearer", "basic", "oauth2", "apikey", "mtls", "none"})
 RESTART_POLICIES = frozenset({"no", "always", "unless-stopped", "on-failure"})
 NETWORK_MODES = frozenset({"bridge", "host", "none", "overlay", "macvlan", "custom"})
+#: Whether what depends goes down with the other, or only starts after it.
+DEPENDENCY_KINDS = frozenset({"need", "order"})
 RECORD_TYPES = frozenset({"A", "AAAA", "CNAME", "MX", "TXT", "NS", "PTR"})
 TAILNET = ipaddress.ip_network("100.64.0.0/10")
 
@@ -306,7 +308,12 @@ EDGES: dict[str, EdgeType] = {
             "DEPENDS_ON",
             frozenset({"Service"}),
             frozenset({"Service"}),
-            {"condition": _text, "required": _bool, "restart": _bool},
+            {
+                "kind": _one_of(DEPENDENCY_KINDS),
+                "condition": _text,
+                "required": _bool,
+                "restart": _bool,
+            },
         ),
         EdgeType(
             "ROUTES_TO",
@@ -319,6 +326,7 @@ EDGES: dict[str, EdgeType] = {
                 "location": _text,
                 "port": _port,
                 "scheme": _one_of(SCHEMES),
+                "unresolved": _strings,
             },
             frozenset({"tls"}),
             ("host", "location"),
@@ -400,6 +408,14 @@ EDGES: dict[str, EdgeType] = {
         EdgeType("USES_VPN", frozenset({"Service", "Host"}), frozenset({"VPNTunnel", "TailscaleNode"}), {}),
     )
 }
+
+
+def weakness(type_: str, properties: Mapping[str, Any]) -> int:
+    """How little a statement says of a dependency: 0 a need (and any other relation), 1 one that is not
+    required, 2 an order alone."""
+    if type_ != "DEPENDS_ON":
+        return 0
+    return 2 if properties.get("kind") == "order" else int(properties.get("required") is False)
 
 
 def check_node(label: str, key: tuple[Any, ...], properties: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ import json
 import re
 import unicodedata
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
 from taboot_pipelines.errors import TabootError
@@ -37,6 +37,11 @@ def sha256_hex(data: bytes | str) -> str:
     return hashlib.sha256(
         data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     ).hexdigest()
+
+
+def altered(texts: Iterable[str], hashes: Iterable[str]) -> bool:
+    """Whether a text is not the one that its hash (hex) was made of."""
+    return any(sha256_hex(text) != sha256 for text, sha256 in zip(texts, hashes, strict=True))
 
 
 def digest(*parts: object) -> str:

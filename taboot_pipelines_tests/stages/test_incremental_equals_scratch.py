@@ -70,6 +70,12 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                     " networks: [shared]\nnetworks:\n  shared: {external: true}\n"
                 ),
                 "services: [broken\n",
+                # Routes and a network by variables that have a value at times.
+                (
+                    "services:\n  jellyfin:\n    image: jellyfin/jellyfin\n    networks: [named]\n"
+                    "    labels: ['traefik.http.routers.j.rule=Host(`tv.${DOMAIN}`)']\n"
+                    "networks:\n  named: {name: '${NETWORK}', external: true}\n"
+                ),
             ],
         ),
         (
@@ -79,7 +85,15 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                 "services:\n  extra-worker:\n    image: redis:7\n",
             ],
         ),
-        ("alpha/.env", ["TAG=11\nPORT=81\n", "TAG=12\nDB_PASSWORD=swordfish-two\n"]),
+        (
+            "alpha/.env",
+            [
+                "TAG=11\nPORT=81\n",
+                "TAG=12\nDB_PASSWORD=swordfish-two\n",
+                "DOMAIN=hearth.example\nNETWORK=lan\n",
+                "NETWORK=lan\n",
+            ],
+        ),
         ("alpha/Dockerfile", ["FROM golang:1.22 AS build\nFROM alpine:3\n", "FROM debian:12\n"]),
         (
             "beta/docker-compose.yml",
@@ -259,9 +273,10 @@ VARIANTS = {(source, path): texts for source, files in FILES.items() for path, t
 
 place = st.sampled_from(PATHS)
 operation = st.one_of(
-    st.tuples(st.just("write"), place, st.integers(0, 3)),
-    st.tuples(st.just("write"), place, st.integers(0, 3)),
+    st.tuples(st.just("write"), place, st.integers(0, 4)),
+    st.tuples(st.just("write"), place, st.integers(0, 4)),
     st.tuples(st.just("remove"), place, st.just(0)),
+    st.tuples(st.just("variables"), st.just(("stacks", "alpha/.env")), st.integers(0, 4)),
     st.tuples(st.just("rename"), place, st.integers(0, 1)),
     st.tuples(st.just("delete"), place, st.integers(0, 1)),
     st.tuples(st.just("restore"), place, st.just(0)),
@@ -428,6 +443,14 @@ def apply(world: World, clock: Clock, llm: FakeOpenAi, kind: str, where: tuple[s
             file.parent.mkdir(parents=True, exist_ok=True)
             texts = VARIANTS[where]
             file.write_text(texts[n % len(texts)])
+        case "variables":
+            # Unset, and set later: one way or the other, with what depends on them there.
+            event("variables")
+            project = file.with_name("compose.yaml")
+            project.parent.mkdir(parents=True, exist_ok=True)
+            project.write_text(VARIANTS[source, "alpha/compose.yaml"][4])
+            file.write_text(VARIANTS[where][n]) if n < 4 else file.unlink(missing_ok=True)
+            ingest(world, source)
         case "remove":
             file.unlink(missing_ok=True)
         case "rename":
@@ -628,6 +651,18 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
         ("write", ("stacks", "alpha/.env"), 0),
         ("crash", ("notes", "page.html"), 7),
         ("rollback", ("notes", "page.html"), 1),
+    ],
+    confirmed=True,
+)
+@example(
+    # Variables without a value, with one, with another file's, and without again.
+    start=[(("stacks", "alpha/compose.yaml"), 4), (("proxy", "inner.conf"), 0)],
+    operations=[
+        ("variables", ("stacks", "alpha/.env"), 2),
+        ("variables", ("stacks", "alpha/.env"), 4),
+        ("crash", ("stacks", "alpha/.env"), 3),
+        ("variables", ("stacks", "alpha/.env"), 3),
+        ("write", ("stacks", "alpha/.env"), 2),
     ],
     confirmed=True,
 )

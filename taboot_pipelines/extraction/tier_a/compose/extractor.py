@@ -25,7 +25,7 @@ from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, Node
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import SCHEMA_VERSION, Basis
-from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, SourceFacts, UnitSpec
+from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, Problem, SourceFacts, UnitSpec
 
 
 def _depend(
@@ -36,6 +36,7 @@ def _depend(
     method: str,
     *,
     project: bool = True,
+    kind: str = "need",
     **properties: Any,
 ) -> None:
     if SERVICE_NAME.fullmatch(target) is None:
@@ -47,7 +48,11 @@ def _depend(
     if project and target not in c.project.services:
         c.report(quoted, "E_NOT_FOUND", "the service is not declared in the project.")
     c.node(end, quoted, {"schemaVersion": SCHEMA_VERSION})
-    c.edge("DEPENDS_ON", ref, end, quoted, method, **properties)
+    c.edge("DEPENDS_ON", ref, end, quoted, method, kind=kind, **properties)
+
+
+#: What `depends_on` waits for beyond the other's start, which by itself is an order.
+_CONDITIONS_OF_NEED = frozenset({"service_healthy", "service_completed_successfully"})
 
 
 def claim_dependencies(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> None:
@@ -57,13 +62,15 @@ def claim_dependencies(c: ProjectClaims, ref: NodeRef, name: str, node: Node) ->
         if c.mark(name, "depends_on", key):
             continue
         condition, required, restart = (options.scalar(k) for k in ("condition", "required", "restart"))
+        awaited = condition.text if condition is not None and not condition.missing else None
         _depend(
             c,
             ref,
             target,
             key,
             "compose_depends_on",
-            condition=condition.text if condition is not None and not condition.missing else None,
+            kind="need" if awaited in _CONDITIONS_OF_NEED else "order",
+            condition=awaited,
             required=required.boolean(default=True) if required is not None else None,
             restart=restart.boolean() if restart is not None else None,
         )
@@ -313,7 +320,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "5"
+    version = "6"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every
@@ -333,4 +340,6 @@ class ComposeExtractor:
             return Interpretation((), (), problems=loader.problems.listed())
         claims = ProjectClaims(project, loader, source)
         claim_project(claims)
+        for variable in loader.unset:
+            loader.problems.add(Problem(main, "E_UNSET", f"{variable} has no value."))
         return claims.result(loader.subordinates - {main}, loader.environment_files)

@@ -237,7 +237,7 @@ def _mode(driver: Quote | None) -> str:
 def _depend(unit: Unit, other: NodeRef, said: Quote, method: str) -> None:
     end = unit.claims.node(other, said)
     if end is not None and other != unit.service:
-        unit.claims.edge("DEPENDS_ON", unit.service, end, said, method, written=said.text)
+        unit.claims.edge("DEPENDS_ON", unit.service, end, said, method, written=said.text, kind="need")
 
 
 def _claim_network(unit: Unit) -> None:

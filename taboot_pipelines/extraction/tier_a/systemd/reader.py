@@ -21,7 +21,8 @@ from taboot_pipelines.extraction.tier_a.systemd.units import (
 from taboot_pipelines.extraction.tier_a.texts import UnitTexts, untemplated
 from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts
 
-#: {directive: whether the unit does not start without the other}. An order alone has less confidence.
+#: {directive: whether the unit does not start without the other}. `After=` says in which order two start that
+#: start anyway, and nothing of what one is to the other.
 _DEPENDENCIES = {
     "Requires": True,
     "Requisite": True,
@@ -56,7 +57,7 @@ class SystemdReader:
     """Reads units and quadlets (a :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = "systemd"
-    version = "3"
+    version = "4"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         main = drop_in_unit(path)
@@ -169,6 +170,7 @@ def _claim_dependencies(unit: Unit) -> None:
                     f"systemd_{directive.lower()}",
                     written=word.text,
                     confidence=_ORDER_CONFIDENCE if directive == "After" else 1.0,
+                    kind="order" if directive == "After" else "need",
                     condition=directive.lower(),
                     required=required,
                 )

@@ -101,7 +101,8 @@ def test_depends_on_quotes_the_item_and_keeps_conditions() -> None:
         "image: nginx, depends_on: {db: {condition: service_healthy, required: false, restart: true}}"
     )
     (edge,) = read.edges("DEPENDS_ON")
-    assert edge.properties == {"condition": "service_healthy", "required": False, "restart": True}
+    told = {"condition": "service_healthy", "required": False, "restart": True}
+    assert edge.properties == {"kind": "need", **told}
 
 
 def test_every_way_to_depend() -> None:
