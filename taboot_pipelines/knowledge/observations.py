@@ -160,7 +160,8 @@ def _present(properties: Mapping[str, Any]) -> dict[str, Any]:
 def discriminator(type_: str, properties: Mapping[str, Any]) -> str:
     """The text of what makes two edges of one type between the same ends different facts (graph-mapping)."""
     values = {**properties, "spanStart": (properties.get("span") or [None])[0]}
-    return ids.composite(*(values.get(name) for name in EDGES[type_].discriminator))
+    own = [values.get(name) for name in EDGES[type_].discriminator]
+    return ids.composite(*own, *(v for n in EDGES[type_].further if (v := values.get(n)) is not None))
 
 
 def observation_table(rows: Iterable[Observation]) -> pa.Table:

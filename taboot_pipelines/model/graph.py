@@ -289,7 +289,8 @@ NODES: dict[str, NodeType] = {
 
 @dataclass(frozen=True)
 class EdgeType:
-    """A relation: its ends, its properties, which of them are required, and which make it another fact."""
+    """A relation: its ends, its properties, which of them are required, and which make it another fact.
+    ``further``: of these the ones that a statement gives at all."""
 
     type: str
     start: frozenset[str]
@@ -297,6 +298,12 @@ class EdgeType:
     properties: Mapping[str, Check]
     required: frozenset[str] = frozenset()
     discriminator: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
+
+    @property
+    def identifying(self) -> tuple[str, ...]:
+        """Every property that may make it another fact."""
+        return self.discriminator + self.further
 
 
 _ANY = frozenset(NODES)
@@ -330,6 +337,7 @@ EDGES: dict[str, EdgeType] = {
             },
             frozenset({"tls"}),
             ("host", "location"),
+            ("port",),
         ),
         EdgeType(
             "BINDS",

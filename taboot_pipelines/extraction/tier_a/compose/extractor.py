@@ -320,7 +320,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "6"
+    version = "7"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every

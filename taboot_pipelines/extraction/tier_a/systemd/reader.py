@@ -9,7 +9,6 @@ from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote
 from taboot_pipelines.extraction.tier_a.systemd.quadlets import claim_quadlet
 from taboot_pipelines.extraction.tier_a.systemd.units import (
     QUADLETS,
-    UNITS,
     Setting,
     Unit,
     UnitFile,
@@ -17,6 +16,7 @@ from taboot_pipelines.extraction.tier_a.systemd.units import (
     drop_ins,
     parse,
     unit_name,
+    unit_of,
 )
 from taboot_pipelines.extraction.tier_a.texts import UnitTexts, untemplated
 from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts
@@ -47,10 +47,7 @@ _LISTEN = re.compile(r"(?:(\d+\.\d+\.\d+\.\d+|\[[0-9A-Fa-f:.]+\]):)?0*([1-9]\d{0
 
 def is_unit_path(path: str) -> bool:
     """Whether a file of this path is a unit, a quadlet or a drop-in of one."""
-    if drop_in_unit(path) is not None:
-        return True
-    name = unit_name(posixpath.basename(path))
-    return name is not None and name.type in UNITS | QUADLETS
+    return unit_of(path) is not None
 
 
 class SystemdReader:
