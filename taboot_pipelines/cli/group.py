@@ -29,7 +29,6 @@ from taboot_pipelines.cli import (
     documents,
     domains,
     graph,
-    held,
     ingest,
     letters,
     plan,
@@ -49,7 +48,20 @@ _OBJECTS = 50_000
 _TELL_THEMSELVES = ("status", "config")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _Commands(click.Group):
+    """Refuses arguments that are no text, for every command: a byte that is no UTF-8 comes as half
+    of a surrogate pair, which no store takes.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if any(not text.isascii() and text.encode("utf-8", "replace").decode() != text for text in args):
+            raise click.UsageError("An argument is not UTF-8.", ctx)
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(package_name="taboot-pipelines", prog_name="taboot")
 @click.pass_context
 def cli(context: click.Context) -> None:
@@ -68,7 +80,7 @@ def cli(context: click.Context) -> None:
 for command in (
     ingest.ingest,
     plan.plan,
-    held.held,
+    plan.held,
     crawls.crawls,
     query.search,
     query.ask,

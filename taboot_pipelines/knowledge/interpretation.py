@@ -183,6 +183,10 @@ class Interpreter:
             rows.add_node(node, reading.quoted)
         for edge in said.edges:
             rows.add_edge(edge, reading.quoted)
+        for reach in said.reaches:
+            rows.add_reach(reach, reading.quoted)
+        for use in said.uses:
+            rows.add_use(use, reading.quoted)
         return Outcome(
             unit=unit,
             run_id=run_id,

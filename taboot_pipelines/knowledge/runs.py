@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -233,7 +234,7 @@ class RunLog:
 
     def _run(self, outcome: Outcome, now: int) -> dict[str, Any]:
         rows = outcome.rows
-        nodes = sum(row.kind == "node" for row in rows)
+        kinds = Counter(row.kind for row in rows)
         return {
             "run_id": outcome.run_id,
             "unit_id": outcome.unit.unit_id,
@@ -247,8 +248,8 @@ class RunLog:
                 }
             ),
             "error_message": outcome.problems[0].message if outcome.transient else None,
-            "extracted_nodes": nodes,
-            "extracted_edges": len(rows) - nodes,
+            "extracted_nodes": kinds["node"],
+            "extracted_edges": kinds["edge"],
             "confidence": sum(row.confidence for row in rows) / len(rows) if rows else None,
             "unknown_field_count": outcome.unknown,
             "extraction_completeness": (

@@ -424,6 +424,8 @@ class Batch:
         self.letters.append({"item": item, "code": code, "message": message, "fingerprint": "", "kind": kind})
         if kind == "failed":
             self.report.problem(code, item, message)
+        else:
+            self.report.reasons[code] = self.report.reasons.get(code, 0) + 1
 
     def _flush(self, *, commit: bool = True) -> None:
         location = self.workspace.blobs.path(self.namespace, "").rstrip("/")

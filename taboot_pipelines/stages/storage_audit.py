@@ -356,7 +356,7 @@ class _Audit:
             version = snapshot.tables.get(table)
             columns = (
                 ["doc_id"]
-                if table in {"relations", "doc_state", "declarations", "title_links"}
+                if table in {"relations", "doc_state", "declarations", "reaches", "title_links"}
                 else ["key"]
                 if table == "entities"
                 else ["id"]

@@ -39,7 +39,7 @@ from taboot_pipelines.stores.catalog.assertions import Assertions
 from taboot_pipelines.stores.catalog.locators import Locators
 from taboot_pipelines.stores.catalog.pointers import Pointers
 from taboot_pipelines.stores.catalog.runs import Runs
-from taboot_pipelines.stores.catalog.source_states import SourceStates
+from taboot_pipelines.stores.catalog.sources import SourceStates
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
 from taboot_pipelines_tests.fakes.openai import FakeOpenAi
 from taboot_pipelines_tests.fakes.reading_model import OTHER_MODEL, reads
@@ -51,6 +51,10 @@ pytestmark = pytest.mark.slow
 SOAK = float(os.environ.get("TABOOT_TEST_SOAK_SECONDS", "0"))
 EXAMPLES = int(SOAK / 8) or 14
 
+SHARING = (
+    "services:\n  {service}:\n    build: .\n    networks: [shared]\n    {said}\n"
+    "networks:\n  shared: {{external: true}}\n"
+)
 FILES: dict[str, list[tuple[str, list[str]]]] = {
     "stacks": [
         (
@@ -103,6 +107,32 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                     " grafana/agent\n    links: [vault]\n"
                 ),
                 "name: other\nservices:\n  prometheus:\n    image: prom/prometheus\n    network_mode: host\n",
+            ],
+        ),
+        # Two projects that share a network and a database; what it is called changes, and where it is.
+        (
+            "shop/compose.yaml",
+            [
+                SHARING.format(service="shop", said="environment: {DB_HOST: shared-db}"),
+                SHARING.format(service="shop", said="environment: {URL: 'redis://cache:6379/0'}"),
+                SHARING.format(service="shop", said="env_file: .env"),
+            ],
+        ),
+        ("shop/.env", ["HOST=cache\nURL=postgres://u@shared-db:5432/x\n", "URL=http://hearth.lan:5433\n"]),
+        (
+            "data/compose.yaml",
+            [
+                SHARING.format(service="pg", said="container_name: shared-db"),
+                SHARING.format(service="pg", said="container_name: cache"),
+                SHARING.format(service="shared-db", said="ports: ['5433:5432']"),
+                SHARING.format(service="pg", said="hostname: shared-db").replace("shared: ", "other: "),
+            ],
+        ),
+        (
+            "more/compose.yaml",
+            [
+                SHARING.format(service="cache", said="image: redis:7"),
+                SHARING.format(service="shared-db", said="image: postgres:16"),
             ],
         ),
         (
@@ -619,6 +649,21 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
         ("namespace", PATHS[0], 1),
     ],
     confirmed=False,
+)
+@example(
+    # Who answers to a name changes: renamed, on another network, a second one, deleted, killed meanwhile.
+    start=[(("stacks", "shop/compose.yaml"), 0), (("stacks", "data/compose.yaml"), 0)],
+    operations=[
+        ("ingest", ("stacks", "data/compose.yaml"), 0),
+        ("write", ("stacks", "data/compose.yaml"), 1),
+        ("ingest", ("stacks", "data/compose.yaml"), 0),
+        ("write", ("stacks", "more/compose.yaml"), 1),
+        ("crash", ("stacks", "data/compose.yaml"), 9),
+        ("write", ("stacks", "data/compose.yaml"), 3),
+        ("delete", ("stacks", "more/compose.yaml"), 0),
+        ("write", ("stacks", "shop/.env"), 1),
+    ],
+    confirmed=True,
 )
 @example(
     # Retired and put back, and stopped before all of its stages have its new tables.

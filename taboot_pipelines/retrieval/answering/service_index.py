@@ -243,7 +243,7 @@ class ServiceIndex:
                 _span(row["supports"], row["line"]),
                 row["extraction_method"],
                 row["end_observed"],
-                frozenset(str(s.get("method")) for s in json.loads(row["supports"])),
+                frozenset(str(s.get("method")) for s in json.loads(row["supports"]) if "doc" not in s),
             )
             for row, start, end in zip(rows, self._starts[at], self._ends[at], strict=True)
         ]
@@ -363,8 +363,9 @@ class ServiceIndex:
 
 
 def _span(supports: str, line: int) -> tuple[int, int]:
-    """The code points of the statement at the edge's line: its supports' span there, else the first one's."""
-    found = [s for s in json.loads(supports) if len(s.get("span") or ()) == 2]
+    """The code points of the statement at the edge's line: its supports' span there, else the first one's.
+    The ground of a statement, which names its document, may stand in another one."""
+    found = [s for s in json.loads(supports) if len(s.get("span") or ()) == 2 and "doc" not in s]
     at = next((s for s in found if s.get("line") == line), found[0] if found else None)
     return (int(at["span"][0]), int(at["span"][1])) if at else (0, 0)
 

@@ -23,21 +23,21 @@ attribute          module                 subject
 ``jobs``           ``jobs.py``            one ingest of one source each: its state, its counts
 ``locators``       ``locators.py``        the fetch log, and which bytes each locator holds now (``Locator``)
 ``blobs``          ``blobs.py``           records of stored bytes, and how many bytes a namespace uses
-``crawls``         ``crawls.py``          crawls, their ledgers and graphs; ``frontier/`` hands out the URLs
+``crawls``         ``crawls.py``          crawls, their ledgers and graphs; ``frontier.py`` hands out the URLs
                                           that one still has to ask for
-``crawl_reports``  ``crawl_reports.py``  what is shown of crawls: URLs and links in parts, and how far one is
-``uploads``        ``uploads.py``         blobs that wait to be uploaded once more
+``crawl_reports``  ``crawls.py``          what is shown of crawls: URLs and links in parts, and how far one is
+``uploads``        ``blobs.py``           blobs that wait to be uploaded once more
 ``pointers``       ``pointers.py``        what a stage has published (``Pointer``)
 ``runs``           ``runs.py``            interpretation runs, and what each unit's active run has read
 ``batches``        ``batches.py``         what is being interpreted, by which process, and what one died over
 ``choices``        ``choices.py``         the runs that a person promoted
 ``answers``        ``answers.py``         what a chat model answered about windows, and who holds the windows
-``quotas``         ``quotas.py``          questions to a chat model by the month
+``quotas``         ``answers.py``         questions to a chat model by the month
 ``dead_letters``   ``dead_letters.py``    items that failed or were passed by, with the reason
-``tombstones``     ``tombstones.py``      documents that were deleted for good
+``tombstones``     ``deletions.py``       documents that were deleted for good
 ``assertions``     ``assertions.py``      what people decided: corrections, structured facts, merges, undoing
-``receipts``       ``receipts.py``        what each deletion has done in each store
-``audit_log``      ``audit_log.py``       deletions, restorations and the like, by ids
+``receipts``       ``deletions.py``       what each deletion has done in each store
+``audit_log``      ``deletions.py``       deletions, restorations and the like, by ids
 ``database``       ``database.py``        transactions of one namespace, and what is tried again
 =================  =====================  ==================================================================
 

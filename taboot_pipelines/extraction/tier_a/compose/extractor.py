@@ -233,6 +233,24 @@ def _declare(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
     )
 
 
+def _names(c: ProjectClaims, name: str, node: Node) -> Iterator[str]:
+    """The names of a service's containers besides its own: that of the container, given or made, of the
+    machine that it takes itself for, and of the service in a stack of Swarm."""
+    container = node.scalar("container_name")
+    yield container.text if container is not None and not container.missing else c.container_name(name, 1)
+    hostname = node.scalar("hostname")
+    if hostname is not None and not hostname.missing and hostname.text:
+        yield hostname.text
+    yield f"{c.project.name}_{name}"
+
+
+def _lent(c: ProjectClaims, node: Node) -> tuple[str, Node] | None:
+    """The service of the project whose network a service uses, and where it says so."""
+    mode = node.scalar("network_mode")
+    via = mode.text.removeprefix("service:") if mode is not None and mode.text.startswith("service:") else ""
+    return (via, mode) if mode is not None and via in c.project.services else None
+
+
 def _network_aliases(node: Node) -> Iterator[str]:
     networks = node.get("networks")
     for _, network in networks.entries.values() if networks is not None else ():
@@ -281,6 +299,18 @@ def _containers(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
     container = node.scalar("container_name")
     image = c.images.get(name)
     joined = list(memberships(c, name, key, node))
+    service = c.service(name)
+    called = (name, *_names(c, name, node))
+    for m in joined:
+        if m.network is not None:
+            c.reach(service, m.network.key[0], (*called, *m.aliases), m.quoted)
+    lent = _lent(c, node)
+    if lent is not None:
+        # Whose network it uses, on that one's networks it is; what answers there is the other one.
+        via, quoted = lent
+        for m in memberships(c, via, *c.project.services[via]):
+            if m.network is not None:
+                c.reach(service, m.network.key[0], (), quoted)
     restart = _restart(node)[1]
     for index in range(1, _replicas(c, node) + 1):
         own = container is not None and not container.missing and index == 1
@@ -298,16 +328,17 @@ def _containers(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
             },
             declared=True,
         )
-        for network, quoted, basis, mode, aliases in joined:
+        for m in joined:
             c.edge(
                 "RUNS_IN",
                 ref,
-                network,
-                quoted,
+                m.network,
+                m.quoted,
                 "compose_networks",
-                end_basis=basis,
-                networkMode=mode,
-                aliases=aliases,
+                end_basis=m.basis,
+                networkMode=m.mode,
+                aliases=m.aliases,
+                external=m.external,
             )
         if c.claim_host(key) is not None:
             c.edge("RUNS", ref, c.host, key, "compose_host", end_basis=Basis.SOURCE, restartPolicy=restart)

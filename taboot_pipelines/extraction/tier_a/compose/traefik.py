@@ -293,6 +293,9 @@ def claim_routes(
                 )
     if own.by_default_rule and rule is not None:
         _by_default_rule(c, ref, name, proxy, own, rule)
+    if not own.balancers:
+        # Most services have none, and all labels of a project are many.
+        return
     known = {
         middleware: said for labels in routes.values() for middleware, said in labels.middlewares.items()
     }
