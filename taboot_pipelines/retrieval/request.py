@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypedDict, get_args
 
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.model import ids
 from taboot_pipelines.retrieval.bm25 import names_something
-from taboot_pipelines.retrieval.filters import Filter, Moment, Words, or_near, read_filter
+from taboot_pipelines.retrieval.filters import Filter, Moment, Words, read_filter
 from taboot_pipelines.retrieval.fusion import Fusion
 from taboot_pipelines.settings import RetrievalSettings
 
