@@ -73,6 +73,20 @@ class Files(SourceKind["FilesSource"]):
             by_ending=True,
         )
 
+    @property
+    def beginnings(self) -> Sequence[Beginning]:
+        from taboot_pipelines.sources.configuration import is_configuration, proxy_of_files
+
+        configuration = Beginning(
+            is_configuration,
+            "Configuration of formats that are known; it becomes relations in the graph.",
+            ("interpret: true", "# host: nas.lan        # the machine that it is of"),
+            label="config",
+            by_name=True,
+            proxy=proxy_of_files,
+        )
+        return configuration, self.beginning
+
 
 class Compose(SourceKind["ComposeSource"]):
     """Docker Compose projects."""
@@ -100,6 +114,7 @@ class Compose(SourceKind["ComposeSource"]):
     @property
     def beginning(self) -> Beginning:
         from taboot_pipelines.connectors.compose import COMPOSE_NAME
+        from taboot_pipelines.sources.configuration import proxy_of_projects
 
         return Beginning(
             lambda file: COMPOSE_NAME.fullmatch(file.name) is not None,
@@ -107,6 +122,7 @@ class Compose(SourceKind["ComposeSource"]):
             ("# host: nas.lan        # the machine that they run on", '# schedule: "*/30 * * * *"'),
             label="compose",
             in_projects=True,
+            proxy=proxy_of_projects,
         )
 
 
