@@ -125,6 +125,7 @@ def _run(
     What the ingest did stands all the same, and the next one tells it.
     """
     from taboot_pipelines.ingesting import Ingest, Memory, finish
+    from taboot_pipelines.stages.progress import ingesting
 
     workspace.catalog.jobs.fail_dead()
     workspace.catalog.batches.fail_stale()
@@ -135,6 +136,7 @@ def _run(
         progress.display(quiet) as display,
         waiting.observed(display.waits),
         contextlib.ExitStack() as stack,
+        ingesting(workspace, chosen),
     ):
         reporter = None
         for step in Ingest(workspace, display, memory, confirm_deletes=confirm_deletes).run(chosen):
