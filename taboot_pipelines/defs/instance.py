@@ -8,7 +8,6 @@ from pathlib import Path
 
 import dagster as dg
 from dagster import DagsterError
-from dagster._core.instance.ref import InstanceRef
 from sqlalchemy.exc import SQLAlchemyError
 
 from taboot_pipelines.defs.pools import LIMITS
@@ -48,11 +47,6 @@ retention:
       failure: 30
       success: 30
 """
-
-_NO_COMPUTE_LOGS = {
-    "module": "dagster._core.storage.noop_compute_log_manager",
-    "class": "NoOpComputeLogManager",
-}
 
 
 @contextmanager
@@ -115,10 +109,7 @@ def _open(home: Path, settings: Settings) -> dg.DagsterInstance:
             aside = config.with_name(".dagster.yaml.new")
             aside.write_text(DAGSTER_YAML, encoding="utf-8")
             aside.replace(config)
-        # This process writes to a terminal, so its output is not to be redirected, whatever the file says.
-        instance = dg.DagsterInstance.from_ref(
-            InstanceRef.from_dir(str(home), overrides={"compute_logs": _NO_COMPUTE_LOGS})
-        )
+        instance = dg.DagsterInstance.from_config(str(home))
         if config.read_text(encoding="utf-8") == DAGSTER_YAML:
             # Limits are set wherever they are missing: the process that wrote the file may have been killed
             # before it set them.

@@ -176,7 +176,7 @@ class ParsedDocument:
     lang: str
     offsets: OffsetMap
     #: author, description, keywords, canonical_url, og_image; only what the document says.
-    #: Where its passages have places in its URL, these too (``model.places``).
+    #: Where its passages have places in its URL, these too (``model.offsets``).
     metadata: Mapping[str, Any] = field(default_factory=dict)
     #: The document's own date, if it states one (timezone-aware).
     date: datetime | None = None
@@ -384,3 +384,15 @@ class FileView:
                 )
             self.globs[pattern] = found
         return found
+
+
+#: A group of hits of Elasticsearch, or one hit.
+LOGS = "application/vnd.taboot.logs+json"
+#: A thread of Reddit: its post and its comments.
+REDDIT_THREAD = "application/vnd.taboot.reddit-thread+json"
+#: What Reddit puts in the place of a text that its author, or a moderator, took away.
+REDDIT_TAKEN_AWAY = frozenset({"[deleted]", "[removed]", "[ Removed by Reddit ]", "[ Removed by reddit ]"})
+#: What the media types of GitHub's resources begin with.
+GITHUB = "application/vnd.taboot.github-"
+#: What people said there at a time, unlike what a repository says of itself.
+GITHUB_THREADS = frozenset(f"{GITHUB}{what}+json" for what in ("issue", "pull", "release", "discussion"))

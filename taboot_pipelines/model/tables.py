@@ -6,7 +6,7 @@ Column order is the schema's. ``bucket`` is the partition column: the hash of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -281,18 +281,6 @@ DOC_STATE = pa.schema(
     ]
 )
 
-#: What the Neo4j stage has written, in the tables ``graph.nodes`` (id: the node's key, label) and
-#: ``graph.edges`` (id: the edge_id, label: its type; bucketed by document). An empty fingerprint: perhaps
-#: written, to be written again.
-GRAPH_ROWS = pa.schema(
-    [
-        pa.field("bucket", pa.int32(), False),
-        pa.field("label", pa.string(), False),
-        pa.field("id", pa.string(), False),
-        pa.field("fingerprint", pa.string(), False),
-    ]
-)
-
 #: The graph as readers see it: the columns of ``KnowledgeBase.nodes()`` and ``edges()``, and of
 #: what Neo4j gives back.
 NODES_SCHEMA = pa.schema(
@@ -335,19 +323,8 @@ EDGES_SCHEMA = pa.schema(
     ]
 )
 
-#: What has been applied to Qdrant, per namespace and embedding space: for each chunk text how many points it
-#: has, and the hash of their fingerprints. Empty while a change of them is under way: what the server then
-#: holds is not known.
-POINTS = pa.schema(
-    [
-        pa.field("bucket", pa.int32(), False),
-        pa.field("sha256", pa.string(), False),
-        pa.field("points", pa.int32(), False),
-        pa.field("fingerprint", pa.string(), False),
-    ]
-)
-
-#: name -> (schema, key column that the bucket is the hash of; None: not bucketed)
+#: name -> (schema, key column that the bucket is the hash of; None: not bucketed). A table that only one
+#: stage knows is declared there (:func:`declare`).
 TABLES: dict[str, tuple[pa.Schema, str | None]] = {
     "documents": (DOCUMENTS, "doc_id"),
     "chunks": (CHUNKS, "doc_id"),
@@ -362,8 +339,6 @@ TABLES: dict[str, tuple[pa.Schema, str | None]] = {
     "reaches": (REACHES, "doc_id"),
     "title_links": (TITLE_LINKS, "doc_id"),
     "doc_state": (DOC_STATE, "doc_id"),
-    "points": (POINTS, "sha256"),
-    "graph": (GRAPH_ROWS, "id"),
 }
 
 #: What each column means, in a sentence, for who looks at a table's schema: the same in every table that has
@@ -480,6 +455,22 @@ NOTES_OF_TABLE = {
     ("doc_state", "tokens"): "Hashes of the words in the document: an index of which documents hold a name.",
     ("title_links", "title"): "The title that stands in the document.",
 }
+
+
+def declare(
+    name: str, schema: pa.Schema, key: str | None, notes: Mapping[str, str] | None = None
+) -> pa.Schema:
+    """Declare a table that one stage alone writes and reads, in that stage's module; return its schema.
+
+    ``key`` is the column that ``bucket`` is the hash of, None for a table without buckets. ``notes`` has a
+    sentence on each column that means here what no other table has in it. Raises ``E_INTERNAL`` for a name
+    that is taken.
+    """
+    if name in TABLES:
+        raise TabootError("E_INTERNAL", f"The table {name} is declared twice.", table=name)
+    TABLES[name] = (schema, key)
+    NOTES_OF_TABLE.update({(name, column): sentence for column, sentence in (notes or {}).items()})
+    return schema
 
 
 def note(table: str, column: str) -> str:

@@ -585,8 +585,6 @@ class KnowledgeBase:
 
         ``entity``: as in :meth:`correct`. At most ``limit`` documents. Raises ``E_NOT_FOUND``, ``E_QUERY``.
         """
-        if label is not None and not isinstance(label, str):
-            raise TabootError("E_QUERY", "label must be the name of a kind of node.")
         writing = self._writing()
         return self._session.ask(lambda view: writing.supports(view, entity, label, limit))
 

@@ -96,8 +96,20 @@ class Tables:
 
     def version(self, namespace: str, owner: str, name: str) -> TableVersion | None:
         """Return the newest version, published or not; None if the table does not exist."""
+        path = _path(namespace, owner, name)
+        stamp = self._place.stamp(path)
+        with self._lock:
+            known = self._newest.get(path)
+        if stamp is not None and known is not None and known[0] == stamp:
+            return known[1]
         table = self._open(namespace, owner, name, None)
-        return None if table is None else _version(table)
+        if table is None:
+            return None
+        version = _version(table)
+        if stamp is not None:
+            with self._lock:
+                self._newest[path] = (stamp, version)
+        return version
 
     def exist(self, namespace: str, owner: str, versions: Mapping[str, TableVersion | None]) -> bool:
         """Whether every table that a pointer names is there (a version of None names none)."""

@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from taboot_pipelines.defs import materialize
-from taboot_pipelines.defs.partitions import RANGE_TAGS, TAG, is_busy, range_tags, ranges
+from taboot_pipelines.defs.partitions import RANGE_TAGS, TAG, Busy, range_tags, ranges
 from taboot_pipelines.shards import publish
 from taboot_pipelines.stages import kb_shards
 from taboot_pipelines.stages.chain import CHAIN
@@ -148,4 +148,5 @@ def test_a_source_is_busy_while_a_run_of_several_has_it(project: Project) -> Non
         status=dg.DagsterRunStatus.STARTED,
         tags=range_tags(order[2:5]),
     )
-    assert {s for s in order if is_busy(project.instance, s)} == set(order[2:5])
+    busy = Busy(project.instance, project.world.workspace)
+    assert {s for s in order if s in busy} == set(order[2:5])

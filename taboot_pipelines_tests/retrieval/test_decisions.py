@@ -387,6 +387,9 @@ def test_everything_behind_an_entity_can_be_listed(house: World) -> None:
     assert found.to_arrow().num_rows == len(found.observations)
     assert kb.supports("jellyfin", label="Service", limit=1).truncated
     refused("E_NOT_FOUND", kb.supports, "nobody-here")
+    for label in ("Gadget", ["Service"], {}, 5):
+        refused("E_QUERY", kb.supports, "jellyfin", label=label)
+        refused("E_QUERY", kb.correct, "jellyfin", "port", 1, "no", label=label)
 
 
 def test_an_erased_decision_leaves_no_byte(house: World) -> None:

@@ -39,7 +39,7 @@ from taboot_pipelines.stores.catalog.assertions import Assertions
 from taboot_pipelines.stores.catalog.locators import Locators
 from taboot_pipelines.stores.catalog.pointers import Pointers
 from taboot_pipelines.stores.catalog.runs import Runs
-from taboot_pipelines.stores.catalog.source_states import SourceStates
+from taboot_pipelines.stores.catalog.sources import SourceStates
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
 from taboot_pipelines_tests.fakes.openai import FakeOpenAi
 from taboot_pipelines_tests.fakes.reading_model import OTHER_MODEL, reads

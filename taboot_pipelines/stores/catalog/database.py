@@ -48,9 +48,15 @@ from taboot_pipelines.stores.postgres import (
 class Database:
     """A SQLite file, migrated when opened; or PostgreSQL, reached and migrated when first used."""
 
-    def __init__(self, engine: Engine, leases: LeaseStore, admin_url: str | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        leases: LeaseStore,
+        admin_url: str | None = None,
+        before_new: Callable[[], None] = lambda: None,
+    ) -> None:
         self.engine = engine
-        self.migrator = Migrator(engine, leases, admin_url)
+        self.migrator = Migrator(engine, leases, admin_url, before_new)
         #: How long a transaction waits for a server that went away.
         self.outage_seconds = OUTAGE_SECONDS
         self._leases = leases
