@@ -13,7 +13,9 @@ import pyarrow as pa
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.model import ids, tables
 from taboot_pipelines.model.offsets import OffsetMap
+from taboot_pipelines.model.records import Chunk
 from taboot_pipelines.shards import DocumentRows, ShardInput
+from taboot_pipelines.stages.chunks import chunk_row
 
 NAMESPACE = "default"
 SINCE = datetime(2024, 1, 1, tzinfo=UTC)
@@ -67,25 +69,10 @@ def shard_input(texts: Sequence[Text], space: Space, sources: Mapping[str, Mappi
                 }
             )
             for i, (a, b) in enumerate(t.spans):
-                sha = ids.sha256_hex(t.text[a:b])
-                hashes.append(sha)
+                row = chunk_row(doc_id, Chunk(i, a, b, t.text[a:b], 0, "", "prose"), "")
+                hashes.append(row["sha256"])
                 vectors.append(t.vectors[i])
-                chunks.append(
-                    {
-                        "bucket": 0,
-                        "chunk_id": ids.chunk_id(doc_id, i),
-                        "doc_id": doc_id,
-                        "chunk_index": i,
-                        "start": a,
-                        "end": b,
-                        "text": t.text[a:b],
-                        "sha256": sha,
-                        "tokens": 0,
-                        "section": "",
-                        "content_type": "prose",
-                        "fingerprint": "",
-                    }
-                )
+                chunks.append(row)
         flat = pa.array(np.concatenate(vectors).astype(np.float32)) if vectors else pa.array([], pa.float32())
         offsets = pa.array(np.arange(len(vectors) + 1, dtype=np.int32) * space.dimension)
         return DocumentRows(

@@ -316,7 +316,7 @@ def model() -> str:
                 _labels(e.start),
                 _labels(e.end),
                 ", ".join(sorted(e.properties)) or "–",
-                ", ".join(e.discriminator) or "–",
+                ", ".join(e.identifying) or "–",
             )
             for e in EDGES.values()
         ],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -61,7 +61,7 @@ CODES: dict[str, tuple[int, str]] = {
     "E_INTERNAL": (500, "This is a defect: report it with the details below."),
     "E_PATH": (
         404,
-        "The path does not exist or is not a directory; mount it or correct `path`. Nothing was deleted.",
+        "Mount it, or correct the path; nothing was deleted.",
     ),
     "E_UNREADABLE": (403, "Give the process the right to read it, or exclude it in the sources file."),
     "E_ENCODING": (415, "Save the file as UTF-8, or declare its charset."),
@@ -80,6 +80,11 @@ CODES: dict[str, tuple[int, str]] = {
     "E_UNRESOLVED": (
         422,
         "The value depends on what only a running server knows; write it out where it should be known.",
+    ),
+    "E_UNSET": (
+        422,
+        "Give the variable a value in the `.env` beside the Compose file; a link leads there from elsewhere"
+        " where the source's `root` holds both. Until then what depends on it keeps its name.",
     ),
     "E_TIMEOUT": (504, "The server did not answer in time; it is tried again at the next run."),
     "E_NETWORK": (502, "The server could not be reached; it is tried again at the next run."),
@@ -111,7 +116,10 @@ CODES: dict[str, tuple[int, str]] = {
         " `taboot audit`.",
     ),
     "E_STORAGE": (503, "Check that the store is mounted, writable and has space."),
-    "E_TABLE": (500, "A table does not match its declared schema; run `taboot ingest` again to rebuild it."),
+    "E_TABLE": (
+        500,
+        "A table cannot be used; `taboot audit --deep --repair` makes it again from the stored bytes.",
+    ),
     "E_SHARD_CORRUPT": (
         500,
         "A shard's bytes differ from the manifest; run `taboot ingest` to rebuild it from the tables.",
@@ -221,3 +229,17 @@ def raised_at(error: BaseException) -> str:
 
 def _rebuild(code: str, message: str, remedy: str, details: Mapping[str, Any]) -> TabootError:
     return TabootError(code, message, remedy=remedy, **dict(details))
+
+
+def near(word: str, known: Iterable[str]) -> list[str]:
+    """Of ``known`` up to three that ``word`` may have been meant to be, the nearest first."""
+    import difflib
+
+    by_folded = {k.casefold(): k for k in known}
+    return [by_folded[k] for k in difflib.get_close_matches(word.casefold(), by_folded, n=3, cutoff=0.6)]
+
+
+def or_near(word: str, known: Collection[str]) -> str:
+    """The end of a sentence that says what could have been meant by ``word``, blank in front; else empty."""
+    found = near(word, known)
+    return f" Did you mean {' or '.join(repr(k) for k in found)}?" if found else ""

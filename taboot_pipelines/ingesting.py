@@ -29,10 +29,12 @@ from taboot_pipelines.settings import Settings
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.check_scope import WHOLE_SECONDS, Check, CheckResult, CheckRun
 from taboot_pipelines.stages.crawl_graph import watched
+from taboot_pipelines.stages.quiet import TOGETHER, Quiet, quiet_sources
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.running import run_entries, run_together
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
 from taboot_pipelines.stages.workspace import Entry, Workspace
+from taboot_pipelines.stores.catalog import now_micros
 from taboot_pipelines.stores.disk import on_disk
 
 _log = logging.getLogger(__name__)
@@ -42,9 +44,10 @@ _log = logging.getLogger(__name__)
 #: take care of it.
 TRANSIENT = frozenset({"E_BUSY", "E_TIMEOUT", "E_NETWORK", "E_EMBEDDER", "E_STORAGE", "E_CATALOG", "E_REDIS"})
 MAX_RETRIES = 2
-#: What came through is published after so many sources that changed, or so many seconds.
+#: What came through is published after so many sources that changed, or so many seconds: soon at first, so
+#: that there is something to ask, then each time after twice as long.
 PUBLISH_SOURCES = 200
-PUBLISH_SECONDS = 60.0
+FIRST_SECONDS, PUBLISH_SECONDS = 10.0, 60.0
 
 
 class Observer(Protocol):
@@ -273,25 +276,50 @@ class Ingest:
         self._workspace, self._observer, self._memory = workspace, observer, memory
         self._confirm_deletes = confirm_deletes
         self._entries: dict[str, list[Entry]] = {}
+        #: Sources that had nothing new, so that nothing of them is run.
+        self._quiet: dict[str, Quiet] = {}
         self._results: dict[str, list[CheckResult]] = {}
 
     def run(self, sources: Sequence[str]) -> Iterator[Published]:
         """Take sources through the chain; every source is told of in one of the steps."""
-        began, step, changed = time.monotonic(), Published(), 0
+        began, step, changed, seconds = time.monotonic(), Published(), 0, FIRST_SECONDS
         for number, source in enumerate(sources, 1):
+            if number % TOGETHER == 1:
+                self._look(sources[number - 1 : number - 1 + TOGETHER])
             outcome = self._of_source(source)
             step.outcomes.append(outcome)
             changed += any(report.changed for report in outcome.reports)
-            due = changed >= PUBLISH_SOURCES or time.monotonic() >= began + PUBLISH_SECONDS
+            due = changed >= PUBLISH_SOURCES or time.monotonic() >= began + seconds
             if changed and due and number < len(sources):
                 yield self._publish(step)
                 began, step, changed = time.monotonic(), Published(), 0
+                seconds = min(2 * seconds, PUBLISH_SECONDS)
         yield self._publish(step)
+
+    def _look(self, sources: Sequence[str]) -> None:
+        """Find out which of the next sources have nothing new, and note that they were read."""
+        began = now_micros()
+        quiet = {
+            source: found
+            for source, found in quiet_sources(self._workspace, sources).items()
+            if self._memory.is_checked(source, found.reports)
+        }
+        for namespace in {found.entry.namespace for found in quiet.values()}:
+            jobs = {s: found.job for s, found in quiet.items() if found.entry.namespace == namespace}
+            self._workspace.catalog.jobs.confirm(namespace, jobs, began)
+        self._quiet |= quiet
 
     def _of_source(self, source: str) -> Outcome:
         """Take a source through its own stages and their checks."""
         outcome = Outcome(source)
         self._observer.begin(source)
+        if (quiet := self._quiet.get(source)) is not None:
+            self._entries[source] = [quiet.entry]
+            outcome.reports, outcome.came_through = quiet.reports, True
+            for report in outcome.reports:
+                self._observer.report(report)
+            self._observer.end(source, outcome.ok)
+            return outcome
         try:
             self._entries[source] = self._workspace.entries(source)
         except TabootError as error:
@@ -346,6 +374,8 @@ class Ingest:
             inside = [s for s in left if any(e.namespace == namespace for e in self._entries[s])]
             if not inside:
                 continue
+            # The first is the one that asks, and there is something to finish only where something was run.
+            inside.sort(key=lambda source: source in self._quiet)
             # A source that moves between two namespaces is in both; its run was for both.
             outcomes = [left.pop(source) for source in inside]
             shown = f"namespace {namespace}"
@@ -387,7 +417,9 @@ class Ingest:
 
     def _run(self, stage: SourceStage | NamespaceStage, sources: Sequence[str]) -> list[StageReport]:
         if isinstance(stage, NamespaceStage):
-            return run_together(self._workspace, stage, sources, self._observer.progress)
+            # Of a source that was not run there is nothing to finish either.
+            asking = [source for source in sources if source not in self._quiet] or sources[:1]
+            return run_together(self._workspace, stage, asking, self._observer.progress)
         (source,) = sources
         run = partial(
             run_entries,

@@ -323,9 +323,9 @@ class HttpSettings(BaseModel, extra="forbid"):
 
     user_agent: str = Field("taboot-pipelines/0.1", description="How requests introduce themselves.")
     connect_timeout_seconds: float = Field(10, gt=0, description="Until the connection stands.")
-    read_timeout_seconds: float = Field(30, gt=0, description="Between two pieces of an answer.")
+    read_timeout_seconds: float = Field(30, gt=0, description="Between two pieces (of a KiB) of an answer.")
     total_timeout_seconds: float = Field(
-        120, gt=0, description="One request with its answer, however slowly it drips."
+        120, gt=0, description="One page, its redirects and further attempts included."
     )
     max_redirects: int = Field(
         10, ge=0, le=50, description="Redirects that one page may take, each checked like a URL."

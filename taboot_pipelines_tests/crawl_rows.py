@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from taboot_pipelines.model.crawls import Crawl
-from taboot_pipelines.stores.catalog.crawl_reports import CrawlReports
-from taboot_pipelines.stores.catalog.crawls import Crawls
+from taboot_pipelines.stores.catalog.crawls import CrawlReports, Crawls
 
 
 def rows_of(crawls: Crawls, crawl: Crawl, namespace: str = "n") -> list[dict[str, Any]]:

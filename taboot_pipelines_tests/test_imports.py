@@ -4,10 +4,18 @@ circle.
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 
 import grimp
 import pytest
+
+import taboot_pipelines
+
+#: Names of these that begin with an underscore are theirs to change.
+OTHERS = ("dagster", "threading", "atexit")
 
 
 def circle(graph: grimp.ImportGraph) -> list[str]:
@@ -35,3 +43,28 @@ def test_a_circle_would_be_found(length: int) -> None:
     for n, module in enumerate(modules):
         graph.add_import(importer=module, imported=modules[(n + 1) % length])
     assert set(circle(graph)) == set(modules)
+
+
+def reached_into(tree: ast.AST) -> Iterator[str]:
+    """Yield the private parts of others that a module imports, or names by the module that it imports."""
+    for node in ast.walk(tree):
+        names: list[str] = []
+        match node:
+            case ast.Import():
+                names = [alias.name for alias in node.names]
+            case ast.ImportFrom(module=str(module)):
+                names = [f"{module}.{alias.name}" for alias in node.names]
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+                names = [f"{'dagster' if name == 'dg' else name}.{attribute}"]
+        for name in names:
+            first, *parts = name.split(".")
+            if first.startswith(OTHERS) and any(part.startswith("_") for part in parts):
+                yield name
+
+
+def test_nothing_reaches_into_the_private_parts_of_others() -> None:
+    root = Path(taboot_pipelines.__file__).parent
+    found = {path.name: list(reached_into(ast.parse(path.read_text()))) for path in root.rglob("*.py")}
+    assert len(found) > 200 and {name: parts for name, parts in found.items() if parts} == {}
+    for wrong in ("import dagster._core.events", "from dagster_shared import _x", "threading._shutdown()"):
+        assert list(reached_into(ast.parse(wrong)))

@@ -44,7 +44,7 @@ def crawls(context: click.Context) -> None:
 
 @crawls.command("list")
 @click.argument("source", required=False)
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True)
 @namespace_option
 @json_option
 def list_crawls(

@@ -55,12 +55,17 @@ def _value(given: str, as_text: bool) -> Any:
         return given
 
 
-def _done(done: Decided, as_json: bool) -> None:
+def _done(done: Decided, as_json: bool, said: str, *, for_good: bool = False) -> None:
+    """Show ``said``, what holds by this decision, by what it is undone, and what does not know it yet."""
     if as_json:
         emit_json({**done.model_dump(mode="json"), "final": done.final})
     else:
-        plain(f"{done.kind} {done.observation_id}")
-        plain(f"  {', '.join(f'{store} {state}' for store, state in done.stores.items())}", dim=True)
+        plain(said)
+        if not for_good:
+            plain(f"  taken back by: taboot undo {done.observation_id[:12]}", dim=True)
+        if not done.final:
+            late = [store for store, state in done.stores.items() if state != "done"]
+            plain(f"  the next run brings it to: {', '.join(late)}")
     sys.exit(0 if done.final else 1)
 
 
@@ -94,7 +99,8 @@ def correct(
         done = kb.correct_edge(what, field, said, reason, who=who)
     else:
         done = kb.correct(what, field, said, reason, who=who, label=label)
-    _done(done, as_json)
+    now = "has no value" if said is None else f"is now {json.dumps(said, ensure_ascii=False)}"
+    _done(done, as_json, f"{field} of {what} {now}, whatever documents say.")
 
 
 @click.command()
@@ -104,7 +110,8 @@ def correct(
 @json_option
 def retract(edge_id: str, reason: str, who: str | None, namespace: str | None, as_json: bool) -> None:
     """Say that what an edge states is not so, in whichever document it stands."""
-    _done(_kb(namespace).correct_edge(edge_id, reason=reason, who=who), as_json)
+    done = _kb(namespace).correct_edge(edge_id, reason=reason, who=who)
+    _done(done, as_json, f"The edge {edge_id[:12]} is not so, whatever documents say.")
 
 
 @click.command()
@@ -124,7 +131,8 @@ def merge(
     as_json: bool,
 ) -> None:
     """Say that ENTITY is the entity INTO: names or keys of two of the same type."""
-    _done(_kb(namespace).merge(entity, into, reason, who=who, label=label), as_json)
+    done = _kb(namespace).merge(entity, into, reason, who=who, label=label)
+    _done(done, as_json, f"{entity} is {into} now.")
 
 
 @click.command()
@@ -205,7 +213,9 @@ def undo(
     assertion_id: str, erase: bool, reason: str, who: str | None, namespace: str | None, as_json: bool
 ) -> None:
     """Undo a decision, by its id or the beginning of it; undoing an undoing brings it back."""
-    _done(_kb(namespace, new=True).undo(assertion_id, erase, reason, who=who), as_json)
+    done = _kb(namespace, new=True).undo(assertion_id, erase, reason, who=who)
+    said = f"The decision {assertion_id[:12]} is {'erased' if erase else 'undone'}."
+    _done(done, as_json, said, for_good=erase)
 
 
 @click.command()

@@ -18,7 +18,6 @@ import click
 
 from taboot_pipelines.cli import (
     admin,
-    audit,
     browse,
     capture,
     completion,
@@ -29,7 +28,6 @@ from taboot_pipelines.cli import (
     documents,
     domains,
     graph,
-    held,
     ingest,
     letters,
     plan,
@@ -49,7 +47,20 @@ _OBJECTS = 50_000
 _TELL_THEMSELVES = ("status", "config")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _Commands(click.Group):
+    """Refuses arguments that are no text, for every command: a byte that is no UTF-8 comes as half
+    of a surrogate pair, which no store takes.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if any(not text.isascii() and text.encode("utf-8", "replace").decode() != text for text in args):
+            raise click.UsageError("An argument is not UTF-8.", ctx)
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(package_name="taboot-pipelines", prog_name="taboot")
 @click.pass_context
 def cli(context: click.Context) -> None:
@@ -68,7 +79,7 @@ def cli(context: click.Context) -> None:
 for command in (
     ingest.ingest,
     plan.plan,
-    held.held,
+    plan.held,
     crawls.crawls,
     query.search,
     query.ask,
@@ -91,7 +102,7 @@ for command in (
     sources.init,
     sources.sources,
     documents.documents,
-    audit.audit,
+    admin.audit,
     letters.letters,
     capture.capture,
     domains.domains,
@@ -114,11 +125,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     end = SystemExit()
     if arguments is None:
         gc.set_threshold(_OBJECTS)
+        # What is registered first is called last: no library has been loaded yet that registers anything.
+        atexit.register(lambda: _leave(end))
     try:
         _run(sys.argv[1:] if arguments is None else list(arguments))
     except SystemExit as ended:
         end = ended
-    if arguments is None:
+    if arguments is None and any(thread.name.startswith(PROBE_THREAD) for thread in threading.enumerate()):
+        # A part that has still not answered is waited for by nothing.
         _leave(end)
     if end.code is not None:
         raise end
@@ -130,13 +144,9 @@ def _leave(end: SystemExit) -> NoReturn:
     A library written in C++ aborts the process when one of its threads needs Python at that moment: one of
     pyarrow that still lets go of what it read from an object store (arrow issue 34314), or a part that was
     asked how it is and has still not answered. The command's work is done then, and its exit code must say
-    so. Taking down the model and what else a search loaded would also take a tenth of a second. What Python
-    does before that is done here: other threads are awaited, unless one has still not answered, and what
-    asked to be called at the end is called.
+    so. Taking down the model and what else a search loaded would also take a tenth of a second. Python has
+    awaited its threads by now and called what else was to be called at the end.
     """
-    if not any(thread.name.startswith(PROBE_THREAD) for thread in threading.enumerate()):
-        threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()
     # A reader that has gone away wants nothing more.
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()

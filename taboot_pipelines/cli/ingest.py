@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taboot_pipelines.cli import held, progress
+from taboot_pipelines.cli import plan, progress
 from taboot_pipelines.cli.completion import source_ids
 from taboot_pipelines.cli.output import console, emit_json, json_option, show_error, table, text
 from taboot_pipelines.errors import TabootError
@@ -77,7 +77,7 @@ def ingest(sources: tuple[str, ...], confirm_deletes: bool, dry_run: bool, as_js
 
     settings = load_settings()
     if dry_run:
-        sys.exit(0 if held.dry_run(settings, sources, as_json) else 1)
+        sys.exit(0 if plan.dry_run(settings, sources, as_json) else 1)
     # The sources file is read before Dagster is loaded and before a home is made: a mistake in it is reported
     # at once, and a command in the wrong folder leaves nothing behind.
     from taboot_pipelines.sources.sources_file import load_sources
@@ -125,6 +125,7 @@ def _run(
     What the ingest did stands all the same, and the next one tells it.
     """
     from taboot_pipelines.ingesting import Ingest, Memory, finish
+    from taboot_pipelines.stages.progress import ingesting
 
     workspace.catalog.jobs.fail_dead()
     workspace.catalog.batches.fail_stale()
@@ -135,6 +136,7 @@ def _run(
         progress.display(quiet) as display,
         waiting.observed(display.waits),
         contextlib.ExitStack() as stack,
+        ingesting(workspace, chosen),
     ):
         reporter = None
         for step in Ingest(workspace, display, memory, confirm_deletes=confirm_deletes).run(chosen):
@@ -224,7 +226,8 @@ def _add_rows(shown: Table, name: str, reports: Sequence[StageReport]) -> None:
 
 def _counts(report: StageReport, *, but: str = "") -> str:
     told = {n: count for n in _SHOWN if n != but and (count := report.counts.get(n))}
-    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in told.items())
+    why = {"skipped": f" ({', '.join(sorted(report.reasons))})" if report.reasons else ""}
+    return ", ".join(f"{count:,} {name.replace('_', ' ')}{why.get(name, '')}" for name, count in told.items())
 
 
 def _summary(outcomes: Sequence[Outcome]) -> None:

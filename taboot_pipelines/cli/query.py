@@ -80,7 +80,7 @@ def check_sources(wanted: Collection[str], known: Collection[str]) -> None:
     """Raise ``E_SOURCE_UNKNOWN`` for a source that nothing is served of."""
     unknown = [s for s in wanted if s not in known]
     if unknown:
-        from taboot_pipelines.retrieval.filters import or_near
+        from taboot_pipelines.errors import or_near
 
         raise TabootError(
             "E_SOURCE_UNKNOWN",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Collection, Iterator
@@ -14,6 +15,7 @@ from taboot_pipelines.cli.output import console, emit_json, json_option, table, 
 from taboot_pipelines.errors import TabootError
 
 if TYPE_CHECKING:
+    from taboot_pipelines.connectors.entries import SourceEntry
     from taboot_pipelines.sources.survey import Found
 
 _HEAD = """\
@@ -32,8 +34,8 @@ _TAIL = "\n  # What is not beneath this folder, to be filled in:\n"
 def init(folder: Path | None, force: bool, as_json: bool) -> None:
     """Begin a sources file after looking around beneath FOLDER (default: the folder that it is to lie in).
 
-    Compose projects, confs of nginx and Markdown are found. The file is TABOOT_SOURCES, by default
-    sources.yaml here.
+    Compose projects, confs of nginx, configuration of other known formats and documents are found. The file
+    is TABOOT_SOURCES, by default sources.yaml here.
     """
     from taboot_pipelines.settings import load_settings
     from taboot_pipelines.sources.sources_file import load_sources
@@ -66,10 +68,24 @@ def init(folder: Path | None, force: bool, as_json: bool) -> None:
     out = console()
     out.print(text(f"Wrote {file}:"))
     for entry, found in zip(entries.values(), looked.found, strict=True):
-        out.print(text(f"  {entry.id} ({entry.type}): {found.files:,} files beneath {found.path}"))
+        count = _files(entry, file.parent)
+        out.print(text(f"  {entry.id} ({entry.type}): {count:,} files beneath {found.path}"))
     if not looked.whole:
         out.print("  The tree is large and was not looked through to its end.")
     out.print("Next: look at it, then `taboot ingest --dry-run` and `taboot ingest`.")
+
+
+def _files(entry: SourceEntry, root: Path) -> int:
+    """How many files a first run of a source would take in."""
+    from taboot_pipelines.connectors import Access
+    from taboot_pipelines.extraction.tier_a.compose import project_files, references
+    from taboot_pipelines.model.records import Fetched, Stored
+    from taboot_pipelines.settings import load_settings
+    from taboot_pipelines.sources import open_connector
+
+    access = Access.of(load_settings(), root, references=references, project_files=project_files)
+    events = open_connector(entry, access).events({}, lambda _: False)
+    return sum(isinstance(event, (Fetched, Stored)) for event in events)
 
 
 def _entries(found: Collection[Found], around: Path, root: Path) -> Iterator[str]:
@@ -83,8 +99,11 @@ def _entries(found: Collection[Found], around: Path, root: Path) -> Iterator[str
             f"  type: {f.type}",
             f"  path: {_quoted(path)}",
         ]
-        if f.ending:
-            lines.append(f'  include: ["**/*{f.ending}"]')
+        for name, globs in (("include", f.include), ("exclude", f.exclude)):
+            if globs:
+                lines.append(f"  {name}: [{', '.join(json.dumps(g, ensure_ascii=False) for g in globs)}]")
+        if f.proxy is not None:
+            lines.append(f"  proxy: {f.proxy}")
         lines += [f"  {line}" for line in f.beginning.lines]
         yield "\n".join(f"  {line}" for line in lines) + "\n"
 
@@ -114,8 +133,6 @@ def _id(found: Found, around: Path, taken: set[str]) -> str:
 
 def _quoted(path: str) -> str:
     """The path as YAML: as it is where that is safe, else in double quotes, as JSON is."""
-    import json
-
     return path if re.fullmatch(r"[A-Za-z0-9_./-]+", path) else json.dumps(path, ensure_ascii=False)
 
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from taboot_pipelines.stages.workspace import Workspace
 
 
+#: A time after all others.
+_EVER = 2**62
+
+
 def gather(
     settings: Settings, problems: Sequence[Problem], unknown: Sequence[Unknown], *, ask_parts: bool = True
 ) -> dict[str, Any]:
@@ -33,6 +37,7 @@ def gather(
         "parts": _parts(settings),
         "health": [asdict(h) for h in found],
         "namespaces": {},
+        "upload_errors": {},
         "sources": [],
         "held": [],
         "dead_letters": [],
@@ -94,12 +99,18 @@ def _attention(
     for held in state["held"]:
         what = f"{held['deletions']:,} deletions wait for a confirmation: it {held['reason']}"
         yield item(held["source"], what, f"taboot held; {held['command']}")
+    for namespace, said in state["upload_errors"].items():
+        waiting = state["namespaces"][namespace]["uploads_waiting"]
+        what = f"{waiting:,} blobs wait to be uploaded: {said}"
+        yield item(namespace, what, "taboot status --parts; taboot ingest")
     for s in state["sources"]:
         job = s["last_job"]
         if job is not None and job["state"] == "failed":
             yield item(
                 s["id"], f"its last run failed ({job['code'] or 'no code'})", f"taboot ingest {s['id']}"
             )
+        elif job is not None and job["state"] == "canceled":
+            yield item(s["id"], "its last run was interrupted", f"taboot ingest {s['id']}")
         elif job is not None and job["complete"] is False:
             yield item(s["id"], "its last run did not see all of it", f"taboot ingest {s['id']}")
         if s["dead_letters"]["failed"]:
@@ -134,12 +145,16 @@ def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) ->
             usage = catalog.blobs.usage(namespace)
             served = _served(settings, namespace) if shards else {}
             letters = catalog.dead_letters.find(namespace)
+            uploads = catalog.uploads.due(namespace, _EVER)
             state["namespaces"][namespace] = {
                 **served,
                 "rejected": sum(d["stage"] == DOCUMENTS for d in letters),
                 "blobs": usage["total_sources"],
                 "blob_bytes": usage["total_bytes"],
+                "uploads_waiting": len(uploads),
             }
+            if uploads:
+                state["upload_errors"][namespace] = uploads[-1]["error_message"]
             state["dead_letters"] += [
                 {
                     "namespace": namespace,

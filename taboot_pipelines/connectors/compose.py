@@ -23,7 +23,7 @@ from pydantic import Field
 
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.entries import DirectorySource, HostName, ProxyName
-from taboot_pipelines.connectors.files import is_env, items, names, planned, source_directory
+from taboot_pipelines.connectors.files import is_env, items, names, planned, source_directory, walked
 from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.connectors.protocol import Planned
 from taboot_pipelines.connectors.walk import Directory, File, Item, Listing, read
@@ -65,6 +65,7 @@ class ComposeConnector:
     """Reads the projects beneath ``path`` of ``entry``, and what its globs take there."""
 
     def __init__(self, entry: ComposeSource, access: Access) -> None:
+        self._entry = entry
         self._directory = source_directory(entry.path, access.root)
         self._access = access
         self._include = Globs(entry.include)
@@ -84,7 +85,7 @@ class ComposeConnector:
         yield planned(self._directory, listing, self._roles(self._found(listing), lambda _: False))
 
     def _list(self) -> tuple[Directory, Listing]:
-        directory = Directory(self._directory, pruned=self._exclude.covers, apart=self._access.home)
+        directory = walked(self._entry, self._access, self._exclude.covers)
         return directory, directory.list()
 
     def _found(self, listing: Listing) -> _Found:

@@ -142,6 +142,13 @@ class DirectorySource(SourceEntry):
     """A directory. ``include`` replaces the type's default globs; ``exclude`` wins over it."""
 
     path: PathText = Field(description="The directory, relative to the sources file.")
+    root: PathText | None = Field(
+        None,
+        description=(
+            "The directory that `path` is a part of, relative to the sources file: links to files may lead "
+            "there. Default: the top of the repository that `path` lies in, else `path` itself."
+        ),
+    )
     include: GlobList = Field(
         default_factory=list, description="Globs of what is taken; default: what the type reads."
     )

@@ -19,7 +19,15 @@ from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.entries import DirectorySource, HostName, ProxyName
 from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.connectors.protocol import Planned
-from taboot_pipelines.connectors.walk import Content, Directory, File, Item, Listing, read_signed
+from taboot_pipelines.connectors.walk import (
+    Content,
+    Directory,
+    File,
+    Item,
+    Listing,
+    read_signed,
+    repository_of,
+)
 from taboot_pipelines.model.records import (
     Enumerated,
     Event,
@@ -115,6 +123,13 @@ def source_directory(path: str, root: Path) -> Path:
         return root / path
 
 
+def walked(entry: DirectorySource, access: Access, pruned: Callable[[str], bool]) -> Directory:
+    """The directory of an entry. Raises as :class:`Directory` does."""
+    path = source_directory(entry.path, access.root)
+    whole = repository_of(path) if entry.root is None else source_directory(entry.root, access.root)
+    return Directory(path, pruned=pruned, apart=access.home, whole=whole)
+
+
 class FilesConnector:
     """Reads what the globs of ``entry`` take of its ``path``, or ``default_include`` where it has none."""
 
@@ -125,6 +140,7 @@ class FilesConnector:
         *,
         default_include: tuple[str, ...] = DEFAULT_INCLUDE,
     ) -> None:
+        self._entry = entry
         self._directory = source_directory(entry.path, access.root)
         self._access = access
         #: Endings of the default are taken in any case (README.MD); a person's globs mean what they say.
@@ -135,14 +151,14 @@ class FilesConnector:
 
     def plan(self) -> Iterator[Planned]:
         """How many files a run would look at. Raises as :meth:`events` does."""
-        listing = Directory(self._directory, pruned=self._exclude.covers, apart=self._access.home).list()
+        listing = walked(self._entry, self._access, self._exclude.covers).list()
         yield planned(self._directory, listing, self._roles(listing))
 
     def events(self, known: Mapping[str, Known], tombstoned: Callable[[str], bool]) -> Iterator[Event]:
         """Raises ``E_PATH`` or ``E_UNREADABLE`` before the first event if the root cannot be enumerated at
         all.
         """
-        directory = Directory(self._directory, pruned=self._exclude.covers, apart=self._access.home)
+        directory = walked(self._entry, self._access, self._exclude.covers)
         listing = directory.list()
         yield from items(
             directory, listing, self._roles(listing), self._access.max_blob_bytes, known, tombstoned

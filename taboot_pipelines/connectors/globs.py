@@ -15,6 +15,7 @@ beneath it. There is no negation: what ``exclude`` matches goes, whatever ``incl
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 
@@ -31,7 +32,7 @@ class Globs:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         texts = list(patterns)
-        self._patterns = [_Pattern(p, i) for i, p in enumerate(texts)]
+        self._patterns = [_pattern(p, i) for i, p in enumerate(texts)]
         #: What ``*.md`` and its like say: most patterns are of that kind, and one look at a path's end is all
         #: that they need.
         self._endings = tuple(p[1:] for p in texts if _ENDING.fullmatch(p))
@@ -123,6 +124,10 @@ class _Pattern:
             else:
                 ends = {e + 1 for e in ends if e < len(parts) and segment.fullmatch(parts[e])}
         return ends
+
+
+#: Each source has the same globs as the last one of its type.
+_pattern = functools.lru_cache(maxsize=1024)(_Pattern)
 
 
 def _segment(name: str) -> re.Pattern[str]:

@@ -4,7 +4,8 @@ Paths are relative, NFC, with ``/``. A file whose name is not UTF-8, or has the 
 no item that a locator could name: it is reported under an escaped name. Directories of version control,
 caches and dependencies (:data:`PRUNED`) are passed over. A symbolic link is followed if it stays inside the
 root: to a file always, to a directory unless it leads to one of its own parents or itself lies beneath a
-followed link, so that a walk ends.
+followed link, so that a walk ends. A link to a file may lead as far as the directory that the root is a part
+of, as a rule the top of its repository.
 """
 
 from __future__ import annotations
@@ -104,9 +105,16 @@ class Directory:
     read.
     """
 
-    def __init__(self, root: Path, *, pruned: Callable[[str], bool], apart: Path | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        pruned: Callable[[str], bool],
+        apart: Path | None = None,
+        whole: Path | None = None,
+    ) -> None:
         """``pruned(path)``: nothing beneath that directory is wanted. ``apart``: a directory (our own stores)
-        left out.
+        left out. ``whole``: the directory that the root is a part of, if it is of one.
         """
         self.root = root
         self._pruned = pruned
@@ -128,6 +136,7 @@ class Directory:
                 path=str(root),
             ) from None
         self._apart = os.path.realpath(apart) if apart else None
+        self._whole = self._real if whole is None else os.path.realpath(whole)
 
     def still_there(self) -> bool:
         """Whether the root is the directory it was: an unmounted one must not pass for an emptied one."""
@@ -215,9 +224,7 @@ class Directory:
             return Failed(name, _unreadable(name, error, "file"))
         if not is_link and stat.S_ISREG(info.st_mode):
             return File(name, location, names, signature_of(info))
-        outside = (
-            is_link and location != self._real and not location.startswith(self._real.rstrip(os.sep) + os.sep)
-        )
+        outside = is_link and not _within(location, self._real)
         refusal = f"The symbolic link {name} leads outside of the source's root."
         if stat.S_ISDIR(info.st_mode):
             if not PRUNED.isdisjoint(names) or location == self._apart or self._pruned(_nfc(raw)):
@@ -233,7 +240,7 @@ class Directory:
             if _identity(info) in chain:
                 return Skipped("", "E_CYCLE", f"The symbolic link {name} leads to a directory that holds it.")
             return raw, location, (*chain, _identity(info)), linked or is_link
-        if outside:
+        if outside and not self._is_of_the_whole(location):
             return Skipped(name, "E_FORBIDDEN", refusal, outside=True)
         if not stat.S_ISREG(info.st_mode):
             return Skipped(
@@ -243,6 +250,23 @@ class Directory:
                 outside=True,
             )
         return File(name, location, names, signature_of(info))
+
+    def _is_of_the_whole(self, location: str) -> bool:
+        """Whether a file outside of the root is one of what the root is a part of, and none that is passed
+        over there."""
+        if not _within(location, self._whole) or (self._apart is not None and _within(location, self._apart)):
+            return False
+        return PRUNED.isdisjoint(Path(location[len(self._whole) :]).parts)
+
+
+def _within(location: str, directory: str) -> bool:
+    return location == directory or location.startswith(directory.rstrip(os.sep) + os.sep)
+
+
+def repository_of(directory: Path) -> Path | None:
+    """The top of the repository that a directory lies in; None where it lies in none."""
+    real = Path(os.path.realpath(directory))
+    return next((place for place in (real, *real.parents) if os.path.lexists(place / ".git")), None)
 
 
 def _plain_signature(child: os.DirEntry[str]) -> str | None:

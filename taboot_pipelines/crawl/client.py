@@ -27,7 +27,7 @@ Admit = Callable[[dict[str, str], str], None]
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """Seconds: until the connection stands (a look-up of the name included, which has as long again), between
-    two pieces of an answer, and for all of one hop."""
+    two pieces of an answer (of a KiB, or what ends it), and for all of one hop."""
 
     connect: float
     read: float

@@ -62,6 +62,8 @@ _HTTP_VERSIONS = {1: "1.0", 2: "1.1", 3: "2"}
 #: Headers that libcurl would add by itself.
 _NO_DEFAULTS = (b"Accept:", b"User-Agent:")
 _ABORT = -1
+#: What has to come in the time between two pieces: less is an answer that drips.
+_PIECE_BYTES = 1024
 
 
 class Transfer:
@@ -110,6 +112,8 @@ class Transfer:
         self._inflater: Inflater | None = None
         self._pieces: list[bytes] = []
         self._size = 0
+        #: Bytes of the answer since ``heard``, and when the last of them came.
+        self._come, self._last = 0, now
         url, proxy, set_ = request.url, request.proxy, self.curl.setopt
         # The path is given apart, as it was parsed.
         set_(pycurl.URL, f"{url.scheme}://{url.host}:{url.port}/")
@@ -160,8 +164,13 @@ class Transfer:
         except OSError:  # no IPv6 on this machine, or too many open files
             return pycurl.SOCKET_BAD
 
+    def _hear(self, size: int) -> None:
+        self._come, self._last = self._come + size, time.monotonic()
+        if self._come >= _PIECE_BYTES:
+            self.heard, self._come = self._last, 0
+
     def _on_header(self, line: bytes) -> int | None:
-        self.heard = time.monotonic()
+        self._hear(len(line))
         if line.startswith(b"HTTP/") and not self._complete:
             status = line.split(None, 2)[1:2]
             self._status = int(status[0]) if status and status[0].isdigit() else 0
@@ -170,6 +179,7 @@ class Transfer:
             self._lines.append(line)  # after the body these are trailers, which nobody reads
         elif not self._complete and not 100 <= self._status < 200:
             self._complete = True
+            self.heard, self._come = self._last, 0
             self._headers = _headers(self._lines)
             if 200 <= self._status < 300:
                 return self._decide()
@@ -200,7 +210,7 @@ class Transfer:
         return None
 
     def _on_body(self, data: bytes) -> int | None:
-        self.heard = time.monotonic()
+        self._hear(len(data))
         if self._unread:
             self._size += len(data)
             return None if self._size <= MAX_UNREAD_BYTES else _ABORT
@@ -233,7 +243,7 @@ class Transfer:
     # --- the end of a request -------------------------------------------------------------------------------
 
     def is_late(self, now: float) -> bool:
-        """Whether the answer takes too long as a whole, or nothing more of it comes."""
+        """Whether the answer takes too long as a whole, or next to nothing more of it comes."""
         timeouts = self._request.timeouts
         if now - self.began > timeouts.total:
             return True
@@ -248,7 +258,9 @@ class Transfer:
         if self._error is not None or (self._complete and self._unread):
             return self.result(None)
         self._pieces = []
-        return timed_out(self._request)
+        # One that drips would do so again; one that fell silent may not.
+        silent = time.monotonic() - self._last > self._request.timeouts.read / 2
+        return timed_out(self._request, again=silent)
 
     def result(self, code: int | None) -> Reply | TabootError:
         """What the request that ended with libcurl's ``code`` (None: well) has come to."""
@@ -342,9 +354,9 @@ def _too_large(request: Request) -> TabootError:
     return TabootError("E_TOO_LARGE", f"{url} is larger than {request.max_bytes} bytes.", url=url)
 
 
-def timed_out(request: Request) -> TabootError:
+def timed_out(request: Request, *, again: bool = True) -> TabootError:
     url = request.url.text
-    return TabootError("E_TIMEOUT", f"{url} did not answer in time.", url=url, again=True)
+    return TabootError("E_TIMEOUT", f"{url} did not answer in time.", url=url, again=again)
 
 
 def broken(request: Request, cause: str, *, again: bool = True) -> TabootError:

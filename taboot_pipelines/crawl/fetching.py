@@ -15,7 +15,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -122,6 +122,9 @@ class _Job:
     seen: set[str] = field(default_factory=set)
     #: How often it was tried again.
     attempts: int = 0
+    #: Seconds that its hops and attempts have taken, and when the present one began.
+    spent: float = 0.0
+    sent: float = 0.0
     waited: bool = False
     failure: TabootError | None = None
     conditional: bool = False
@@ -366,11 +369,12 @@ class Fetching:
                 headers += (("If-Modified-Since", known.last_modified),)
         ticket = next(self._count)
         self._asked[ticket] = job
+        job.sent = time.monotonic()
         request = Request(
             url,
             headers,
             job.max_bytes,
-            self._timeouts,
+            replace(self._timeouts, total=self._timeouts.total - job.spent),
             admit=job.admit,
             proxy=job.proxy,
             cut=job.purpose == "robots",
@@ -384,6 +388,7 @@ class Fetching:
         host = self._hosts[job.url.host]
         host.asked -= 1
         self._offer(host)
+        job.spent += time.monotonic() - job.sent if isinstance(result, TabootError) else result.seconds
         if isinstance(result, TabootError):
             failed = result.code in ("E_NETWORK", "E_TIMEOUT")
             # An address that may not be reached is refused on this side.
@@ -405,7 +410,7 @@ class Fetching:
             error = refusal(status, headers, job.first.text)
             if wait is not None:
                 # The server's word on when to come back stands for ours.
-                if wait <= MAX_RETRY_AFTER_SECONDS and not job.waited:
+                if wait <= MAX_RETRY_AFTER_SECONDS and not job.waited and job.spent < self._timeouts.total:
                     job.waited, job.failure = True, error
                     self._put_off(job, wait)
                     return
@@ -423,7 +428,7 @@ class Fetching:
 
     def _again(self, job: _Job, error: TabootError) -> bool:
         """Whether ``job`` is tried again after ``error``."""
-        if job.attempts >= len(self._settings.retry_seconds):
+        if job.attempts >= len(self._settings.retry_seconds) or job.spent >= self._timeouts.total:
             return False
         self._put_off(job, self._settings.retry_seconds[job.attempts])
         job.attempts += 1
@@ -439,6 +444,8 @@ class Fetching:
             url = parse_url(location, job.url.text)
             if url.text in job.seen:
                 raise TabootError("E_REDIRECT", f"The redirects of {first} form a loop.", url=first)
+            if job.spent >= self._timeouts.total:
+                raise TabootError("E_TIMEOUT", f"{first} did not answer in time.", url=first)
         except TabootError as error:
             if error.code == "E_URL_BAD":
                 error = TabootError(error.code, f"{first} redirects to a bad URL. {error.message}", url=first)

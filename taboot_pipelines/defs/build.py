@@ -22,7 +22,7 @@ from taboot_pipelines.defs import (
 from taboot_pipelines.defs.executors import executor, placed
 from taboot_pipelines.defs.ingest_all import PASSED_ON
 from taboot_pipelines.defs.io import KEY, TableIOManager
-from taboot_pipelines.defs.jobs import ASSETS, CHECKS, JOBS
+from taboot_pipelines.defs.jobs import ASSETS, CHECKS, ingest_all, ingest_source
 from taboot_pipelines.defs.operations import SENSORS
 from taboot_pipelines.defs.resources import KnowledgeBaseResource, Runtime, WorkspaceResource
 from taboot_pipelines.settings import Settings, load_settings
@@ -48,7 +48,15 @@ def build_defs(settings: Settings | None = None, **overrides: Any) -> dg.Definit
     return dg.Definitions(
         assets=[*placed(ASSETS, settings), *audit.ASSETS, *quality.ASSETS],
         asset_checks=[*CHECKS, *readiness.CHECKS, *freshness.CHECKS, *quality.CHECKS],
-        jobs=[*JOBS, *crawls.JOBS, *audit.JOBS, *quality.JOBS, *interpretations.JOBS, *letters.JOBS],
+        jobs=[
+            ingest_source,
+            ingest_all,
+            *crawls.JOBS,
+            *audit.JOBS,
+            *quality.JOBS,
+            *interpretations.JOBS,
+            *letters.JOBS,
+        ],
         schedules=audit.SCHEDULES,
         sensors=[*SENSORS, *retries.SENSORS, *readiness.SENSORS, *freshness.SENSORS],
         resources=resources,

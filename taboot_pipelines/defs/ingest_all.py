@@ -1,12 +1,14 @@
 """The job of every source: a step for each stage, in which the stages of the namespace run once for all.
 
 A backfill of all partitions of ``ingest_source`` does the same, and stops at the first stage that fails for
-any of them; here a source that fails stops no other. The job needs no partitions to be chosen, so that a
-schedule or one click can start it.
+any of them; here a source that fails stops no other. Each one that fails is told at its own partition of the
+asset, and has a step of its own, ``failed_source[…]``, which fails with what went wrong and what to do. The
+job needs no partitions to be chosen, so that a schedule or one click can start it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -28,13 +30,23 @@ PASSED_ON = "passed_on"
 
 @dataclass(frozen=True)
 class Going:
-    """The sources that go on to the next stage, those in which something changed, and {source id: stage and
-    why} of those that failed.
+    """The sources that go on to the next stage, those in which something changed, and by source id how those
+    failed that did.
     """
 
     sources: Sequence[str]
     changed: frozenset[str] = frozenset()
-    failed: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, "Failed"] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The stage at which a source failed, why in words with the remedy, and the same as metadata."""
+
+    source_id: str
+    stage: str
+    why: str
+    metadata: Mapping[str, Any]
 
 
 class Chosen(dg.Config):
@@ -72,7 +84,7 @@ def _step(stage: SourceStage | NamespaceStage) -> dg.OpDefinition:
     )
     def step(
         context: dg.OpExecutionContext, going: Going, workspace: WorkspaceResource
-    ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.Output[Going]]:
+    ) -> Iterator[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation | dg.Output[Going]]:
         opened, failed = workspace.open(), dict(going.failed)
         sources, changed = list(going.sources), set(going.changed)
         present = context.instance.get_materialized_partitions(dg.AssetKey(stage.name))
@@ -80,8 +92,14 @@ def _step(stage: SourceStage | NamespaceStage) -> dg.OpDefinition:
         if isinstance(stage, SourceStage):
             groups = [[source_id] for source_id in sources]
 
-        def fail(group: Collection[str], why: str) -> None:
-            failed.update(dict.fromkeys(group, f"{stage.name}: {why}"))
+        def fail(
+            group: Collection[str], why: str, metadata: Mapping[str, Any]
+        ) -> Iterator[dg.AssetObservation]:
+            for source_id in group:
+                failed[source_id] = Failed(source_id, stage.name, why, metadata)
+                yield dg.AssetObservation(
+                    stage.name, description=why, partition=source_id, metadata=dict(metadata)
+                )
             if stage.name not in CHAIN.targets:
                 sources[:] = [source_id for source_id in sources if source_id not in group]
             context.log.error(f"{', '.join(group)}: {stage.name}: {why}")
@@ -90,7 +108,7 @@ def _step(stage: SourceStage | NamespaceStage) -> dg.OpDefinition:
             try:
                 reports = run_reported(workspace.runtime, stage.name, *group)
             except dg.Failure as failure:
-                fail(group, failure.description or stage.name)
+                yield from fail(group, failure.description or stage.name, failure.metadata)
                 continue
             # What a stage of the namespace did is told of the sources whose change it was.
             news = {s for s in group if s in changed or s not in present}
@@ -106,7 +124,8 @@ def _step(stage: SourceStage | NamespaceStage) -> dg.OpDefinition:
                 for check, evaluation in evaluations(workspace, stage.name, sources):
                     yield evaluation
                     if check.blocking and not evaluation.passed:
-                        fail(list(sources), f"the check {check.name} failed")
+                        why = f"The check {check.name} failed; its last evaluation shows which rows."
+                        yield from fail(list(sources), why, {"check": check.name})
             except dg.Failure as failure:
                 context.log.error(f"checks of {stage.name}: {failure.description}")
         yield dg.Output(Going(sources, frozenset(changed), failed))
@@ -116,19 +135,31 @@ def _step(stage: SourceStage | NamespaceStage) -> dg.OpDefinition:
 
 @dg.op(
     ins={"going": dg.In(Going)},
-    out=dg.Out(dg.Nothing),
-    description="Drops the partitions of sources that have retired, and fails if any source failed.",
+    out=dg.DynamicOut(Failed, io_manager_key=PASSED_ON),
+    description="Drops the partitions of sources that have retired, and hands on each source that failed.",
 )
-def report_failures(context: dg.OpExecutionContext, going: Going, workspace: WorkspaceResource) -> None:
+def end_of_sources(
+    context: dg.OpExecutionContext, going: Going, workspace: WorkspaceResource
+) -> Iterator[dg.DynamicOutput[Failed]]:
     apply_change(context.instance, partition_change(context.instance, workspace.open()))
-    if going.failed:
-        of = len({*going.sources, *going.failed})
-        raise dg.Failure(
-            f"{len(going.failed)} of {of} sources failed: "
-            + "; ".join(f"{source_id} at {why}" for source_id, why in sorted(going.failed.items())),
-            metadata={"failed": dg.MetadataValue.json(dict(going.failed))},
-            allow_retries=False,
-        )
+    for number, (_, found) in enumerate(sorted(going.failed.items())):
+        # A step's key takes no hyphen, and two ids may differ by nothing else.
+        key = found.source_id.replace("-", "_")
+        clash = any(o.replace("-", "_") == key for o in going.failed if o != found.source_id)
+        yield dg.DynamicOutput(found, mapping_key=f"{key}__{number}" if clash else key)
+
+
+@dg.op(
+    ins={"found": dg.In(Failed)},
+    out=dg.Out(dg.Nothing),
+    description="Fails with what went wrong with one source, and what to do about it.",
+)
+def failed_source(found: Failed) -> None:
+    raise dg.Failure(
+        f"{found.source_id} failed at {found.stage}: {found.why}",
+        metadata={"source": found.source_id, "stage": found.stage, **found.metadata},
+        allow_retries=False,
+    )
 
 
 def _by_namespace(workspace: Workspace, source_ids: Collection[str]) -> list[list[str]]:
@@ -154,4 +185,4 @@ def ingest_all() -> None:
     going = read_sources_file()
     for step in _STEPS:
         going = step(going)
-    report_failures(going)
+    end_of_sources(going).map(failed_source)

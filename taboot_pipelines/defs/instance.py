@@ -8,12 +8,12 @@ from pathlib import Path
 
 import dagster as dg
 from dagster import DagsterError
-from dagster._core.instance.ref import InstanceRef
 from sqlalchemy.exc import SQLAlchemyError
 
 from taboot_pipelines.defs.pools import LIMITS
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.stores.disk import private_folder
 from taboot_pipelines.stores.leases import FileLeases
 
 #: The same as ``deploy/local/dagster.yaml``, where each line is explained.
@@ -47,11 +47,6 @@ retention:
       failure: 30
       success: 30
 """
-
-_NO_COMPUTE_LOGS = {
-    "module": "dagster._core.storage.noop_compute_log_manager",
-    "class": "NoOpComputeLogManager",
-}
 
 
 @contextmanager
@@ -103,7 +98,10 @@ def _unusable(home: Path, error: BaseException) -> TabootError:
 def _open(home: Path, settings: Settings) -> dg.DagsterInstance:
     # Two processes that create the databases at once would collide over each other's tables.
     with FileLeases(settings.home_dir, settings.limits.lease_wait_seconds).exclusive("dagster"):
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if settings.home_dir in home.parents:
+            private_folder(home)
+        else:
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
         config = home / "dagster.yaml"
         if not config.exists():
             # Written in one step: a file that is cut short or empty would be taken for the operator's own
@@ -111,10 +109,7 @@ def _open(home: Path, settings: Settings) -> dg.DagsterInstance:
             aside = config.with_name(".dagster.yaml.new")
             aside.write_text(DAGSTER_YAML, encoding="utf-8")
             aside.replace(config)
-        # This process writes to a terminal, so its output is not to be redirected, whatever the file says.
-        instance = dg.DagsterInstance.from_ref(
-            InstanceRef.from_dir(str(home), overrides={"compute_logs": _NO_COMPUTE_LOGS})
-        )
+        instance = dg.DagsterInstance.from_config(str(home))
         if config.read_text(encoding="utf-8") == DAGSTER_YAML:
             # Limits are set wherever they are missing: the process that wrote the file may have been killed
             # before it set them.

@@ -12,16 +12,14 @@ from dataclasses import replace
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
 from taboot_pipelines import logs
-from taboot_pipelines.defs.metadata import error_metadata, metadata_of, shown_item, text_rows
+from taboot_pipelines.defs.metadata import error_metadata, metadata_of, shown_item, text_rows, tier_metadata
 from taboot_pipelines.defs.partitions import INGEST_ALL
 from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
 from taboot_pipelines.defs.retention import mark_changed
 from taboot_pipelines.defs.run_tags import event_tags, tag_run
 from taboot_pipelines.defs.stored import stored
-from taboot_pipelines.defs.tier_metadata import tier_metadata
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.ingesting import MAX_RETRIES, goes_again, log_problems, told
 from taboot_pipelines.model.crawl_graph import CrawlProgress
@@ -36,6 +34,8 @@ from taboot_pipelines.stages.tiers import TierStage
 from taboot_pipelines.stages.workspace import Workspace
 
 OWNERS = ["team:taboot"]
+#: The tag in which an event of no run gives its data version; a result of a run has an argument for it.
+DATA_VERSION_TAG = "dagster/data_version"
 #: Each line about a crawl, or a backfill, that goes on is kept as an event of its run.
 _SECONDS_BETWEEN_LOGS = 10.0
 #: Assets with a text column, and the columns that are shown where TABOOT_METADATA_TEXT allows it.

@@ -13,7 +13,7 @@ from taboot_pipelines.defs.partitions import (
     INGEST_ALL,
     NAME,
     TAG,
-    is_busy,
+    Busy,
     only_sources,
     partition_change,
     sources_partitions,
@@ -60,13 +60,11 @@ def sources_sensor(
     # changed (rule ``complete-enumeration``).
     opened.sync_sources()
     change = partition_change(context.instance, opened)
-    drop = [key for key in change.drop if not is_busy(context.instance, key)]
-    wanted = {
-        source_id: run_key
-        for source_id, run_key in sorted(_unread(opened).items())
-        # A run that is under way may have begun before the change. If so, another is asked for after it.
-        if not is_busy(context.instance, source_id)
-    }
+    busy = Busy(context.instance, opened)
+    drop = [key for key in change.drop if key not in busy]
+    unread = _unread(opened)
+    # A run that is under way may have begun before the change. If so, another is asked for after it.
+    wanted = {source_id: key for source_id, key in sorted(unread.items()) if source_id not in busy}
     requests = [_request(source_id, run_key) for source_id, run_key in wanted.items()]
     if len(wanted) > _MOST_RUNS:
         # A run takes longer to begin than a small source takes, and each would publish the shards anew.
@@ -79,7 +77,8 @@ def sources_sensor(
         changes.append(sources_partitions.build_delete_request(drop))
     if not requests and not changes:
         return dg.SkipReason(
-            f"{len(context.instance.get_dynamic_partitions(NAME))} sources, as in the sources file."
+            busy.skip_reason(unread)
+            or f"{len(context.instance.get_dynamic_partitions(NAME))} sources, as in the sources file."
         )
     return dg.SensorResult(run_requests=requests, dynamic_partitions_requests=changes)
 
@@ -98,9 +97,10 @@ def due_sources(context: dg.SensorEvaluationContext, workspace: WorkspaceResourc
     now, requests = _now(), list[dg.RunRequest]()
     cursor: dict[str, str] = {}
     # A tick that found no time for all of them left the one to begin with.
-    begin, due = seen.pop(_NEXT, ""), schedules(workspace.open())
+    opened = workspace.open()
+    begin, due = seen.pop(_NEXT, ""), schedules(opened)
     order = sorted(due, key=lambda source_id: (source_id < begin, source_id))
-    end = time.monotonic() + _BUDGET_SECONDS
+    end, busy, waiting = time.monotonic() + _BUDGET_SECONDS, Busy(context.instance, opened), list[str]()
     for number, source_id in enumerate(order):
         if number and time.monotonic() > end:
             cursor |= {left: seen[left] for left in order[number:] if left in seen}
@@ -111,9 +111,8 @@ def due_sources(context: dg.SensorEvaluationContext, workspace: WorkspaceResourc
         # due as soon as it is free.
         if seen.get(source_id, fire) == fire:
             cursor[source_id] = fire
-        elif is_busy(context.instance, source_id) or not context.instance.has_dynamic_partition(
-            NAME, source_id
-        ):
+        elif source_id in busy or not context.instance.has_dynamic_partition(NAME, source_id):
+            waiting.append(source_id)
             cursor[source_id] = seen[source_id]
         else:
             cursor[source_id] = fire
@@ -121,7 +120,7 @@ def due_sources(context: dg.SensorEvaluationContext, workspace: WorkspaceResourc
     return dg.SensorResult(
         run_requests=requests,
         cursor=orjson.dumps(cursor).decode(),
-        skip_reason=None if requests else dg.SkipReason("No source is due."),
+        skip_reason=(None if requests else dg.SkipReason(busy.skip_reason(waiting) or "No source is due.")),
     )
 
 
@@ -139,16 +138,18 @@ def due_dead_letters(
 ) -> dg.SensorResult | dg.SkipReason:
     opened = workspace.open()
     namespaces = sorted({row["namespace"] for row in opened.catalog.sources.find(states=("active",))})
+    busy = Busy(context.instance, opened)
+    due = [(namespace, d) for namespace in namespaces for d in dead_letters.due(opened, namespace)]
     # The run key names the failure, so no second run is requested for the same one if the first
     # never retries it.
     requests = [
         _request(d.source_id, f"retry:{namespace}:{d.source_id}:{d.attempt}:{d.last_at}")
-        for namespace in namespaces
-        for d in dead_letters.due(opened, namespace)
-        if context.instance.has_dynamic_partition(NAME, d.source_id)
-        and not is_busy(context.instance, d.source_id)
+        for namespace, d in due
+        if context.instance.has_dynamic_partition(NAME, d.source_id) and d.source_id not in busy
     ]
-    return dg.SensorResult(run_requests=requests) if requests else dg.SkipReason("No dead letter is due.")
+    if not requests:
+        return dg.SkipReason(busy.skip_reason(d.source_id for _, d in due) or "No dead letter is due.")
+    return dg.SensorResult(run_requests=requests)
 
 
 @dg.sensor(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
 
+from taboot_pipelines.stages.progress import being_ingested
 from taboot_pipelines.stages.workspace import Workspace
 
 # Dagster calls the parameter beta wherever an asset is declared with it; who runs the project cannot help it.
@@ -28,6 +29,8 @@ sources_partitions = dg.DynamicPartitionsDefinition(name=NAME)
 #: more memory than the largest of them, and each holds its lease only while its own stage runs.
 BACKFILL = dg.BackfillPolicy.single_run()
 
+#: So many sources are named to a person.
+_NAMED = 5
 _BUSY = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -63,11 +66,34 @@ def apply_change(instance: dg.DagsterInstance, change: Change) -> None:
         instance.delete_dynamic_partition(NAME, key)
 
 
-def is_busy(instance: dg.DagsterInstance, source_id: str) -> bool:
-    """Whether a run that has the source, alone or among others, is queued or under way."""
-    if instance.get_runs(dg.RunsFilter(tags={TAG: source_id}, statuses=_BUSY), limit=1):
-        return True
-    return any(_has(instance, run, source_id) for run in instance.get_runs(dg.RunsFilter(statuses=_BUSY)))
+class Busy:
+    """The sources that are being taken in: by runs that are queued or under way, and by the command line.
+
+    It is as of one moment; a tick asks once for all its sources.
+    """
+
+    def __init__(self, instance: dg.DagsterInstance, workspace: Workspace) -> None:
+        self.commands = being_ingested(workspace)
+        self._sources, self._all = set(self.commands), False
+        for run in instance.get_runs(dg.RunsFilter(statuses=_BUSY)):
+            if TAG in run.tags:
+                self._sources.add(run.tags[TAG])
+            elif RANGE_TAGS[0] in run.tags:
+                self._sources.update(_range(instance, run))
+            elif run.job_name == INGEST_ALL:
+                chosen = _chosen(run)
+                self._sources.update(chosen)
+                self._all = self._all or not chosen
+
+    def __contains__(self, source_id: str) -> bool:
+        return self._all or source_id in self._sources
+
+    def skip_reason(self, source_ids: Iterable[str]) -> str:
+        """Say which of these sources the command line is taking in; "" if none."""
+        named = sorted(self.commands.intersection(source_ids))
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        told = f"`taboot ingest` is taking in {', '.join(named[:_NAMED])}{more}; it is looked again after it."
+        return told if named else ""
 
 
 def only_sources(source_ids: Collection[str]) -> dict[str, Any]:
@@ -75,14 +101,10 @@ def only_sources(source_ids: Collection[str]) -> dict[str, Any]:
     return {"ops": {READ_SOURCES: {"config": {"sources": sorted(source_ids)}}}}
 
 
-def _has(instance: dg.DagsterInstance, run: dg.DagsterRun, source_id: str) -> bool:
-    if RANGE_TAGS[0] in run.tags:
-        return source_id in _range(instance, run)
-    if run.job_name != INGEST_ALL:
-        return False
+def _chosen(run: dg.DagsterRun) -> list[str]:
+    """Return the sources that a run of the job of every source takes; none: all."""
     ops: Any = run.run_config.get("ops", {})
-    chosen = ops.get(READ_SOURCES, {}).get("config", {}).get("sources")
-    return not chosen or source_id in chosen
+    return list(ops.get(READ_SOURCES, {}).get("config", {}).get("sources") or ())
 
 
 def ranges(instance: dg.DagsterInstance, source_ids: Collection[str]) -> list[list[str]]:

@@ -22,9 +22,6 @@ from pathlib import Path
 
 import dagster as dg
 from dagster import DagsterRunStatus, RunsFilter
-from dagster._core.execution.backfill import BulkActionStatus
-from dagster._core.storage.event_log import SqliteEventLogStorage
-from dagster._core.storage.tags import BACKFILL_ID_TAG, RUN_KEY_TAG
 
 from taboot_pipelines.defs.partitions import RANGE_TAGS, TAG
 from taboot_pipelines.settings import RetentionSettings
@@ -34,7 +31,9 @@ _log = logging.getLogger(__name__)
 #: The tag of a run in which some stage had something to do.
 CHANGED_TAG = "taboot/changed"
 _ENDED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
-_UNDER_WAY = [BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, BulkActionStatus.FAILING]
+#: The tags by which Dagster marks the runs of a backfill, and those that a sensor asked for by a key.
+BACKFILL_ID_TAG, RUN_KEY_TAG = "dagster/backfill", "dagster/run_key"
+_UNDER_WAY = ("REQUESTED", "CANCELING", "FAILING")
 #: A sensor may ask for a run by such a key again and again, and is refused because there was one.
 _KEYS_ASKED_AGAIN = ("retry:", "qdrant_points:")
 _KEY_SECONDS = 24 * 3600.0
@@ -91,23 +90,31 @@ def _says_nothing(record: dg.RunRecord) -> bool:
 
 def _forget(instance: dg.DagsterInstance, runs: Sequence[dg.DagsterRun]) -> list[str]:
     """Delete these runs but those that are still needed."""
-    active = {b.backfill_id for status in _UNDER_WAY for b in instance.get_backfills(status=status)}
+    active = {b.backfill_id for b in instance.get_backfills() if b.status.value in _UNDER_WAY}
     gone = []
     for run in runs:
         # A backfill that is under way counts its runs.
         if run.tags.get(BACKFILL_ID_TAG) in active or _is_last_materializer(instance, run.run_id):
             continue
         instance.delete_run(run.run_id)
-        events = instance.event_log_storage
-        if type(events) is SqliteEventLogStorage:
-            # Dagster empties the file of the run and leaves it there.
-            path = Path(events.path_for_shard(run.run_id))
-            for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
-                path.with_name(name).unlink(missing_ok=True)
+        _remove_file(instance, run.run_id)
         gone.append(run.run_id)
     if gone:
         _log.debug("runs are forgotten", extra={"runs": len(gone)})
     return gone
+
+
+def _remove_file(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Remove the file of a run's events: where they are kept in SQLite, Dagster only empties it.
+
+    Nothing of Dagster's public interface removes it (docs/design.md, "Dagster by its public interface"); only
+    the storage itself knows its path. A storage without such files has no such method.
+    """
+    path_of = getattr(instance.event_log_storage, "path_for_shard", None)
+    if path_of is not None:
+        path = Path(path_of(run_id))
+        for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+            path.with_name(name).unlink(missing_ok=True)
 
 
 def _is_last_materializer(instance: dg.DagsterInstance, run_id: str) -> bool:

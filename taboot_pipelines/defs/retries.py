@@ -9,7 +9,7 @@ import time
 import dagster as dg
 
 from taboot_pipelines.defs.jobs import ingest_source
-from taboot_pipelines.defs.partitions import NAME, is_busy
+from taboot_pipelines.defs.partitions import NAME, Busy
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.stages.qdrant_points import QUEUE, STAGE
 
@@ -32,19 +32,14 @@ def qdrant_retries(
     sources: dict[str, list[str]] = {}
     for row in opened.catalog.sources.find():
         sources.setdefault(row["namespace"], []).append(row["source_id"])
-    now = time.time()
+    now, busy = time.time(), Busy(context.instance, opened)
     requests = []
     for namespace, names in sorted(sources.items()):
         due = opened.state.queued(namespace, QUEUE).get(namespace)
         # Any source of the namespace will do, since its run brings in everything that is pending. A run that
         # is under way does so by itself.
         free = next((s for s in sorted(names) if context.instance.has_dynamic_partition(NAME, s)), None)
-        if (
-            due is not None
-            and due <= now
-            and free is not None
-            and not any(is_busy(context.instance, s) for s in names)
-        ):
+        if due is not None and due <= now and free is not None and not any(s in busy for s in names):
             # The run key names the failure, so no second run is requested for the same one if the first
             # never retries it.
             requests.append(

@@ -9,6 +9,7 @@ the page is too large for it, markup and link density decide.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import islice
 
 from taboot_pipelines.documents.html_markdown import Block, is_hidden, render
@@ -23,22 +24,26 @@ _MAX_LIBRARY_PARAGRAPHS = 4_000
 _MAX_LIBRARY_ATTRIBUTE_PAIRS = 10_000_000
 _PARAGRAPH = re.compile(rf"<(?:{'|'.join(sorted(BLOCK))}|br)(?=[\s/>])", re.IGNORECASE)
 
-#: (tag or None, attribute, word in it) of the element that holds the text, by generator.
-_CONTAINERS: tuple[tuple[str | None, str, str], ...] = (
-    ("article", "class", "md-content__inner"),  # MkDocs Material
-    (None, "class", "theme-doc-markdown"),  # Docusaurus
-    (None, "class", "vp-doc"),  # VitePress
-    (None, "class", "theme-default-content"),  # VuePress
-    (None, "class", "sl-markdown-content"),  # Starlight
-    (None, "class", "td-content"),  # Docsy
-    (None, "class", "markdown-body"),  # GitHub, Gitea
-    (None, "id", "mw-content-text"),  # MediaWiki
-    (None, "class", "rst-content"),
-    (None, "class", "book-page"),
-    (None, "class", "gitbook-markdown"),
+#: (attribute, word in it) of the element that holds the text, by generator; the first that a page has counts.
+_CONTAINERS = (
+    ("class", "md-content__inner"),  # MkDocs Material, of an article
+    ("class", "theme-doc-markdown"),  # Docusaurus
+    ("class", "vp-doc"),  # VitePress
+    ("class", "theme-default-content"),  # VuePress
+    ("class", "sl-markdown-content"),  # Starlight
+    ("class", "td-content"),  # Docsy
+    ("class", "markdown-body"),  # GitHub, Gitea
+    ("id", "mw-content-text"),  # MediaWiki
+    ("class", "rst-content"),
+    ("class", "book-page"),
+    ("class", "gitbook-markdown"),
 )
 #: Names that others use as well: they count on a page whose generator is known.
-_GENERIC = (("div", "itemprop", "articleBody"), ("div", "role", "main"))  # Read the Docs; Sphinx, MkDocs
+_GENERIC = (("itemprop", "articleBody"), ("role", "main"))  # Read the Docs; Sphinx, MkDocs
+#: The tag that an element must have beside the word.
+_CONTAINER_TAGS = {"md-content__inner": "article", "articleBody": "div", "main": "div"}
+_RANKS = {place: rank for rank, place in enumerate(_CONTAINERS + _GENERIC)}
+_CONTAINER_ATTRIBUTES = tuple(dict.fromkeys(attribute for attribute, _ in _RANKS))
 _GENERATOR = re.compile(
     r"(?i)mkdocs|sphinx|docusaurus|vitepress|vuepress|starlight|mdbook|gitbook|antora"
     r"|jekyll.*just-the-docs|hugo.*docs|doxygen|docutils|asciidoctor|pdoc|rustdoc|javadoc"
@@ -61,6 +66,13 @@ _DOC_FURNITURE = re.compile(
     r"(?:$|[\s_-])"
 )
 _WORD = re.compile(r"\w+")
+#: Elements without text that the library removes at once; it is quicker to not let it read them.
+_NO_TEXT = frozenset(
+    (
+        *("script", "style", "svg", "template", "iframe", "object", "picture", "canvas", "video", "audio"),
+        *("button", "select", "link", "meta"),
+    )
+)
 #: Words of a shingle, a run of words that is looked up as one.
 _SHINGLE = 4
 #: Of equal passages in the library's text, as many are tried as places for one block.
@@ -96,27 +108,35 @@ def _boilerplate(element: Element) -> bool:
     return names != " " and _BOILERPLATE.search(names[:400]) is not None
 
 
-def _documentation(source: str, root: Element) -> Element | None:
+def _documentation(source: str, elements: Sequence[Element]) -> Element | None:
     """The element that a documentation generator puts its text in, or None."""
-    found: dict[int, Element] = {}
-    mains: list[Element] = []
     # Sphinx rarely names itself.
     generated = "_static/documentation_options.js" in source or "_static/pygments.css" in source
-    known = _CONTAINERS + _GENERIC
-    for element in root.walk():
-        if element.tag == "meta" and element.get("name").lower() == "generator":
-            generated = generated or _GENERATOR.search(element.get("content")[:400]) is not None
+    generated = generated or any(
+        element.get("name").lower() == "generator" and _GENERATOR.search(element.get("content")[:400])
+        for element in elements
+        if element.tag == "meta"
+    )
+    if not generated and not any(word in source for _, word in _CONTAINERS):
+        return None
+    found: dict[int, Element] = {}
+    mains: list[Element] = []
+    for element in elements:
         if element.tag in ("main", "article"):
             mains.append(element)
-        if not element.attributes or is_hidden(element):
-            continue
-        for rank, (tag, attribute, word) in enumerate(known):
-            if (
-                (tag is None or element.tag == tag)
-                and rank not in found
-                and word in element.get(attribute).split()
-            ):
-                found[rank] = element
+        attributes = element.attributes
+        for attribute in _CONTAINER_ATTRIBUTES:
+            if attribute not in attributes:
+                continue
+            for word in attributes[attribute].split():
+                rank = _RANKS.get((attribute, word))
+                if (
+                    rank is not None
+                    and rank not in found
+                    and _CONTAINER_TAGS.get(word, element.tag) == element.tag
+                    and not is_hidden(element)
+                ):
+                    found[rank] = element
     ranks = sorted(r for r in found if generated or r < len(_CONTAINERS))
     if ranks:
         return found[ranks[0]]
@@ -128,6 +148,16 @@ def _documentation(source: str, root: Element) -> Element | None:
         if whole:
             return whole[0]
     return None
+
+
+def _without_code(source: str, elements: Sequence[Element]) -> str:
+    """The page without its scripts, styles, drawings and controls, which are often the most of it."""
+    kept, at = [], 0
+    for element in elements:
+        if element.tag in _NO_TEXT and element.start >= at:
+            kept.append(source[at : element.start])
+            at = element.end
+    return "".join([*kept, source[at:]])
 
 
 def _library_text(source: str) -> str:
@@ -282,12 +312,13 @@ def main_content(source: str, root: Element) -> list[Block]:
 
     Time is bounded: linear in the page beyond the size at which the library is left out.
     """
-    if container := _documentation(source, root):
+    elements = list(root.walk())
+    if container := _documentation(source, elements):
         blocks = render(source, container, _furniture)
         if any(b.plain for b in blocks):
             return blocks
     if _library_fits(source, root):
-        text = _library_text(source)
+        text = _library_text(_without_code(source, elements))
         if len(text) >= 60:
             kept = _supported(render(source, root), text)
             if sum(len(b.plain) for b in kept) >= 0.5 * len(text):

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -43,6 +43,20 @@ _MAX_RETRY_AFTER = 300.0
 
 class Unanswered(TabootError):
     """No answer came; one may come a moment later."""
+
+
+class Sent(TypedDict, total=False):
+    """What a request says beside its method and URL.
+
+    ``deadline``: by when (``time.monotonic``) the whole answer is there; default as the client is set.
+    """
+
+    headers: Required[Mapping[str, str]]
+    params: Mapping[str, str | int] | None
+    json: object | None
+    form: Mapping[str, str] | None
+    content: bytes | None
+    deadline: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,48 +118,16 @@ class HttpClient:
         if opened is not None:
             opened[0].close()
 
-    def send(
-        self,
-        method: str,
-        url: str,
-        *,
-        headers: Mapping[str, str],
-        params: Mapping[str, str | int] | None = None,
-        json: object | None = None,
-        form: Mapping[str, str] | None = None,
-        content: bytes | None = None,
-        deadline: float | None = None,
-    ) -> Answer:
-        """Ask once. ``deadline``: by when (``time.monotonic``) the whole answer is there; default as the
-        client is set. Raises :class:`Unanswered` where no answer came, and by ``codes`` for one that is too
+    def send(self, method: str, url: str, **sent: Unpack[Sent]) -> Answer:
+        """Ask once. Raises :class:`Unanswered` where no answer came, and by ``codes`` for one that is too
         large or whose encoding cannot be undone."""
-        with self.exchange(
-            method,
-            url,
-            headers=headers,
-            params=params,
-            json=json,
-            form=form,
-            content=content,
-            deadline=deadline,
-        ) as response:
+        with self.exchange(method, url, **sent) as response:
             body = b"".join(self.parts(response, url))
             names = {name.lower(): value for name, value in response.headers.items()}
             return Answer(response.status_code, names, body, url, self.service, self.codes.unusable)
 
     @contextmanager
-    def exchange(
-        self,
-        method: str,
-        url: str,
-        *,
-        headers: Mapping[str, str],
-        params: Mapping[str, str | int] | None = None,
-        json: object | None = None,
-        form: Mapping[str, str] | None = None,
-        content: bytes | None = None,
-        deadline: float | None = None,
-    ) -> Iterator[httpx.Response]:
+    def exchange(self, method: str, url: str, **sent: Unpack[Sent]) -> Iterator[httpx.Response]:
         """One request, its answer not yet read; else as :meth:`send`."""
         import httpx
 
@@ -154,17 +136,18 @@ class HttpClient:
         where = f"{self.service} at {shown(url)}"
         try:
             client, until = self._open()
+            deadline, form = sent.get("deadline"), sent.get("form")
             until.at = time.monotonic() + self._timeout if deadline is None else deadline
             if not self._cookies:
                 client.cookies.clear()
             request = client.build_request(
                 method,
                 url,
-                params=params or None,
-                headers=headers,
-                json=json,
+                params=sent.get("params") or None,
+                headers=sent["headers"],
+                json=sent.get("json"),
                 data=dict(form) if form else None,
-                content=content,
+                content=sent.get("content"),
             )
             response = client.send(request, stream=True)
             try:

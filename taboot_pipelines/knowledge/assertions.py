@@ -255,7 +255,7 @@ def check_edge_property(type_: str, name: Any, value: Any) -> Any:
             f"{type_} has no property {_shown(name)}.", str(name), _allowed(tuple(edge.properties))
         )
     # The start of a span stands for the span.
-    if name in edge.discriminator or type_ == "MENTIONS":
+    if name in edge.identifying or type_ == "MENTIONS":
         raise _invalid(
             f"{type_}.{name} says which fact it is.",
             name,

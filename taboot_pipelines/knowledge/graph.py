@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,7 @@ import pyarrow.compute as pc
 from taboot_pipelines.knowledge.names import NO_MERGES, Merges, merges_of
 from taboot_pipelines.knowledge.reducer import resolve_key
 from taboot_pipelines.model import tables
-from taboot_pipelines.model.graph import PRIORITY, EdgeSource
+from taboot_pipelines.model.graph import PRIORITY, EdgeSource, weakness
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA, rows_of
 
@@ -38,6 +39,9 @@ from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA, rows_of
 FACT = ("type", "start_label", "start_key", "end_label", "end_key", "discriminator")
 #: Between the parts of a fact as one text: no label has it, and JSON escapes it.
 _SEPARATOR = "\x1f"
+#: The port at the end of what makes a route another fact, and that without it: decisions of release 0.1 were
+#: about routes of any port.
+_PORT = (r",[0-9]+\]$", "]")
 
 
 @dataclass
@@ -69,8 +73,15 @@ class EdgeDecisions:
 
     def about(self, edge: Mapping[str, Any]) -> list[str]:
         """The ids of the decisions about an edge, which has the columns :data:`FACT`."""
-        edit = self._edits.get(_SEPARATOR.join(edge[c] for c in FACT))
-        return [] if edit is None else list(edit.ids)
+        return [id_ for edit in self._about(edge) for id_ in edit.ids]
+
+    def _about(self, edge: Mapping[str, Any]) -> list[_Edit]:
+        """What was decided of an edge: first, where it is a route, before its port told it from others."""
+        fact = _SEPARATOR.join(edge[c] for c in FACT)
+        facts = [fact]
+        if edge["type"] == "ROUTES_TO":
+            facts = list(dict.fromkeys((re.sub(*_PORT, fact), fact)))
+        return [self._edits[fact] for fact in facts if fact in self._edits]
 
     def apply(self, edges: pa.Table) -> pa.Table:
         """Edges (``resolve.RESOLVED``) without those of retracted facts; what a person corrected is said by
@@ -80,16 +91,21 @@ class EdgeDecisions:
             return edges
         facts = pc.binary_join_element_wise(*(edges.column(c) for c in FACT), _SEPARATOR)
         known = pa.array(sorted(self._edits), pa.string())
-        found = pc.indices_nonzero(pc.is_in(facts, value_set=known)).to_pylist()
+        is_known = pc.is_in(facts, value_set=known)
+        routes = pc.equal(edges.column("type"), "ROUTES_TO")
+        before = pc.and_(routes, pc.is_in(pc.replace_substring_regex(facts, *_PORT), value_set=known))
+        is_known = pc.or_(is_known, before)
+        found = pc.indices_nonzero(is_known).to_pylist()
         if not found:
             return edges
         changed = edges.take(pa.array(found)).to_pylist()
         kept = []
         for row in changed:
-            edit = self._edits[_SEPARATOR.join(row[c] for c in FACT)]
-            if not edit.retracted:
-                kept.append({**row, **_corrected(row, edit.properties)})
-        mask = pc.invert(pc.is_in(facts, value_set=known))
+            edits = self._about(row)
+            if not any(edit.retracted for edit in edits):
+                corrected = {n: v for edit in edits for n, v in edit.properties.items()}
+                kept.append({**row, **_corrected(row, corrected)})
+        mask = pc.invert(is_known)
         rest = [edges.filter(mask), pa.Table.from_pylist(kept, schema=edges.schema)]
         return pa.concat_tables(rest).sort_by("edge_id").combine_chunks()
 
@@ -245,6 +261,7 @@ def _strength(row: dict[str, Any]) -> tuple[Any, ...]:
     does.
     """
     return (
+        weakness(row["type"], json.loads(row["properties"])),
         -row["confidence"],
         -_ORDER.get(row["source"], 0),
         row["extraction_method"],

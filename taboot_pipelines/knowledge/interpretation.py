@@ -23,7 +23,7 @@ from taboot_pipelines.knowledge.runs import (
     Tier,
     UnitState,
     beating,
-    dead_letter,
+    dead_letters,
     reads_of,
     run_outcome,
     state_fingerprint,
@@ -183,6 +183,10 @@ class Interpreter:
             rows.add_node(node, reading.quoted)
         for edge in said.edges:
             rows.add_edge(edge, reading.quoted)
+        for reach in said.reaches:
+            rows.add_reach(reach, reading.quoted)
+        for use in said.uses:
+            rows.add_use(use, reading.quoted)
         return Outcome(
             unit=unit,
             run_id=run_id,
@@ -445,8 +449,4 @@ class Interpretation:
     def _letters(self, states: Mapping[str, UnitState]) -> list[dict[str, str]]:
         found = {unit: (state.fingerprint, state.problems) for unit, state in states.items()}
         found |= {unit: (outcome.fingerprint, outcome.problems) for unit, outcome in self._unread.items()}
-        return [
-            dead_letter(unit, fingerprint, problems)
-            for unit, (fingerprint, problems) in found.items()
-            if problems
-        ]
+        return dead_letters(found)

@@ -10,9 +10,9 @@ import pyarrow as pa
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.evidence import QuotedText, SourceSpan
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import EDGES, EdgeSource, check_edge, check_node
+from taboot_pipelines.model.graph import EDGES, Basis, EdgeSource, check_edge, check_node
 from taboot_pipelines.model.ids import canonical_json
-from taboot_pipelines.model.records import EdgeClaim, NodeClaim, Problem
+from taboot_pipelines.model.records import EdgeClaim, NodeClaim, NodeRef, Problem, Reach, Use
 from taboot_pipelines.model.tables import OBSERVATIONS
 
 
@@ -136,6 +136,71 @@ class RunRows:
             )
         )
 
+    def add_reach(self, claim: Reach, quoted: Mapping[str, QuotedText]) -> None:
+        """Add the row of a network that a service is on; ``quoted``: {path: text} of the unit's files."""
+        name = claim.network.rpartition("/")[2]
+        end = NodeRef("Network", (claim.network,), name)
+        self._add_statement(claim, quoted, "reach", "RUNS_IN", end, aliases=list(claim.names))
+
+    def add_use(self, claim: Use, quoted: Mapping[str, QuotedText]) -> None:
+        """Add the row of a host that a service asks for; ``quoted``: {path: text} of the unit's files. Its
+        end is the name alone, whatever it means."""
+        end = NodeRef("Service", ("", claim.host), claim.host)
+        self._add_statement(
+            claim,
+            quoted,
+            "use",
+            "CONNECTS_TO",
+            end,
+            properties={"protocol": claim.protocol, "port": claim.port},
+            confidence=claim.confidence,
+            method=claim.method,
+            end_basis=Basis.NORMALIZED if claim.in_quote else Basis.DERIVED,
+        )
+
+    def _add_statement(
+        self,
+        claim: Reach | Use,
+        quoted: Mapping[str, QuotedText],
+        kind: str,
+        type_: str,
+        end: NodeRef,
+        *,
+        properties: Mapping[str, Any] | None = None,
+        confidence: float = 1.0,
+        method: str = "network",
+        end_basis: Basis = Basis.DERIVED,
+        aliases: list[str] | None = None,
+    ) -> None:
+        """Add a row of what the reducer makes edges of."""
+        doc_id = self._documented.get(claim.evidence.path)
+        if doc_id is None:
+            return
+        text = quoted[claim.evidence.path]
+        place = text.place(claim.evidence.start, claim.evidence.end)
+        given = _present(properties or {})
+        self.rows.append(
+            Observation(
+                **self._origin(doc_id, text, place),
+                kind=kind,
+                type=type_,
+                start_label="Service",
+                start_key=ids.node_key(claim.service.key),
+                start_name=claim.service.name,
+                end_label=end.label,
+                end_key=ids.node_key(end.key),
+                end_name=end.name,
+                discriminator=discriminator(type_, given),
+                properties=canonical_json(given),
+                confidence=confidence,
+                method=method,
+                start_basis=Basis.DERIVED.value,
+                end_basis=text.basis(end_basis, end.name, place).value,
+                declared=False,
+                aliases=aliases or [],
+            )
+        )
+
     def _origin(self, doc_id: str, text: QuotedText, place: SourceSpan) -> dict[str, Any]:
         """What a row says of where its claim comes from: the run, the document and the span."""
         return {
@@ -160,7 +225,8 @@ def _present(properties: Mapping[str, Any]) -> dict[str, Any]:
 def discriminator(type_: str, properties: Mapping[str, Any]) -> str:
     """The text of what makes two edges of one type between the same ends different facts (graph-mapping)."""
     values = {**properties, "spanStart": (properties.get("span") or [None])[0]}
-    return ids.composite(*(values.get(name) for name in EDGES[type_].discriminator))
+    own = [values.get(name) for name in EDGES[type_].discriminator]
+    return ids.composite(*own, *(v for n in EDGES[type_].further if (v := values.get(n)) is not None))
 
 
 def observation_table(rows: Iterable[Observation]) -> pa.Table:

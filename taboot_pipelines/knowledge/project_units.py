@@ -20,8 +20,10 @@ from taboot_pipelines.model.records import (
     Interpretation,
     NodeClaim,
     Problem,
+    Reach,
     SourceFacts,
     UnitSpec,
+    Use,
 )
 from taboot_pipelines.stores.blobs import UNREADABLE, BlobStore
 from taboot_pipelines.stores.catalog import Locator
@@ -242,6 +244,8 @@ class RootedProjects:
             frozenset(root + path for path in said.environment),
             tuple(Problem(root + p.path, p.code, p.message) for p in said.problems),
             said.format,
+            tuple(replace(reach, evidence=_placed(reach, root)) for reach in said.reaches),
+            tuple(replace(use, evidence=_placed(use, root)) for use in said.uses),
         )
 
     def _paths(self, view: FileView, root: str) -> frozenset[str]:
@@ -267,5 +271,5 @@ class _Narrowed(FileView):
         return tuple(path[len(self._root) :] for path in self._outer.glob(self._root + pattern))
 
 
-def _placed(claim: NodeClaim | EdgeClaim, root: str) -> Evidence:
+def _placed(claim: NodeClaim | EdgeClaim | Reach | Use, root: str) -> Evidence:
     return replace(claim.evidence, path=root + claim.evidence.path)

@@ -19,13 +19,18 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.evidence import QuotedText, SourceSpan, quoted_document
 from taboot_pipelines.knowledge.mentions import MATCHER_VERSION, NameMatcher, regions
 from taboot_pipelines.knowledge.names import Meaning
+from taboot_pipelines.knowledge.observations import discriminator
+from taboot_pipelines.knowledge.reach import Reaches, is_store_scheme
 from taboot_pipelines.knowledge.reducer import PROPOSED, Claim, Node
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import PRIORITY, Basis, EdgeSource
+from taboot_pipelines.model.graph import PRIORITY, Basis, EdgeSource, weakness
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.offsets import OffsetMap
 
-RELATIONS_VERSION = "1"
+RELATIONS_VERSION = "2"
+
+#: The method of a mention by a service that asks for what it cannot reach.
+UNREACHABLE = "unreachable_name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class Relation:
     run_id: str
     blob_sha256: str
     place: SourceSpan
+    #: Statements of any documents without which it would not be so, as in ``tables.RELATIONS``.
+    ground: tuple[str, ...] = ()
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -70,6 +77,7 @@ class Relation:
     def strength(self) -> tuple[Any, ...]:
         """Ascending: the strongest first; the rest of the statement breaks ties, so that order never does."""
         return (
+            weakness(self.type, json.loads(self.properties)),
             -self.confidence,
             -PRIORITY[EdgeSource(self.source)],
             self.method,
@@ -85,6 +93,7 @@ class Relation:
             self.end.name,
             self.start_basis,
             self.end_basis,
+            self.ground,
         )
 
 
@@ -130,15 +139,19 @@ def mention(
     method: str,
     end_basis: str,
     run_id: str,
+    by: str | None = None,
 ) -> Relation:
-    """``(:Document)-[:MENTIONS {chunkId, chunkHash, chunkIndex, span, section}]->(entity)``."""
+    """``(:Document)-[:MENTIONS {chunkId, chunkHash, chunkIndex, span, section, by}]->(entity)``. ``by``: the
+    key of the service that mentions it."""
     span = (place.span_start, place.span_end)
+    said = {"span": list(span), **chunks.properties(*span), **({"by": by} if by is not None else {})}
     return Relation(
         type="MENTIONS",
         start=Endpoint("Document", doc_id, doc_name),
         end=end,
-        discriminator=ids.composite(place.span_start),
-        properties=canonical_json({"span": list(span), **chunks.properties(*span)}),
+        # What a service asks for is another fact than that its name stands there.
+        discriminator=ids.composite(place.span_start, *([] if by is None else [by])),
+        properties=canonical_json(said),
         confidence=confidence,
         source=source,
         method=method,
@@ -202,6 +215,7 @@ def relation_rows(doc_id: str, statements: Iterable[Relation]) -> list[dict[str,
                         }
                         for _, s in sorted(supports.items())
                     ]
+                    + [json.loads(g) for g in sorted({g for s in group for g in s.ground})]
                 ),
             }
         )
@@ -259,11 +273,15 @@ def document_facts(
     given: DocumentInput,
     matcher: NameMatcher,
     known: Mapping[str, Meaning],
+    reaches: Reaches,
     read_blob: Callable[[str], bytes],
 ) -> DocumentFacts:
-    """All facts of a document; ``matcher`` finds the names that are ``known``."""
+    """All facts of a document; ``matcher`` finds the names that are ``known``, ``reaches`` what hosts are."""
     document, chunks = given.document, given.chunk_index()
     statements = observed_statements(given, chunks)
+    for o in given.observations:
+        if o["kind"] == "use":
+            statements += _use_statements(given, o, reaches, chunks)
     text, mime = document["text"], document["mime"]
     failure = None
     # A record of what a person stated says what it says; the names in it are no mentions.
@@ -291,7 +309,7 @@ def observed_statements(given: DocumentInput, chunks: ChunkIndex) -> list[Relati
     doc_id, title, text = given.doc_id, given.document["title"], given.document["text"]
     statements: list[Relation] = []
     for o in given.observations:
-        if o["kind"] == "node":
+        if o["kind"] != "edge":
             continue
         if o["type"] == "MENTIONS":
             statements.append(
@@ -345,6 +363,67 @@ def observed_statements(given: DocumentInput, chunks: ChunkIndex) -> list[Relati
             )
         )
     return statements
+
+
+#: How sure a use must be for its name to be missed where it is not reachable.
+_SURE = 0.9
+
+
+def _use_statements(
+    given: DocumentInput, o: Mapping[str, Any], reaches: Reaches, chunks: ChunkIndex
+) -> list[Relation]:
+    """What comes of a host that a service asks for: that it connects to the service which the host is, and
+    depends on it if that keeps its data; where the two cannot meet, a mention (:data:`UNREACHABLE`)."""
+    properties = json.loads(o["properties"])
+    found = reaches.answering(o["start_key"], o["end_name"], properties.get("port"))
+    if found is None:
+        return []
+    end = Endpoint("Service", found.key, found.name)
+    if not found.reachable:
+        if o["confidence"] < _SURE:
+            return []
+        return [
+            mention(
+                given.doc_id,
+                given.document["title"],
+                end,
+                _place(o),
+                chunks,
+                blob_sha256=o["blob_sha256"],
+                confidence=o["confidence"],
+                source=o["source"],
+                method=UNREACHABLE,
+                end_basis=o["end_basis"],
+                run_id=o["run_id"],
+                by=o["start_key"],
+            )
+        ]
+    if found.network:
+        properties["network"] = found.network
+    types = {"CONNECTS_TO": properties}
+    # Compose says by itself what a service of the same project depends on.
+    said_elsewhere = found.own and o["method"].startswith("compose_")
+    if not said_elsewhere and (found.store or is_store_scheme(properties.get("protocol"))):
+        types["DEPENDS_ON"] = {"kind": "need"}
+    return [
+        Relation(
+            type=type_,
+            start=_start(o),
+            end=end,
+            discriminator=discriminator(type_, said),
+            properties=canonical_json(said),
+            confidence=o["confidence"],
+            source=o["source"],
+            method=o["method"],
+            start_basis=o["start_basis"],
+            end_basis=o["end_basis"],
+            run_id=o["run_id"],
+            blob_sha256=o["blob_sha256"],
+            place=_place(o),
+            ground=found.ground,
+        )
+        for type_, said in types.items()
+    ]
 
 
 def name_statements(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.incremental import replace_keys
 from taboot_pipelines.knowledge.observations import Observation
 from taboot_pipelines.knowledge.units import Reads, Unit
+from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import EdgeSource
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.jobs import RunState
@@ -28,7 +30,7 @@ from taboot_pipelines.stores.catalog import Catalog, now_micros
 from taboot_pipelines.stores.tables import Tables
 
 #: What a unit leaves open without being wrong: recorded with its reason, no failure.
-NOTES = frozenset({"E_UNRESOLVED", "E_NOT_FOUND"})
+NOTES = frozenset({"E_UNRESOLVED", "E_NOT_FOUND", "E_UNSET"})
 #: Between two heartbeats of what is being interpreted.
 BEAT_SECONDS = 30.0
 
@@ -232,7 +234,7 @@ class RunLog:
 
     def _run(self, outcome: Outcome, now: int) -> dict[str, Any]:
         rows = outcome.rows
-        nodes = sum(row.kind == "node" for row in rows)
+        kinds = Counter(row.kind for row in rows)
         return {
             "run_id": outcome.run_id,
             "unit_id": outcome.unit.unit_id,
@@ -246,8 +248,8 @@ class RunLog:
                 }
             ),
             "error_message": outcome.problems[0].message if outcome.transient else None,
-            "extracted_nodes": nodes,
-            "extracted_edges": len(rows) - nodes,
+            "extracted_nodes": kinds["node"],
+            "extracted_edges": kinds["edge"],
             "confidence": sum(row.confidence for row in rows) / len(rows) if rows else None,
             "unknown_field_count": outcome.unknown,
             "extraction_completeness": (
@@ -372,6 +374,32 @@ def dead_letter(unit: str, fingerprint: str, problems: Sequence[Problem]) -> dic
         "fingerprint": fingerprint,
         "kind": "skipped" if worst.code in NOTES else "failed",
     }
+
+
+def dead_letters(found: Mapping[str, tuple[str, Sequence[Problem]]]) -> list[dict[str, str]]:
+    """The letters of the units of a source, {unit: (fingerprint, problems)}: one for each unit with problems
+    of its own, and one, ``variables``, of all that has no value in them."""
+    letters = []
+    unset: dict[str, set[str]] = {}
+    for unit, (fingerprint, problems) in found.items():
+        own = [p for p in problems if p.code != "E_UNSET"]
+        if own:
+            letters.append(dead_letter(unit, fingerprint, own))
+        for problem in problems:
+            if problem.code == "E_UNSET":
+                unset.setdefault(problem.message.rstrip("."), set()).add(unit)
+    if unset:
+        told = [f"{what} (in {len(units)})" for what, units in sorted(unset.items())]
+        letters.append(
+            {
+                "item": "variables",
+                "code": "E_UNSET",
+                "message": f"{', '.join(told)}.",
+                "fingerprint": ids.digest(*told),
+                "kind": "skipped",
+            }
+        )
+    return letters
 
 
 # --- The observations of runs that are not active: archived ones, and those that wait to be promoted

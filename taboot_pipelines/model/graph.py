@@ -70,6 +70,8 @@ SCHEMES = frozenset(
 AUTHS = frozenset({"bearer", "basic", "oauth2", "apikey", "mtls", "none"})
 RESTART_POLICIES = frozenset({"no", "always", "unless-stopped", "on-failure"})
 NETWORK_MODES = frozenset({"bridge", "host", "none", "overlay", "macvlan", "custom"})
+#: Whether what depends goes down with the other, or only starts after it.
+DEPENDENCY_KINDS = frozenset({"need", "order"})
 RECORD_TYPES = frozenset({"A", "AAAA", "CNAME", "MX", "TXT", "NS", "PTR"})
 TAILNET = ipaddress.ip_network("100.64.0.0/10")
 
@@ -222,7 +224,6 @@ NODES: dict[str, NodeType] = {
                 "isPublic": _bool,
                 "description": _str,
                 "driver": _text,
-                "external": _bool,
                 "vlan": lambda v: isinstance(v, int) and 1 <= v <= 4094,
             },
         ),
@@ -287,7 +288,8 @@ NODES: dict[str, NodeType] = {
 
 @dataclass(frozen=True)
 class EdgeType:
-    """A relation: its ends, its properties, which of them are required, and which make it another fact."""
+    """A relation: its ends, its properties, which of them are required, and which make it another fact.
+    ``further``: of these the ones that a statement gives at all."""
 
     type: str
     start: frozenset[str]
@@ -295,6 +297,12 @@ class EdgeType:
     properties: Mapping[str, Check]
     required: frozenset[str] = frozenset()
     discriminator: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
+
+    @property
+    def identifying(self) -> tuple[str, ...]:
+        """Every property that may make it another fact."""
+        return self.discriminator + self.further
 
 
 _ANY = frozenset(NODES)
@@ -306,7 +314,12 @@ EDGES: dict[str, EdgeType] = {
             "DEPENDS_ON",
             frozenset({"Service"}),
             frozenset({"Service"}),
-            {"condition": _text, "required": _bool, "restart": _bool},
+            {
+                "kind": _one_of(DEPENDENCY_KINDS),
+                "condition": _text,
+                "required": _bool,
+                "restart": _bool,
+            },
         ),
         EdgeType(
             "ROUTES_TO",
@@ -319,9 +332,11 @@ EDGES: dict[str, EdgeType] = {
                 "location": _text,
                 "port": _port,
                 "scheme": _one_of(SCHEMES),
+                "unresolved": _strings,
             },
             frozenset({"tls"}),
             ("host", "location"),
+            ("port",),
         ),
         EdgeType(
             "BINDS",
@@ -356,6 +371,7 @@ EDGES: dict[str, EdgeType] = {
                 "encrypted": _bool,
                 "port": _port,
                 "ports": _full(_PORT_LIST),
+                "network": _text,
                 "via": _strings,
                 "posture": _strings,
                 "conditionalPorts": _strings,
@@ -375,7 +391,7 @@ EDGES: dict[str, EdgeType] = {
             "RUNS_IN",
             frozenset({"Container"}),
             frozenset({"Network"}),
-            {"networkMode": _one_of(NETWORK_MODES), "aliases": _strings},
+            {"networkMode": _one_of(NETWORK_MODES), "aliases": _strings, "external": _bool},
         ),
         EdgeType(
             "BUILDS",
@@ -393,6 +409,7 @@ EDGES: dict[str, EdgeType] = {
                 "chunkIndex": lambda v: isinstance(v, int) and v >= 0,
                 "span": lambda v: isinstance(v, list) and len(v) == 2 and 0 <= v[0] <= v[1],
                 "section": _text,
+                "by": _text,
             },
             frozenset({"span"}),
             ("spanStart",),
@@ -400,6 +417,14 @@ EDGES: dict[str, EdgeType] = {
         EdgeType("USES_VPN", frozenset({"Service", "Host"}), frozenset({"VPNTunnel", "TailscaleNode"}), {}),
     )
 }
+
+
+def weakness(type_: str, properties: Mapping[str, Any]) -> int:
+    """How little a statement says of a dependency: 0 a need (and any other relation), 1 one that is not
+    required, 2 an order alone."""
+    if type_ != "DEPENDS_ON":
+        return 0
+    return 2 if properties.get("kind") == "order" else int(properties.get("required") is False)
 
 
 def check_node(label: str, key: tuple[Any, ...], properties: Mapping[str, Any]) -> None:

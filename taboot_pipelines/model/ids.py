@@ -11,7 +11,8 @@ import json
 import re
 import unicodedata
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from taboot_pipelines.errors import TabootError
@@ -37,6 +38,11 @@ def sha256_hex(data: bytes | str) -> str:
     return hashlib.sha256(
         data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     ).hexdigest()
+
+
+def altered(texts: Iterable[str], hashes: Iterable[str]) -> bool:
+    """Whether a text is not the one that its hash (hex) was made of."""
+    return any(sha256_hex(text) != sha256 for text, sha256 in zip(texts, hashes, strict=True))
 
 
 def digest(*parts: object) -> str:
@@ -92,6 +98,13 @@ def doc_bucket(document: str) -> int:
 def node_key(parts: Sequence[object]) -> str:
     """The key of a node as one string: the part itself if there is one, else the JSON array of the parts."""
     return str(parts[0]) if len(parts) == 1 else composite(*parts)
+
+
+@lru_cache(maxsize=65536)
+def host_id(host: str) -> str:
+    """By what a name that a setting holds is compared with those of hosts: it may be no name but a secret,
+    which nothing may hold but its blob."""
+    return digest("host", host.lower().rstrip("."))[:24]
 
 
 def container_id(namespace: str, scope: str, service: str, index: int) -> str:

@@ -176,7 +176,7 @@ class ParsedDocument:
     lang: str
     offsets: OffsetMap
     #: author, description, keywords, canonical_url, og_image; only what the document says.
-    #: Where its passages have places in its URL, these too (``model.places``).
+    #: Where its passages have places in its URL, these too (``model.offsets``).
     metadata: Mapping[str, Any] = field(default_factory=dict)
     #: The document's own date, if it states one (timezone-aware).
     date: datetime | None = None
@@ -250,6 +250,33 @@ class EdgeClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """A unit says that a service is on a network, and there answers to ``names``. ``network`` as the keys of
+    networks are."""
+
+    service: NodeRef
+    network: str
+    names: tuple[str, ...]
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A unit says that a service asks for a host, and not which service that is: it may be another unit's.
+    ``host``: the ``ids.host_id`` of its name, since what only may be a name may be a secret. ``in_quote``:
+    the name stands in the evidence. ``confidence``: that it is the name of a host."""
+
+    service: NodeRef
+    host: str
+    evidence: Evidence
+    method: str
+    in_quote: bool
+    protocol: str | None = None
+    port: int | None = None
+    confidence: float = 0.9
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """Something in a unit that could not be read; the rest of the unit stands. Never quotes file content."""
 
@@ -291,6 +318,8 @@ class Interpretation:
     environment: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
     format: str = ""
+    reaches: tuple[Reach, ...] = ()
+    uses: tuple[Use, ...] = ()
 
 
 _WILD = re.compile(r"[*?\[]")
@@ -355,3 +384,15 @@ class FileView:
                 )
             self.globs[pattern] = found
         return found
+
+
+#: A group of hits of Elasticsearch, or one hit.
+LOGS = "application/vnd.taboot.logs+json"
+#: A thread of Reddit: its post and its comments.
+REDDIT_THREAD = "application/vnd.taboot.reddit-thread+json"
+#: What Reddit puts in the place of a text that its author, or a moderator, took away.
+REDDIT_TAKEN_AWAY = frozenset({"[deleted]", "[removed]", "[ Removed by Reddit ]", "[ Removed by reddit ]"})
+#: What the media types of GitHub's resources begin with.
+GITHUB = "application/vnd.taboot.github-"
+#: What people said there at a time, unlike what a repository says of itself.
+GITHUB_THREADS = frozenset(f"{GITHUB}{what}+json" for what in ("issue", "pull", "release", "discussion"))

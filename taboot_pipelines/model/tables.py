@@ -6,7 +6,7 @@ Column order is the schema's. ``bucket`` is the partition column: the hash of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -216,6 +216,24 @@ DECLARATIONS = pa.schema(
     ]
 )
 
+#: By what names services are reached and ask for each other, by document (``knowledge.reach``). ``kind``:
+#: ``on`` (service ``key`` is on network ``place``, where it has these ``names``), ``port`` (it publishes a
+#: port of the machine ``place``), ``address`` (the host ``key`` has the address ``place``), ``store`` (what
+#: it runs keeps data for others), ``use`` (it asks for the host in ``names``). ``ground`` is the statement,
+#: as JSON, as in ``supports``.
+REACHES = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), False),
+        pa.field("doc_id", pa.string(), False),
+        pa.field("kind", pa.string(), False),
+        pa.field("key", pa.string(), False),
+        pa.field("place", pa.string(), False),
+        pa.field("names", pa.list_(pa.string()), False),
+        pa.field("port", pa.int32()),
+        pa.field("ground", pa.string(), False),
+    ]
+)
+
 #: What one document says of one node, under the key as observed.
 CLAIM = pa.struct(
     [
@@ -263,18 +281,6 @@ DOC_STATE = pa.schema(
     ]
 )
 
-#: What the Neo4j stage has written, in the tables ``graph.nodes`` (id: the node's key, label) and
-#: ``graph.edges`` (id: the edge_id, label: its type; bucketed by document). An empty fingerprint: perhaps
-#: written, to be written again.
-GRAPH_ROWS = pa.schema(
-    [
-        pa.field("bucket", pa.int32(), False),
-        pa.field("label", pa.string(), False),
-        pa.field("id", pa.string(), False),
-        pa.field("fingerprint", pa.string(), False),
-    ]
-)
-
 #: The graph as readers see it: the columns of ``KnowledgeBase.nodes()`` and ``edges()``, and of
 #: what Neo4j gives back.
 NODES_SCHEMA = pa.schema(
@@ -317,19 +323,8 @@ EDGES_SCHEMA = pa.schema(
     ]
 )
 
-#: What has been applied to Qdrant, per namespace and embedding space: for each chunk text how many points it
-#: has, and the hash of their fingerprints. Empty while a change of them is under way: what the server then
-#: holds is not known.
-POINTS = pa.schema(
-    [
-        pa.field("bucket", pa.int32(), False),
-        pa.field("sha256", pa.string(), False),
-        pa.field("points", pa.int32(), False),
-        pa.field("fingerprint", pa.string(), False),
-    ]
-)
-
-#: name -> (schema, key column that the bucket is the hash of; None: not bucketed)
+#: name -> (schema, key column that the bucket is the hash of; None: not bucketed). A table that only one
+#: stage knows is declared there (:func:`declare`).
 TABLES: dict[str, tuple[pa.Schema, str | None]] = {
     "documents": (DOCUMENTS, "doc_id"),
     "chunks": (CHUNKS, "doc_id"),
@@ -341,10 +336,9 @@ TABLES: dict[str, tuple[pa.Schema, str | None]] = {
     "names": (NAMES, None),
     "decisions": (DECISIONS, None),
     "declarations": (DECLARATIONS, "doc_id"),
+    "reaches": (REACHES, "doc_id"),
     "title_links": (TITLE_LINKS, "doc_id"),
     "doc_state": (DOC_STATE, "doc_id"),
-    "points": (POINTS, "sha256"),
-    "graph": (GRAPH_ROWS, "id"),
 }
 
 #: What each column means, in a sentence, for who looks at a table's schema: the same in every table that has
@@ -379,6 +373,7 @@ NOTES = {
     "extraction_method": "How the edge was found.",
     "fingerprint": "Hash of everything that the row follows from.",
     "fragment": "The part of the link's target behind the number sign.",
+    "ground": "The statement that says so, as JSON.",
     "job_id": "The ingest job that fetched the bytes.",
     "key": "Key of the node inside its namespace.",
     "kind": "What kind of row it is.",
@@ -390,10 +385,13 @@ NOTES = {
     "method": "How the statement was found.",
     "mime": "Media type of the blob.",
     "name": "Name of the node.",
+    "names": "Names of hosts: those that the service has there, or the one that it asks for.",
     "observed_key": "Key of the bare name.",
     "offsets": "Map from the text's code points to bytes of the blob.",
     "page": "The target as a site shows it.",
     "path": "Path below the source's root, or the canonical URL.",
+    "place": "The network, machine or address.",
+    "port": "The port that is published or asked for, if it is known.",
     "position": "Place of the key in the order by which shards are cut.",
     "properties": "Properties as JSON.",
     "reason": "Why the name was resolved so.",
@@ -449,11 +447,30 @@ NOTES_OF_TABLE = {
     ("links", "kind"): "What kind of target the link leads to.",
     ("links", "text"): "What a reader sees of the link.",
     ("names", "name"): "A service's name without a scope.",
-    ("observations", "kind"): "Whether the row states a node or an edge.",
+    (
+        "observations",
+        "kind",
+    ): "Whether the row states a node, an edge, a network that a service is on, or a host that it uses.",
     ("doc_state", "claims"): "What the document says of nodes.",
     ("doc_state", "tokens"): "Hashes of the words in the document: an index of which documents hold a name.",
     ("title_links", "title"): "The title that stands in the document.",
 }
+
+
+def declare(
+    name: str, schema: pa.Schema, key: str | None, notes: Mapping[str, str] | None = None
+) -> pa.Schema:
+    """Declare a table that one stage alone writes and reads, in that stage's module; return its schema.
+
+    ``key`` is the column that ``bucket`` is the hash of, None for a table without buckets. ``notes`` has a
+    sentence on each column that means here what no other table has in it. Raises ``E_INTERNAL`` for a name
+    that is taken.
+    """
+    if name in TABLES:
+        raise TabootError("E_INTERNAL", f"The table {name} is declared twice.", table=name)
+    TABLES[name] = (schema, key)
+    NOTES_OF_TABLE.update({(name, column): sentence for column, sentence in (notes or {}).items()})
+    return schema
 
 
 def note(table: str, column: str) -> str:

@@ -2,7 +2,7 @@
 
 Without a language model nothing is said that does not stand in a document. A model, where one is asked for,
 only puts into words what was found (``answering.synthesis``). Every answer has an id, by which its candidates
-can be shown again (``answering.replays``).
+can be shown again (``stores.replays``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.retrieval.answering import compound_questions, replays
+from taboot_pipelines.retrieval.answering import compound_questions
 from taboot_pipelines.retrieval.answering.answer_selection import choose, read_out
 from taboot_pipelines.retrieval.answering.answer_types import Value
 from taboot_pipelines.retrieval.answering.compound_questions import join_answers
@@ -31,7 +31,6 @@ from taboot_pipelines.retrieval.answering.passages import (
     confidence,
     rank_statements,
 )
-from taboot_pipelines.retrieval.answering.replays import Recorded, Replays
 from taboot_pipelines.retrieval.answering.tables_and_lists import compare_column, find_steps
 from taboot_pipelines.retrieval.answering.text_query import TextQuery, read_question, says
 from taboot_pipelines.retrieval.drift import Drifts
@@ -47,6 +46,8 @@ from taboot_pipelines.retrieval.search import Search
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.retrieval.snippets import Highlighter, terms_of
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.stores import replays
+from taboot_pipelines.stores.replays import Recorded, Replays
 
 if TYPE_CHECKING:
     from taboot_pipelines.inference.chat import ChatModel

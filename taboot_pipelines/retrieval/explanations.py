@@ -31,6 +31,7 @@ _NORMALIZED = {
     "Host": "the host name in lower case, without a trailing dot",
     "IP": "the address as RFC 5952 writes it",
     "Network": "the network's name or range as it is known on its host",
+    "Service": "the service that answers to the quoted name where both can meet",
     "Endpoint": "the URL split into scheme, host, port (the scheme's default where none is given) and path",
 }
 _DERIVED = {
@@ -71,19 +72,21 @@ class Explanations:
             raise TabootError("E_EDGE_UNKNOWN", f"There is no edge {edge_id[:64]!r}.", edge_id=edge_id[:64])
         sources: dict[str, Source] = {}
 
-        supports = [(s["blob"], s["start"], s["end"]) for s in json.loads(row["supports"])]
+        said = json.loads(row["supports"])
+        supports = [(s["blob"], s["start"], s["end"]) for s in said]
+        #: {statement: its span, and the document that holds it}, which is another one for the ground of it.
         spans = {
-            (s["blob"], s["start"], s["end"]): (s["span"][0], s["span"][1])
-            for s in json.loads(row["supports"])
+            (s["blob"], s["start"], s["end"]): ((s["span"][0], s["span"][1]), s.get("doc", row["doc_id"]))
+            for s in reversed(said)
             if len(s.get("span") or ()) == 2
         }
 
         def quote(sha256: str, byte_start: int, byte_end: int) -> Quoted:
+            span, doc_id = spans.get((sha256, byte_start, byte_end), (None, row["doc_id"]))
             if sha256 not in sources:
-                document = _holder(view, sha256, row["doc_id"])
+                document = _holder(view, sha256, doc_id)
                 sources[sha256] = self._evidence.source(view, document, sha256)
-            span = spans.get((sha256, byte_start, byte_end))
-            section = "" if span is None else view.index.section_at(row["doc_id"], span[0])
+            section = "" if span is None else view.index.section_at(doc_id, span[0])
             return sources[sha256].quote(byte_start, byte_end, span, section)
 
         carrying = (row["blob_sha256"], row["byte_start"], row["byte_end"])

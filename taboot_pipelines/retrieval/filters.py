@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import get_args
 
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.model.ids import domain_of
 
 #: What callers write: one word or several, of which a document must have one; None: any.
@@ -74,20 +74,6 @@ def read_filter(
         date_from=_moment("date_from", date_from, end=False),
         date_to=_moment("date_to", date_to, end=True),
     )
-
-
-def near(word: str, known: Iterable[str]) -> list[str]:
-    """Of ``known`` up to three that ``word`` may have been meant to be, the nearest first."""
-    import difflib
-
-    by_folded = {k.casefold(): k for k in known}
-    return [by_folded[k] for k in difflib.get_close_matches(word.casefold(), by_folded, n=3, cutoff=0.6)]
-
-
-def or_near(word: str, known: Collection[str]) -> str:
-    """The end of a sentence that says what could have been meant by ``word``, blank in front; else empty."""
-    found = near(word, known)
-    return f" Did you mean {' or '.join(repr(k) for k in found)}?" if found else ""
 
 
 def as_moment(value: datetime | date | str, *, end: bool) -> datetime:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.knowledge.graph import (
     ENTITY_COLUMNS,
     RELATION_COLUMNS,
@@ -27,7 +27,6 @@ from taboot_pipelines.model.graph import EDGES, NODES
 from taboot_pipelines.model.ids import node_key
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.model.tables import rows_of
-from taboot_pipelines.retrieval.filters import or_near
 from taboot_pipelines.retrieval.prefixes import ambiguous, is_prefix
 from taboot_pipelines.retrieval.request import check_texts
 from taboot_pipelines.retrieval.results.graph import Edge, Node, Subgraph
@@ -94,10 +93,7 @@ class Graph:
         ``E_QUERY`` if ``what`` is neither text nor a reference, or ``label`` no type of node.
         """
         check_texts(node=what if isinstance(what, str) else None)
-        if label is not None and (not isinstance(label, str) or label not in NODES):
-            raise TabootError(
-                "E_QUERY", f"{str(label)[:100]!r} is no type of entity; there are {', '.join(sorted(NODES))}."
-            )
+        check_label(label)
         if isinstance(what, NodeRef):
             return self._by_key(node_key(what.key), what.label, what.name)
         if not isinstance(what, str) or not what.strip():
@@ -219,6 +215,14 @@ class Graph:
         """What a node is called, with its scope where another of its label has the name."""
         same = pc.and_(pc.equal(self.nodes.column("label"), label), pc.equal(self.nodes.column("name"), name))
         return node(NodeName(label, key, name), alone=pc.sum(same).as_py() in (None, 0, 1))
+
+
+def check_label(label: object) -> None:
+    """Raise ``E_QUERY`` if ``label`` is neither None nor a type of node of the model."""
+    if label is not None and (not isinstance(label, str) or label not in NODES):
+        raise TabootError(
+            "E_QUERY", f"{str(label)[:100]!r} is no type of entity; there are {', '.join(sorted(NODES))}."
+        )
 
 
 def check_types(types: Collection[str] | str | None) -> frozenset[str] | None:

@@ -301,7 +301,7 @@ class KnowledgeBase:
         most ``limit`` edges, nearest first, and of equally near ones mentions last.
         Raises ``E_NOT_FOUND`` if nothing is called that, ``E_QUERY`` naming a wrong argument.
         """
-        check_texts(types=types)
+        check_texts(several=True, types=types)
         return self._neighborhoods().around(node, hops, types, limit, label)
 
     def show(
@@ -384,7 +384,7 @@ class KnowledgeBase:
 
         ``kinds``: of ``knowledge.drift.DriftKind``; None: all. Raises ``E_QUERY`` naming a wrong argument.
         """
-        check_texts(kinds=kinds)
+        check_texts(several=True, kinds=kinds)
         return self._drifts().report(kinds, limit, self._explanations())
 
     def _request(
@@ -458,14 +458,14 @@ class KnowledgeBase:
         no document (nothing is deleted then), ``E_QUERY`` for what is no id, ``E_BUSY`` while another process
         writes.
         """
-        check_texts(required=True, doc_ids=doc_ids)
+        check_texts(required=True, several=True, doc_ids=doc_ids)
         return self._writing().delete(doc_ids, erase)
 
     def restore(self, doc_ids: Collection[str]) -> Restored:
         """Bring deleted documents back; erased ones come back when their source is ingested. Raises
         ``E_NOT_FOUND``, ``E_BUSY``.
         """
-        check_texts(required=True, doc_ids=doc_ids)
+        check_texts(required=True, several=True, doc_ids=doc_ids)
         return self._writing().restore(doc_ids)
 
     def correct(
@@ -585,8 +585,6 @@ class KnowledgeBase:
 
         ``entity``: as in :meth:`correct`. At most ``limit`` documents. Raises ``E_NOT_FOUND``, ``E_QUERY``.
         """
-        if label is not None and not isinstance(label, str):
-            raise TabootError("E_QUERY", "label must be the name of a kind of node.")
         writing = self._writing()
         return self._session.ask(lambda view: writing.supports(view, entity, label, limit))
 
@@ -647,7 +645,7 @@ class KnowledgeBase:
         Each side is a run, several, ``"active"`` or ``"candidate"``: then of a ``source`` and ``tier``, and
         of the active ones those of the other side's units. Raises ``E_QUERY``, ``E_NOT_FOUND``.
         """
-        check_texts(required=True, a=a, b=b)
+        check_texts(required=True, several=True, a=a, b=b)
         check_texts(source=source, tier=tier)
         return self._interpretations().diff(a, b, source, tier, limit)
 
@@ -665,7 +663,8 @@ class KnowledgeBase:
         promoted, which ``promote`` does at once. Raises ``E_QUERY``, ``E_NOT_FOUND``, ``E_STORAGE_PENDING``,
         ``E_INTERPRETATION_IN_PROGRESS``, ``E_QUOTA``, ``E_BUSY``, and what the tier's model raises.
         """
-        check_texts(docs=docs, source=source, tier=tier)
+        check_texts(several=True, docs=docs)
+        check_texts(source=source, tier=tier)
         made = self._interpretations().reinterpret(docs=docs, source=source, tier=tier, config=config)
         if promote and made.run_ids:
             self.promote(made.run_ids)
@@ -678,7 +677,7 @@ class KnowledgeBase:
         holds while the unit's input is the one that they were made from. Raises ``E_CONFLICT`` for runs of
         another input, ``E_NOT_FOUND``, ``E_QUERY``, ``E_BUSY``; nothing is changed then.
         """
-        check_texts(required=True, runs=runs)
+        check_texts(required=True, several=True, runs=runs)
         check_texts(source=source, tier=tier)
         return self._interpretations().promote(runs, source, tier)
 
@@ -693,7 +692,7 @@ class KnowledgeBase:
         """Take back a promotion (its id), that of some runs, or the last one of a source and tier; what was
         active before is so again. Raises ``E_NOT_FOUND`` if nothing is promoted, ``E_QUERY``, ``E_BUSY``.
         """
-        check_texts(required=True, runs=runs)
+        check_texts(required=True, several=True, runs=runs)
         check_texts(source=source, tier=tier, promotion=promotion)
         return self._interpretations().rollback(runs, source, tier, promotion)
 

@@ -15,8 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taboot_pipelines.errors import TabootError
-from taboot_pipelines.retrieval.filters import or_near
+from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.retrieval.prefixes import ambiguous, is_prefix
 from taboot_pipelines.retrieval.results.graph import DocumentLinks, Link
 from taboot_pipelines.shards import Shards

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taboot_pipelines.errors import TabootError
-from taboot_pipelines.retrieval.filters import or_near
+from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.retrieval.graph_ranking import ModeChoice, choose, rank_request
 from taboot_pipelines.retrieval.index import Mask, Rows
 from taboot_pipelines.retrieval.lazy import Lazy

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypedDict, get_args
 
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.model import ids
 from taboot_pipelines.retrieval.bm25 import names_something
-from taboot_pipelines.retrieval.filters import Filter, Moment, Words, or_near, read_filter
+from taboot_pipelines.retrieval.filters import Filter, Moment, Words, read_filter
 from taboot_pipelines.retrieval.fusion import Fusion
 from taboot_pipelines.settings import RetrievalSettings
 
@@ -173,15 +173,16 @@ def check_limit(limit: int, most: int) -> None:
     _whole("limit", limit, 1, most)
 
 
-def check_texts(*, required: bool = False, **given: Any) -> None:
-    """Raise ``E_QUERY`` naming the first argument that is neither a text nor a collection of texts (nor None,
-    unless it is ``required``), or that holds a lone surrogate, which has no place in any store.
+def check_texts(*, required: bool = False, several: bool = False, **given: Any) -> None:
+    """Raise ``E_QUERY`` naming the first argument that is not a text (``several``: nor a collection of texts;
+    nor None, unless it is ``required``), or that holds a lone surrogate, which has no place in any store.
     """
     for name, value in given.items():
         texts = () if value is None and not required else (value,) if isinstance(value, str) else value
         listed = isinstance(texts, Collection) and not isinstance(texts, (bytes, Mapping))
-        if not listed or not all(isinstance(text, str) for text in texts):
-            raise TabootError("E_QUERY", f"{name} must be a text or a list of texts.")
+        fits = several or isinstance(value, str) or value is None
+        if not fits or not listed or not all(isinstance(text, str) for text in texts):
+            raise TabootError("E_QUERY", f"{name} must be a text{' or a list of texts' if several else ''}.")
         if any("\ud800" <= c <= "\udfff" for text in texts for c in text):
             raise TabootError("E_QUERY", f"{name} holds a character that is no part of any text.")
 

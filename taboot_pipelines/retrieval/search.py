@@ -6,11 +6,10 @@ from typing import Literal, get_args
 
 from pydantic import ValidationError
 
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.ids import domain_of
 from taboot_pipelines.retrieval.caches import Cache, Kind
-from taboot_pipelines.retrieval.filters import or_near
 from taboot_pipelines.retrieval.lazy import Lazy
 from taboot_pipelines.retrieval.pages import Cursor, Page, Pages, read_cursor
 from taboot_pipelines.retrieval.query_vectors import QueryCache, QueryVectors

@@ -20,6 +20,7 @@ from taboot_pipelines.model.graph import NODES, PRIORITY, EdgeSource
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.explanations import notes
+from taboot_pipelines.retrieval.graph import check_label
 from taboot_pipelines.retrieval.results.decisions import EntityName, EntitySupports, Observed
 from taboot_pipelines.retrieval.results.graph import Node
 from taboot_pipelines.retrieval.session import View
@@ -41,8 +42,7 @@ def entity_of(
     Of several that have a name, documents do not count, nor those of other labels than ``prefer``. Raises
     ``E_NOT_FOUND``; ``E_QUERY`` naming the candidates.
     """
-    if label is not None and label not in NODES:
-        raise TabootError("E_QUERY", f"{label!r} is no type of entity; there are {', '.join(sorted(NODES))}.")
+    check_label(label)
     if isinstance(named, NodeRef):
         if named.label not in NODES or len(named.key) != len(NODES[named.label].key):
             raise TabootError("E_QUERY", f"{str(named.label)[:100]!r} and its key name no entity.")

@@ -37,7 +37,7 @@ from taboot_pipelines.shards.protocol import (
     verify,
 )
 from taboot_pipelines.shards.publish import PublishReport, prune, publish
-from taboot_pipelines.shards.reader import DocumentShard, PublishedVectors, Shards
+from taboot_pipelines.shards.reader import DocumentShard, PublishedVectors, Shards, altered_texts
 
 __all__ = [
     "DocumentRows",
@@ -50,6 +50,7 @@ __all__ = [
     "ShardInput",
     "ShardStore",
     "Shards",
+    "altered_texts",
     "damaged_shards",
     "load_manifest",
     "open_shards",

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model import ids
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry
 from taboot_pipelines.shards.postings import Postings, TermLookup, TermMatches
@@ -191,6 +192,14 @@ class Shards:
 # those of its documents side by side.
 
 _SCHEMA = pa.schema([("sha256", pa.string()), ("vector", pa.list_(pa.float32()))])
+
+
+def altered_texts(shard: DocumentShard) -> bool:
+    """Whether the shard holds a chunk's text that is not that of the hash beside it."""
+    chunks = shard.chunks
+    return ids.altered(
+        chunks.column("text").to_pylist(), (h.hex() for h in chunks.column("sha256").to_pylist())
+    )
 
 
 class PublishedVectors:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taboot_pipelines.model.resource_types import GITHUB_THREADS
+from taboot_pipelines.model.records import GITHUB_THREADS
 from taboot_pipelines.sources.kind import Beginning, SourceKind, Stance
 
 if TYPE_CHECKING:
@@ -73,6 +73,20 @@ class Files(SourceKind["FilesSource"]):
             by_ending=True,
         )
 
+    @property
+    def beginnings(self) -> Sequence[Beginning]:
+        from taboot_pipelines.sources.configuration import is_configuration, proxy_of_files
+
+        configuration = Beginning(
+            is_configuration,
+            "Configuration of formats that are known; it becomes relations in the graph.",
+            ("interpret: true", "# host: nas.lan        # the machine that it is of"),
+            label="config",
+            by_name=True,
+            proxy=proxy_of_files,
+        )
+        return configuration, self.beginning
+
 
 class Compose(SourceKind["ComposeSource"]):
     """Docker Compose projects."""
@@ -100,6 +114,7 @@ class Compose(SourceKind["ComposeSource"]):
     @property
     def beginning(self) -> Beginning:
         from taboot_pipelines.connectors.compose import COMPOSE_NAME
+        from taboot_pipelines.sources.configuration import proxy_of_projects
 
         return Beginning(
             lambda file: COMPOSE_NAME.fullmatch(file.name) is not None,
@@ -107,6 +122,7 @@ class Compose(SourceKind["ComposeSource"]):
             ("# host: nas.lan        # the machine that they run on", '# schedule: "*/30 * * * *"'),
             label="compose",
             in_projects=True,
+            proxy=proxy_of_projects,
         )
 
 
@@ -234,7 +250,7 @@ class Reddit(SourceKind["RedditSource"]):
     @property
     def forms(self) -> Mapping[str, Form]:
         from taboot_pipelines.documents.forms.reddit import reddit
-        from taboot_pipelines.model.resource_types import REDDIT_THREAD
+        from taboot_pipelines.model.records import REDDIT_THREAD
 
         return {REDDIT_THREAD: reddit}
 
@@ -277,9 +293,17 @@ class Gmail(SourceKind["GmailSource"]):
         return GmailSource
 
     def connect(self, entry: GmailSource, access: Access) -> Connector:
-        from taboot_pipelines.connectors.gmail.connector import connect
+        if entry.path is not None:
+            from taboot_pipelines.connectors.gmail.files import DEFAULT_INCLUDE, MailFolder, MailReader
 
-        return connect(entry, access)
+            return MailFolder(entry, access, MailReader(access.attachments), default_include=DEFAULT_INCLUDE)
+        if entry.imap is not None:
+            from taboot_pipelines.connectors.gmail.imap import ImapMailbox
+
+            return ImapMailbox(entry, entry.imap, access)
+        from taboot_pipelines.connectors.gmail.api import GmailApi
+
+        return GmailApi(entry, access)
 
     @property
     def forms(self) -> Mapping[str, Form]:
@@ -308,7 +332,7 @@ class Elasticsearch(SourceKind["ElasticsearchSource"]):
     @property
     def forms(self) -> Mapping[str, Form]:
         from taboot_pipelines.documents.forms.logs import logs
-        from taboot_pipelines.model.resource_types import LOGS
+        from taboot_pipelines.model.records import LOGS
 
         return {LOGS: logs}
 

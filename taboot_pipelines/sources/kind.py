@@ -52,7 +52,8 @@ class Beginning:
     ``takes``: whether a file is one of the type's; ``comment`` stands above the entry, ``lines`` below its
     path; ``label`` is added to an id that another source has. ``in_projects``: whether a file stands for its
     folder, so that the source is what holds these; ``by_ending``: whether only files with the ending of most
-    are included.
+    are included; ``by_name``: whether only files called like those that were found are. ``proxy``: the name
+    of the reverse proxy that some files are of or speak to, None where they are of none.
     """
 
     takes: Callable[[Path], bool]
@@ -61,6 +62,8 @@ class Beginning:
     label: str
     in_projects: bool = False
     by_ending: bool = False
+    by_name: bool = False
+    proxy: Callable[[Sequence[Path]], str | None] = lambda _: None
 
 
 class SourceKind(ABC, Generic[E]):
@@ -111,3 +114,8 @@ class SourceKind(ABC, Generic[E]):
     def beginning(self) -> Beginning | None:
         """How ``taboot init`` finds folders of the type; None if it does not look for any."""
         return None
+
+    @property
+    def beginnings(self) -> Sequence[Beginning]:
+        """All ways in which it does, the more special before the more general."""
+        return () if self.beginning is None else (self.beginning,)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -21,7 +21,7 @@ from pydantic.json_schema import models_json_schema
 from taboot_pipelines.connectors.entries import SourceEntry, UnavailableSource
 from taboot_pipelines.crawl.domains import DomainSettings, domain_name
 from taboot_pipelines.crawl.proxies import ProxySettings
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, near
 from taboot_pipelines.model.graph import is_source_type
 from taboot_pipelines.model.ids import NAME_PATTERN
 from taboot_pipelines.sources.registry import source_kind, source_kinds, type_names
@@ -251,10 +251,17 @@ class _Problems:
         """``keys`` lead from the top of the file to what is wrong."""
         self.found.append((self._document.place(*keys), what))
 
-    def add_invalid(self, error: ValidationError, where: str, *keys: str | int) -> None:
-        """All that pydantic found wrong with the mapping under ``keys``, which is called ``where``."""
+    def add_invalid(
+        self, error: ValidationError, where: str, fields: Collection[str], *keys: str | int
+    ) -> None:
+        """All that pydantic found wrong with the mapping under ``keys``, called ``where``; it may have
+        ``fields``.
+        """
         for e in error.errors(include_input=False, include_url=False):
-            self.add(f"{where} {_problem(e['loc'], e['type'], e['msg'])}", *keys, *e["loc"])
+            what = _problem(e["loc"], e["type"], e["msg"])
+            if e["type"] == "extra_forbidden" and len(e["loc"]) == 1:
+                what += "".join(f" (did you mean {k}?)" for k in near(str(e["loc"][0]), fields)[:1])
+            self.add(f"{where} {what}", *keys, *e["loc"])
 
     def error(self, path: Path) -> TabootError:
         told = [f"{place}: {what}" for place, what in sorted(self.found)]
@@ -291,7 +298,7 @@ def _entries(raw: list[Any], problems: _Problems) -> dict[str, SourceEntry]:
         try:
             entry = _entry(item)
         except ValidationError as error:
-            problems.add_invalid(error, where, *at)
+            problems.add_invalid(error, where, source_kind(item["type"]).entry.model_fields, *at)
         except ValueError as error:
             problems.add(f"{where} {error}", *at, "type")
         else:
@@ -333,7 +340,7 @@ def _named(
                 raise ValueError("is there twice, in two spellings")
             found[name] = model.model_validate(fields)
         except ValidationError as error:
-            problems.add_invalid(error, where, key, text)
+            problems.add_invalid(error, where, model.model_fields, key, text)
         except ValueError as error:
             problems.add(f"{where} {error}", key, str(text))
     return found
@@ -342,7 +349,8 @@ def _named(
 def _entry(item: dict[Any, Any]) -> SourceEntry:
     name = item.get("type")
     if name is None:
-        raise ValueError("has no type")
+        meant = next((k for k in map(_show, item) if near(k, ["type"])), None)
+        raise ValueError("has no type" + (f" (did you mean type by {meant}?)" if meant else ""))
     known = type_names()
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"has the unknown type {_show(name)} (known: {', '.join(known)})")

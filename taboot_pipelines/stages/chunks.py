@@ -12,12 +12,31 @@ import pyarrow as pa
 from taboot_pipelines.documents.chunking import Chunker
 from taboot_pipelines.incremental import batches, difference, fingerprints, replace_keys
 from taboot_pipelines.model import ids
+from taboot_pipelines.model.records import Chunk
 from taboot_pipelines.model.tables import CHUNKS, rows_of
 from taboot_pipelines.stages.stage import SourceWork
 
 STAGE = "chunks"
 #: Raised with every column that is added or filled otherwise: all rows, and what serves them, are made anew.
 VERSION = "1"
+
+
+def chunk_row(doc_id: str, chunk: Chunk, fingerprint: str) -> dict[str, Any]:
+    """Return a row of ``tables.CHUNKS``; ``fingerprint`` is of all that the document's chunks follow from."""
+    return {
+        "bucket": ids.doc_bucket(doc_id),
+        "chunk_id": ids.chunk_id(doc_id, chunk.index),
+        "doc_id": doc_id,
+        "chunk_index": chunk.index,
+        "start": chunk.start,
+        "end": chunk.end,
+        "text": chunk.text,
+        "sha256": ids.sha256_hex(chunk.text),
+        "tokens": chunk.tokens,
+        "section": chunk.section,
+        "content_type": chunk.content_type,
+        "fingerprint": fingerprint,
+    }
 
 
 def run(work: SourceWork) -> None:
@@ -69,23 +88,7 @@ def run(work: SourceWork) -> None:
         rows: list[dict[str, Any]] = []
         for doc_id, text, mime in rows_of(texts, "doc_id", "text", "mime"):
             if doc_id in todo:
-                rows += [
-                    {
-                        "bucket": ids.doc_bucket(doc_id),
-                        "chunk_id": ids.chunk_id(doc_id, c.index),
-                        "doc_id": doc_id,
-                        "chunk_index": c.index,
-                        "start": c.start,
-                        "end": c.end,
-                        "text": c.text,
-                        "sha256": ids.sha256_hex(c.text),
-                        "tokens": c.tokens,
-                        "section": c.section,
-                        "content_type": c.content_type,
-                        "fingerprint": wanted[doc_id],
-                    }
-                    for c in chunker.chunk(text, mime)
-                ]
+                rows += [chunk_row(doc_id, c, wanted[doc_id]) for c in chunker.chunk(text, mime)]
         report.add("new", len(rows))
         version = replace_keys(
             tables,

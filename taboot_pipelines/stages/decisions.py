@@ -23,7 +23,7 @@ from taboot_pipelines.knowledge.names import merged_key, merges_of
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.stages.assertions import asserted, handed_in
 from taboot_pipelines.stages.chain import CHAIN
-from taboot_pipelines.stages.deletion import caches, forget_results, remove_old_files
+from taboot_pipelines.stages.deletion import forget_results, remove_old_files
 from taboot_pipelines.stages.deriving import follow
 from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Workspace
@@ -110,8 +110,7 @@ def erase(workspace: Workspace, namespace: str, assertion_id: str) -> Recorded:
         remove_old_files(workspace, namespace)
         if not catalog.database.compact():
             stores["catalog"] = "pending"
-        forgotten = forget_results(workspace, namespace)
-        stores |= dict.fromkeys(caches(workspace), "done" if forgotten else "pending")
+        stores |= forget_results(workspace, namespace)
     return Recorded((target.id,), stores)
 
 

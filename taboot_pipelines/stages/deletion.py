@@ -10,6 +10,7 @@ What was deleted on purpose and can be restored stays. Holds rules ``complete-en
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.runs import Archive
 from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.model import ids
-from taboot_pipelines.shards import prune
+from taboot_pipelines.shards import load_manifest, prune
 from taboot_pipelines.stages import crawl_graph, documents
 from taboot_pipelines.stages.assertions import asserted, handed_in
 from taboot_pipelines.stages.chain import CHAIN
@@ -35,13 +36,14 @@ from taboot_pipelines.stages.tiers import TierStage
 from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.catalog import Catalog, Locator
+from taboot_pipelines.stores.replays import Replays
 from taboot_pipelines.stores.state.keys import CACHE_QUERY
 from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
 
 #: What is derived from documents, so that running the chain deletes from it; servers are added to these.
 _DERIVED = ("tables", "vectors", "shards")
 #: Every place of ours that may hold bytes of a document, in the order in which an erasure empties them.
-STORES = (*_DERIVED, "blobs", "catalog")
+STORES = (*_DERIVED, "blobs", "catalog", "answers")
 
 
 @dataclass(frozen=True)
@@ -243,9 +245,7 @@ def _carry_out(
         catalog.forget(namespace, gone, blobs)
         if not catalog.database.compact():
             stores["catalog"] = "pending"
-        stores |= dict.fromkeys(
-            caches(workspace), "done" if forget_results(workspace, namespace) else "pending"
-        )
+        stores |= forget_results(workspace, namespace)
     catalog.receipts.save(namespace, receipt_id, doc_ids, erase, stores, [])
     return Receipt(receipt_id, namespace, doc_ids, erase, stores)
 
@@ -308,24 +308,28 @@ def caches(workspace: Workspace) -> tuple[str, ...]:
     return ("caches",) if workspace.settings.redis.url is not None else ()
 
 
-def forget_results(workspace: Workspace, namespace: str) -> bool:
-    """Drop the results of searches that Redis keeps, which quote documents; whether it could be done.
+def forget_results(workspace: Workspace, namespace: str) -> dict[str, str]:
+    """Drop what is kept of answers and, in Redis, of searches: return the states of these stores.
 
     It comes after the new manifest: a search that still writes a result of the old one looks once more and
     takes it away itself.
     """
     from taboot_pipelines.stores.state.redis import RedisState
 
+    stores = {"answers": "pending", **dict.fromkeys(caches(workspace), "done")}
+    with contextlib.suppress(TabootError):
+        manifest = load_manifest(workspace.shards, namespace)
+        if Replays(workspace.home, namespace).forget(0 if manifest is None else manifest.version):
+            stores["answers"] = "done"
     state = workspace.state
-    if not isinstance(state, RedisState):
-        return True
-    try:
-        state.delete(namespace, [name for name, _ in state.find(namespace, CACHE_QUERY.prefix)])
-    except TabootError as error:
-        if error.code != "E_REDIS":
-            raise
-        return False
-    return True
+    if isinstance(state, RedisState):
+        try:
+            state.delete(namespace, [name for name, _ in state.find(namespace, CACHE_QUERY.prefix)])
+        except TabootError as error:
+            if error.code != "E_REDIS":
+                raise
+            stores |= dict.fromkeys(caches(workspace), "pending")
+    return stores
 
 
 def absent_servers(workspace: Workspace, namespace: str) -> list[str]:

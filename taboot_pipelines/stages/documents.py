@@ -73,10 +73,10 @@ def run(work: SourceWork) -> None:
     )
     raw = work.upstream["raw_blobs"]
     inputs = ids.digest(raw.inputs, *settings)
-    letters = {d["item"]: d for d in workspace.catalog.dead_letters.find(namespace, source_id, STAGE)}
+    letters = {d["item"]: d for d in work.letters()}
     # A blob that could not be read is tried again, whether or not anything changed.
     transient = {item for item, d in letters.items() if d["code"] in UNREADABLE}
-    if not transient and work.unchanged(inputs):
+    if work.unchanged(inputs, unless=bool(transient)):
         report.counts["failed"] = sum(d["kind"] == "failed" for d in letters.values())
         return
     report.data_version = inputs

@@ -7,7 +7,6 @@ entries of the catalog stay as they are.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,7 +22,6 @@ from taboot_pipelines.model.records import (
     Fetched,
     Gone,
     NotModified,
-    Role,
     Skipped,
     Stored,
     Unchanged,
@@ -31,7 +29,7 @@ from taboot_pipelines.model.records import (
 from taboot_pipelines.sources.sources_file import SourcesFile
 from taboot_pipelines.stages import documents
 from taboot_pipelines.stages.document_lookup import did_you_mean
-from taboot_pipelines.stages.held_deletions import fresh_paths, judge
+from taboot_pipelines.stages.held_deletions import Listed, fresh_paths, judge
 from taboot_pipelines.stages.letter_retries import WindowLetters
 from taboot_pipelines.stages.source_state import (
     BatchState,
@@ -268,28 +266,18 @@ def _of_entry(workspace: Workspace, entry: Entry, row: Mapping[str, str] | None)
 def _read(workspace: Workspace, entry: Entry, found: Foreseen) -> None:
     """Enumerate a local source as a run would, and compare with what is there."""
     present = PresentLocators(workspace.catalog.locators, entry.namespace, entry.source_id)
-    fresh = fresh_paths(workspace.catalog, entry.namespace, entry.source_id, present)
+    listed = Listed(present, fresh_paths(workspace.catalog, entry.namespace, entry.source_id, present))
     state = BatchState(workspace.catalog, entry, damaged=False)
     connector = open_source(workspace, entry, present, None, state)
     events = connector.events(KnownLocators(present, False), tombstoned_paths(workspace, entry))
-    seen: set[str] = set()
-    gone: set[str] = set()
-    appeared: Counter[str] = Counter()
-
-    def same(roles: Mapping[str, Role]) -> None:
-        found.unchanged += len(roles)
-        seen.update(roles)
-        appeared.update(present[path].sha256 for path in fresh & roles.keys())
-
     enumerated = Enumerated(False, "the connector ended early")
     for event in events:
+        listed.take(event)
         match event:
             case Fetched() | Stored():
-                seen.add(event.path)
                 sha256 = event.sha256 if isinstance(event, Stored) else ids.sha256_hex(event.data)
                 old = present.get(event.path)
-                if old is None or event.path in fresh:
-                    appeared[sha256] += 1
+                listed.holds(event.path, sha256)
                 if old is None:
                     found.added.append(event.path)
                 elif old.sha256 != sha256:
@@ -297,32 +285,23 @@ def _read(workspace: Workspace, entry: Entry, found: Foreseen) -> None:
                 else:
                     found.unchanged += 1
             case NotModified():
-                same({event.path: event.role})
+                found.unchanged += 1
             case Unchanged():
-                same(event.roles)
+                found.unchanged += len(event.roles)
             case Skipped():
                 found.passed[event.path] = event.code
-                if not event.outside:
-                    seen.add(event.path)
             case Failed():
                 found.passed[event.path] = event.error.code
-                seen.add(event.path)
-            case Gone():
-                gone.add(event.path)
-            case Checkpoint():
+            case Gone() | Checkpoint():
                 pass
             case Enumerated():
                 # Whoever asks for the next event says that this one was applied.
                 enumerated = event
                 break
-    paths = present.etags.keys() & gone
-    if enumerated.complete:
-        paths |= present.etags.keys() - seen
-    else:
+    if not enumerated.complete:
         found.incomplete = enumerated.reason
-    located = workspace.catalog.locators.at(entry.namespace, entry.source_id, paths) if paths else {}
-    absent = [located[path] for path in sorted(located)]
-    found.held = judge(present, absent, fresh, appeared).held
+    absent = listed.absent(workspace, entry, enumerated)
+    found.held = judge(listed, absent).held
     found.deleted = [x.path for x in absent]
     found.added.sort()
     found.changed.sort()

@@ -48,14 +48,9 @@ def _run(work: SourceWork) -> None:
     space = workspace.embedder.space
     name = table_name(space.id)
     inputs = ids.digest(work.upstream["chunks"].tables, space.id)
-    report.data_version = inputs
     table = tables.version(namespace, NAMESPACE, name)
-    if (
-        work.old is not None
-        and work.old.inputs == inputs
-        and work.old.applied == _applied(space, chunks, table)
-    ):
-        report.skipped = "unchanged"
+    others = work.old is not None and work.old.applied != _applied(space, chunks, table)
+    if work.unchanged(inputs, unless=others):
         report.tables = {name: table}
         return
     at = work.changed_buckets("chunks", _applied(space, chunks, table))

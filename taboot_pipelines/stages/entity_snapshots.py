@@ -50,6 +50,9 @@ from taboot_pipelines.knowledge.names import (
     names_table,
     resolutions,
 )
+from taboot_pipelines.knowledge.reach import COLUMNS as REACH_COLUMNS
+from taboot_pipelines.knowledge.reach import EDGES as REACH_EDGES
+from taboot_pipelines.knowledge.reach import Reaches, moved_uses, reach_rows
 from taboot_pipelines.knowledge.reducer import (
     REDUCER_VERSION,
     Claim,
@@ -90,8 +93,17 @@ from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE, Tables, TableVersion
 
 STAGE = "entity_snapshots"
-VERSION = "3"
-TABLES = ("entities", "relations", "names", "decisions", "declarations", "title_links", "doc_state")
+VERSION = "4"
+TABLES = (
+    "entities",
+    "relations",
+    "names",
+    "decisions",
+    "declarations",
+    "reaches",
+    "title_links",
+    "doc_state",
+)
 #: Of so few texts those titles are looked for that their words allow.
 _FEW_TEXTS = 32
 #: Everything but the tables that decides what the snapshot holds.
@@ -241,6 +253,22 @@ class _Sources:
             if declared.num_rows and not self._proposes(source):
                 yield from declared.to_pylist()
 
+    def reaching(self, source: str, doc_ids: Collection[str]) -> Iterator[dict[str, Any]]:
+        """Yield the observations in some documents that say where services are reached and what they ask for.
+        What is only proposed says nothing of it."""
+        if self._proposes(source):
+            return
+        at = {ids.doc_bucket(doc_id) for doc_id in doc_ids} if source in self._in_place else None
+        for name in self._observation_tables:
+            rows = self._read(
+                source, name, columns=list(REACH_COLUMNS), buckets=at, members=("doc_id", sorted(doc_ids))
+            )
+            kind, type_ = rows.column("kind"), rows.column("type")
+            told = pc.is_in(type_, value_set=pa.array(REACH_EDGES))
+            yield from rows.filter(
+                pc.or_(pc.is_in(kind, value_set=pa.array(["reach", "use"])), told)
+            ).to_pylist()
+
     def _proposes(self, source: str) -> bool:
         types = self._read(source, "documents", columns=["source_type"]).column("source_type")
         return any(stance_of(type_) is Stance.PROPOSES for type_ in pc.unique(types).to_pylist())
@@ -318,7 +346,9 @@ class _Names:
     #: The titles of the documents, in the normal form, and how many of them are new or gone.
     titles: pa.Array
     titles_changed: int
-    #: {doc_id: source} of unchanged documents that hold a name whose meaning changed, or such a title.
+    reaches: Reaches
+    #: {doc_id: source} of unchanged documents that hold a name whose meaning changed, or such a title, or ask
+    #: for a host that is something else now.
     rescan: Mapping[str, str]
 
 
@@ -486,11 +516,11 @@ def _name(
     known_before, known = meanings(before, decided.merges_before), meanings(after, decided.merges)
     moved = moved_names(known_before, known)
     titles, other_titles = _titles(listed, sources, changes)
-    holding: set[str] = set()
+    reaches, holding = _reach(snapshot, sources, changes, decided)
     owner: dict[str, str] = {}
-    if moved or other_titles:
+    if moved or other_titles or holding:
         state = snapshot.read("doc_state", columns=["doc_id", "source_id", "tokens"])
-        holding = documents_holding(moved, state, other_titles) - changes.changed - changes.removed
+        holding |= documents_holding(moved, state, other_titles) - changes.changed - changes.removed
         owner = {d: source for d, source in rows_of(state, "doc_id", "source_id") if d in holding}
     if new.num_rows or kept.num_rows != before.num_rows:
         touched = {ids.doc_bucket(doc_id) for doc_id in changes.changed | changes.removed}
@@ -509,8 +539,30 @@ def _name(
         decided=decided,
         titles=titles,
         titles_changed=len(other_titles),
+        reaches=reaches,
         rescan=owner,
     )
+
+
+def _reach(
+    snapshot: _Snapshot, sources: _Sources, changes: Changes, decided: _Decided
+) -> tuple[Reaches, set[str]]:
+    """Keep where services are reached, and return that with the unchanged documents that ask for a host which
+    is something else than before."""
+    before = snapshot.read("reaches")
+    examined = changes.changed | changes.removed
+    kept = before.filter(pc.invert(_among(before, "doc_id", examined)))
+    new = reach_rows(o for source in changes.sources for o in sources.reaching(source, changes.changed))
+    after = pa.concat_tables([kept, new])
+    reaches = Reaches(after, decided.merges)
+    same = not new.num_rows and kept.num_rows == before.num_rows
+    if same and decided.merges == decided.merges_before:
+        return reaches, set()
+    if not same:
+        touched = {ids.doc_bucket(doc_id) for doc_id in examined}
+        rows = after.filter(pc.is_in(after.column("bucket"), pa.array(sorted(touched), pa.int32())))
+        snapshot.replace("reaches", rows.sort_by("doc_id"), touched)
+    return reaches, moved_uses(Reaches(before, decided.merges_before), reaches, kept)
 
 
 def _titles(listed: pa.Table, sources: _Sources, changes: Changes) -> tuple[pa.Array, list[str]]:
@@ -572,7 +624,7 @@ def _relate(
                 titles_within(names.titles, (given.document["text"] for given in found)).to_pylist()
             )
             for given in found:
-                facts = document_facts(given, matcher, names.known, read_blob)
+                facts = document_facts(given, matcher, names.known, names.reaches, read_blob)
                 relations += facts.relations
                 added_claims.append((Latest(given.recency, given.doc_id), facts.claims))
                 if facts.failure is not None:

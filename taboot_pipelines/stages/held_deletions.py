@@ -8,8 +8,8 @@ changed its namespace, would take all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
@@ -17,6 +17,18 @@ import orjson
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState
+from taboot_pipelines.model.records import (
+    Enumerated,
+    Event,
+    Failed,
+    Fetched,
+    Gone,
+    NotModified,
+    Role,
+    Skipped,
+    Stored,
+    Unchanged,
+)
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.source_state import PresentLocators
 from taboot_pipelines.stages.workspace import Entry, Workspace, remembered_file
@@ -41,16 +53,65 @@ class Judged:
     held: bool
 
 
-def judge(
-    known: PresentLocators, absent: Sequence[Locator], fresh: Set[str], appeared: Counter[str]
-) -> Judged:
+@dataclass
+class Listed:
+    """What an enumeration of a source has told so far, by which it is judged what is gone.
+
+    ``fresh`` is what :func:`fresh_paths` found.
+    """
+
+    known: PresentLocators
+    fresh: set[str]
+    seen: set[str] = field(default_factory=set)
+    #: {path: code} of what its origin calls gone.
+    gone: dict[str, str] = field(default_factory=dict)
+    #: How often bytes were stored under a new path: a rename is not a
+    #: deletion (rule ``complete-enumeration``).
+    appeared: Counter[str] = field(default_factory=Counter)
+
+    def take(self, event: Event) -> None:
+        """Note what the event says of what is there."""
+        match event:
+            case NotModified():
+                self._keep({event.path: event.role})
+            case Unchanged():
+                self._keep(event.roles)
+            case Gone():
+                self.gone[event.path] = event.code
+            case Fetched() | Stored() | Failed():
+                # The state of an item that failed is unknown, so what is known of it stays.
+                self.seen.add(event.path)
+            case Skipped() if not event.outside:
+                self.seen.add(event.path)
+
+    def holds(self, path: str, sha256: str) -> None:
+        """Note which bytes a path has now."""
+        if path not in self.known or path in self.fresh:
+            self.appeared[sha256] += 1
+
+    def absent(self, workspace: Workspace, entry: Entry, enumerated: Enumerated) -> list[Locator]:
+        """Return what a complete enumeration did not see, and what the origin called gone."""
+        paths = self.known.etags.keys() & self.gone.keys()
+        if enumerated.complete:
+            paths |= self.known.etags.keys() - self.seen
+        if not paths:
+            return []
+        located = workspace.catalog.locators.at(entry.namespace, entry.source_id, paths)
+        return [located[path] for path in sorted(paths) if path in located]
+
+    def _keep(self, roles: Mapping[str, Role]) -> None:
+        self.seen.update(roles)
+        self.appeared.update(self.known[path].sha256 for path in self.fresh & roles.keys())
+
+
+def judge(listed: Listed, absent: Sequence[Locator]) -> Judged:
     """Judge what a complete enumeration did not see.
 
-    ``fresh`` are the paths that :func:`fresh_paths` returns, ``appeared`` says how often bytes (by their
-    hash) were stored under a new path: each reappearance saves one path, since a rename is no deletion.
+    Each reappearance of bytes under a new path saves one path, since a rename is no deletion.
     """
-    documents = sum(role == "document" and path not in fresh for path, role in known.roles.items())
-    left = appeared.copy()
+    fresh, roles = listed.fresh, listed.known.roles
+    documents = sum(role == "document" and path not in fresh for path, role in roles.items())
+    left = listed.appeared.copy()
     deletions = []
     for x in absent:
         if x.role != "document" or x.path in fresh:

@@ -19,7 +19,9 @@ from taboot_pipelines.shards import (
     NewerManifest,
     PublishedVectors,
     ShardInput,
+    Shards,
     ShardStore,
+    altered_texts,
     damaged_shards,
     load_manifest,
     plan,
@@ -107,7 +109,7 @@ class _Shards:
     def audit(self, workspace: Workspace, namespace: str, *, deep: bool = False) -> Iterator[Discrepancy]:
         """Yield what the published shards lack or have in excess of the snapshot, by key.
 
-        ``deep`` hashes every file.
+        ``deep`` hashes every file, and every text against the hash beside it.
         """
         snapshot = snapshot_pointer(workspace, namespace)
         if snapshot is None:
@@ -141,18 +143,25 @@ class _Shards:
         damaged = set(damaged_shards(workspace.shards, manifest))
         for key, entry in held.items():
             if key not in damaged and deep:
+                alone = manifest.model_copy(update={"shards": (entry,)})
                 try:
-                    verify(workspace.shards, manifest.model_copy(update={"shards": (entry,)}))
+                    verify(workspace.shards, alone)
+                    altered = any(map(altered_texts, Shards.open(workspace.shards, alone).documents))
                 except TabootError as error:
                     if error.code not in {"E_SHARD_CORRUPT", "E_SHARD_MISSING"}:
                         raise
                     damaged.add(key)
+                else:
+                    if altered:
+                        workspace.shards.mark_damaged(namespace, entry)
+                        damaged.add(key)
         for key in sorted(damaged):
             yield Discrepancy(
                 "shards",
                 "unreadable",
                 key,
-                "A file of the shard is missing or does not hash to what the manifest says.",
+                "A file of the shard is missing or does not hash to what the manifest says, or a text in it "
+                "is not that of its hash.",
                 True,
             )
 

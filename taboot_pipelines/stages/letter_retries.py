@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
@@ -84,9 +85,13 @@ class WindowLetters:
         self._catalog = catalog
         self._place = (namespace, source_id, STAGE)
         self._now = time.time() if now is None else now
-        self.letters: dict[str, Mapping[str, Any]] = {
+
+    @cached_property
+    def letters(self) -> dict[str, Mapping[str, Any]]:
+        """Return the letters that were there at the first look and have not expired, by item."""
+        return {
             letter["item"]: letter
-            for letter in catalog.dead_letters.find(*self._place)
+            for letter in self._catalog.dead_letters.find(*self._place)
             if not has_expired(letter, TRANSIENT, self._now)
         }
 

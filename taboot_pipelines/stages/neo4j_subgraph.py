@@ -26,7 +26,7 @@ from taboot_pipelines.knowledge.graph import (
 )
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy, Kind
-from taboot_pipelines.model.tables import DOCUMENTS, EDGES_SCHEMA, GRAPH_ROWS, rows_of
+from taboot_pipelines.model.tables import DOCUMENTS, EDGES_SCHEMA, declare, rows_of
 from taboot_pipelines.stages.crawl_graph import CrawlWriter
 from taboot_pipelines.stages.housekeeping import STALE_FILES
 from taboot_pipelines.stages.report import StageReport
@@ -38,6 +38,22 @@ from taboot_pipelines.stores.graph import Neo4jGraph, open_graph
 from taboot_pipelines.stores.graph.rows import LAYOUT, edge_fingerprints, node_fingerprints
 from taboot_pipelines.stores.state import keys
 from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
+
+#: What the Neo4j stage has written, in the tables ``graph.nodes`` (id: the node's key, label) and
+#: ``graph.edges`` (id: the edge_id, label: its type; bucketed by document). An empty fingerprint: perhaps
+#: written, to be written again.
+GRAPH_ROWS = declare(
+    "graph",
+    pa.schema(
+        [
+            pa.field("bucket", pa.int32(), False),
+            pa.field("label", pa.string(), False),
+            pa.field("id", pa.string(), False),
+            pa.field("fingerprint", pa.string(), False),
+        ]
+    ),
+    key="id",
+)
 
 #: (label or type, id) -> fingerprint; "" if it is unknown whether the row was written.
 Rows = dict[tuple[str, str], str]

@@ -1,4 +1,4 @@
-"""Shows how far a job is: ``job:{job_id}`` in the state.
+"""Shows how far a job is (``job:{job_id}`` in the state), and which sources the command line is taking in.
 
 ``raw_blobs`` opens the job in the catalog. The stages that follow write into the same record, at most
 once a second, and a stage that is quicker than that writes nothing. The record may be lost, and a state
@@ -12,7 +12,8 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, cached_property, partial
 from typing import Any
@@ -23,7 +24,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.stages.workspace import Progress, Workspace
 from taboot_pipelines.stores.state import State
-from taboot_pipelines.stores.state.keys import JOB
+from taboot_pipelines.stores.state.keys import INGEST, JOB, QUEUE_INGESTS
 
 _SECONDS_BETWEEN_WRITES = 1.0
 #: A record of a process on another machine is given up after so long without an update, like jobs.
@@ -130,6 +131,59 @@ def tracked(
     tracker.end(JobState.SUCCEEDED)
 
 
+@contextlib.contextmanager
+def ingesting(workspace: Workspace, source_ids: Sequence[str]) -> Iterator[None]:
+    """Let others see, while the block runs, that this process takes these sources in.
+
+    Whoever would start the same work may then wait; nobody has to, since leases order what is written.
+    """
+    wanted = set(source_ids)
+    by_namespace: dict[str, list[str]] = {}
+    for row in workspace.catalog.sources.find():
+        if row["source_id"] in wanted:
+            by_namespace.setdefault(row["namespace"], []).append(row["source_id"])
+    name = uuid.uuid4().hex
+
+    def tell(state: State) -> None:
+        for namespace, sources in by_namespace.items():
+            record = {**_process(), "sources": sources, "updated_at": _iso(time.time())}
+            state.set(namespace, INGEST(name), orjson.dumps(record), INGEST.ttl_seconds or 0)
+            state.enqueue(namespace, QUEUE_INGESTS(), {name: time.time() + _SILENT_SECONDS})
+
+    def end(state: State) -> None:
+        for namespace in by_namespace:
+            _forget_ingest(state, namespace, name)
+
+    workspace.hints.ask(tell, None)
+    try:
+        yield
+    finally:
+        workspace.hints.ask(end, None)
+
+
+def being_ingested(workspace: Workspace) -> set[str]:
+    """Return the sources that ingests of the command line, on any machine, are taking in."""
+
+    def ask(state: State) -> set[str]:
+        found: set[str] = set()
+        for namespace in sorted({row["namespace"] for row in workspace.catalog.sources.find()}):
+            for name in state.queued(namespace, QUEUE_INGESTS()):
+                record = _object(state.get(namespace, INGEST(name)))
+                if record is not None and _alive(record):
+                    found.update(record.get("sources", ()))
+                else:
+                    # Its process was killed, and nobody else takes it out.
+                    _forget_ingest(state, namespace, name)
+        return found
+
+    return workspace.hints.ask(ask, set())
+
+
+def _forget_ingest(state: State, namespace: str, name: str) -> None:
+    state.dequeue(namespace, QUEUE_INGESTS(), [name])
+    state.delete(namespace, [INGEST(name)])
+
+
 def running(workspace: Workspace, namespace: str) -> list[dict[str, Any]]:
     """Return what is being worked on at present, one job per source.
 
@@ -159,16 +213,17 @@ def running(workspace: Workspace, namespace: str) -> list[dict[str, Any]]:
 
 def _read(state: State, namespace: str, key: str) -> dict[str, Any] | None:
     """Return the record; None if there is none, or it is not one of ours."""
-    value = state.get(namespace, key)
+    record = _object(state.get(namespace, key))
+    whole = record is not None and isinstance(record.get("stages"), dict) and "status" in record
+    return record if whole else None
+
+
+def _object(value: bytes | None) -> dict[str, Any] | None:
     try:
         record = orjson.loads(value) if value is not None else None
     except ValueError:
         return None
-    return (
-        record
-        if isinstance(record, dict) and isinstance(record.get("stages"), dict) and "status" in record
-        else None
-    )
+    return record if isinstance(record, dict) else None
 
 
 def _overall(stages: Mapping[str, Mapping[str, Any]]) -> str:

@@ -31,7 +31,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.incremental import batches, difference, replace_keys
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy
-from taboot_pipelines.model.tables import POINTS
+from taboot_pipelines.model.tables import declare
 from taboot_pipelines.shards.analyzer import ANALYZER, analyze
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.housekeeping import STALE_FILES
@@ -43,8 +43,17 @@ from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.state import keys
 from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
 from taboot_pipelines.stores.vectors import QdrantPoints, open_vectors
-from taboot_pipelines.stores.vectors.points import BUCKET, Payload, Points, payload, point_id, sources_digest
-from taboot_pipelines.stores.vectors.sparse import WEIGHTING, Sparse, chunk_vector
+from taboot_pipelines.stores.vectors.points import (
+    BUCKET,
+    WEIGHTING,
+    Payload,
+    Points,
+    Sparse,
+    chunk_vector,
+    payload,
+    point_id,
+    sources_digest,
+)
 
 _DOCUMENT = (
     "doc_id",
@@ -60,6 +69,21 @@ _DOCUMENT = (
     "job_id",
 )
 _CHUNK = ("sha256", "doc_id", "chunk_index", "start", "end", "section", "content_type")
+#: What has been applied to Qdrant, per namespace and embedding space: for each chunk text how many points it
+#: has, and the hash of their fingerprints. Empty while a change of them is under way: what the server then
+#: holds is not known.
+POINTS = declare(
+    "points",
+    pa.schema(
+        [
+            pa.field("bucket", pa.int32(), False),
+            pa.field("sha256", pa.string(), False),
+            pa.field("points", pa.int32(), False),
+            pa.field("fingerprint", pa.string(), False),
+        ]
+    ),
+    key="sha256",
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

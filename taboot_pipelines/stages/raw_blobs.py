@@ -12,7 +12,6 @@ Holds rules ``bytes-first``, ``incremental-equals-scratch``, ``complete-enumerat
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -36,7 +35,7 @@ from taboot_pipelines.model.records import (
     Stored,
     Unchanged,
 )
-from taboot_pipelines.stages.held_deletions import Judged, fresh_paths, hold, judge, release
+from taboot_pipelines.stages.held_deletions import Judged, Listed, fresh_paths, hold, judge, release
 from taboot_pipelines.stages.progress import tracked
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.source_state import (
@@ -138,21 +137,17 @@ class Batch:
     entry: Entry
     report: StageReport
     progress: Progress
-    seen: set[str] = field(default_factory=set)
     changed: list[Locator] = field(default_factory=list)
     touched: list[Locator] = field(default_factory=list)
     letters: list[dict[str, Any]] = field(default_factory=list)
-    gone: dict[str, str] = field(default_factory=dict)
-    #: How often bytes were stored under a new path: a rename is not a
-    #: deletion (rule ``complete-enumeration``).
-    appeared: Counter[str] = field(default_factory=Counter)
     state: BatchState | None = None
 
     def __post_init__(self) -> None:
         self.catalog = self.workspace.catalog
         self.namespace, self.source_id = self.entry.namespace, self.entry.source_id
         self.known = PresentLocators(self.catalog.locators, self.namespace, self.source_id)
-        self.fresh = fresh_paths(self.catalog, self.namespace, self.source_id, self.known)
+        fresh = fresh_paths(self.catalog, self.namespace, self.source_id, self.known)
+        self.listed = Listed(self.known, fresh)
         self.job_id = self.catalog.jobs.start(
             self.namespace, self.source_id, fingerprint(self.workspace.settings, self.entry)
         )
@@ -181,6 +176,7 @@ class Batch:
                 # Whoever cancels the run wants what was on its way to be given back at once.
                 cancelled.callback(events.close)
             for event in events:
+                self.listed.take(event)
                 match event:
                     case Enumerated():
                         enumerated = event
@@ -194,8 +190,8 @@ class Batch:
                         self._take(event)
             cancelled.pop_all()
         self._flush(commit=False)
-        absent = self._absent(enumerated)
-        judged = judge(self.known, absent, self.fresh, self.appeared)
+        absent = self.listed.absent(self.workspace, self.entry, enumerated)
+        judged = judge(self.listed, absent)
         if judged.held and not confirm_deletes:
             # What a cursor has gone past would not be told again once the deletions are confirmed.
             self.state.forget()
@@ -238,7 +234,7 @@ class Batch:
     def retire(self, confirm_deletes: bool) -> None:
         """Delete all that the source has, if that is confirmed or it has no document."""
         present = self.known.read_all()
-        judged = judge(self.known, present, set(), Counter())
+        judged = judge(Listed(self.known, set()), present)
         if judged.held and not confirm_deletes:
             hold(self.workspace, self.entry, judged, self.report)
         else:
@@ -258,10 +254,16 @@ class Batch:
         )
 
     def fail(self, error: TabootError) -> None:
+        self._end_early(JobState.FAILED, error.to_response())
+
+    def cancel(self) -> None:
+        """Keep what was fetched, and note that the job was interrupted."""
+        with contextlib.suppress(TabootError):
+            self._end_early(JobState.CANCELED, None)
+
+    def _end_early(self, state: JobState, error: Mapping[str, Any] | None) -> None:
         self._flush()
-        self.catalog.jobs.end(
-            self.job_id, JobState.FAILED, error=error.to_response(), namespace=self.namespace
-        )
+        self.catalog.jobs.end(self.job_id, state, error=error, namespace=self.namespace)
 
     def sum_up(self) -> None:
         locators = self.catalog.locators
@@ -279,9 +281,6 @@ class Batch:
         counts = self.report.counts
         counts["not_modified"] += len(roles)
         self.progress(STAGE, counts["discovered"], 0)
-        self.seen.update(roles)
-        for path in self.fresh & roles.keys():
-            self.appeared[self.known[path].sha256] += 1
         before = self.known.roles
         self.changed += [
             self.known[path]._replace(role=role, job_id=self.job_id)
@@ -297,7 +296,6 @@ class Batch:
             self.progress(STAGE, counts["discovered"], 0)
         match event:
             case Fetched() | Stored():
-                self.seen.add(event.path)
                 if _is_long(event.path):
                     counts["skipped"] += 1
                     self._letter(
@@ -315,8 +313,6 @@ class Batch:
             case Skipped():
                 counts["skipped"] += 1
                 old = self.known.get(event.path)
-                if not event.outside:
-                    self.seen.add(event.path)
                 if event.code == "E_TOMBSTONED":
                     # Of a deleted document only the id is recorded: its path may be what was erased.
                     self._letter(
@@ -336,8 +332,6 @@ class Batch:
                     self._letter(event.path, event.code, message, "skipped")
                     self.report.problem(event.code, _shown(event.path), message)
             case Failed():
-                # The state of the item is unknown, so what is known of it stays.
-                self.seen.add(event.path)
                 counts["failed"] += 1
                 self._letter(event.path, event.error.code, event.error.message, "failed")
             case Gone():
@@ -345,7 +339,6 @@ class Batch:
                 # the ledger adds up.
                 kind = "skipped" if event.linked or event.path in self.known else "failed"
                 counts[kind] += 1
-                self.gone[event.path] = event.code
                 self._letter(event.path, event.code, event.message, kind)
         if len(self.changed) >= _FLUSH:
             self._flush()
@@ -390,8 +383,7 @@ class Batch:
         counts = self.report.counts
         old = self.known.get(item.path)
         same = old is not None and old.sha256 == sha256
-        if old is None or item.path in self.fresh:
-            self.appeared[sha256] += 1
+        self.listed.holds(item.path, sha256)
         stated: dict[str, Any] = {
             "mime": item.mime,
             "charset": item.charset,
@@ -432,6 +424,8 @@ class Batch:
         self.letters.append({"item": item, "code": code, "message": message, "fingerprint": "", "kind": kind})
         if kind == "failed":
             self.report.problem(code, item, message)
+        else:
+            self.report.reasons[code] = self.report.reasons.get(code, 0) + 1
 
     def _flush(self, *, commit: bool = True) -> None:
         location = self.workspace.blobs.path(self.namespace, "").rstrip("/")
@@ -440,19 +434,9 @@ class Batch:
         )
         self.catalog.locators.touch(self.namespace, self.source_id, self.touched)
         self.changed, self.touched = [], []
-        if commit and self.state is not None and not self.gone:
+        if commit and self.state is not None and not self.listed.gone:
             # What is gone is recorded at the end, and no cursor may be past it before.
             self.state.commit()
-
-    def _absent(self, enumerated: Enumerated) -> list[Locator]:
-        """Return what a complete enumeration did not see, and what the origin called gone."""
-        paths = self.known.etags.keys() & self.gone.keys()
-        if enumerated.complete:
-            paths |= self.known.etags.keys() - self.seen
-        if not paths:
-            return []
-        located = self.catalog.locators.at(self.namespace, self.source_id, paths)
-        return [located[path] for path in sorted(paths) if path in located]
 
     def _record_absent(self, absent: Sequence[Locator], judged: Judged) -> None:
         """Log that these are gone; a person has confirmed it, if it would have been held."""
@@ -489,6 +473,13 @@ def run(work: SourceWork) -> None:
                 batch.fetch(work.confirm_deletes)
         except TabootError as error:
             batch.fail(error)
+            raise
+        except Exception as error:
+            batch.fail(TabootError("E_INTERNAL", f"The fetch failed with {type(error).__name__}."))
+            raise
+        except BaseException:
+            # Ctrl-C, or Dagster's order to stop.
+            batch.cancel()
             raise
         work.report.data_version = publish_listing(work.workspace, entry).inputs
         batch.sum_up()

@@ -25,6 +25,8 @@ class StageReport:
     counts: dict[str, int] = field(default_factory=dict)
     #: {"code", "item", "message"}; at most the first hundred, while ``counts["failed"]`` counts all.
     problems: list[dict[str, str]] = field(default_factory=list)
+    #: Why items were skipped: {code: how many}.
+    reasons: dict[str, int] = field(default_factory=dict)
     #: Error codes that a person must act on (E_MASS_DELETE), though the stage itself succeeded.
     held: list[dict[str, Any]] = field(default_factory=list)
     #: Limits that a person set and that ended the work early (E_QUOTA): no failure, the next run goes on.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.runs import Archive
@@ -139,7 +140,8 @@ def run_ids(workspace: Workspace, namespace: str, names: Iterable[str]) -> list[
 
 
 def observations(workspace: Workspace, namespace: str, runs: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Return the rows of ``tables.OBSERVATIONS`` of some runs, as the catalog has these.
+    """Return the rows of ``tables.OBSERVATIONS`` of some runs, as the catalog has these: the facts, and not
+    what the reducer makes facts of.
 
     Raises ``E_NOT_FOUND`` if a run said something that is not kept any more: its source was retired, or an
     earlier release archived it.
@@ -169,7 +171,8 @@ def observations(workspace: Workspace, namespace: str, runs: Sequence[Mapping[st
                 runs=sorted(lost)[:10],
             )
         found += [rows, kept]
-    return pa.concat_tables(found)
+    rows = pa.concat_tables(found)
+    return rows.filter(pc.is_in(rows.column("kind"), value_set=pa.array(["node", "edge"])))
 
 
 def compare(

@@ -6,7 +6,7 @@ What a connector remembers between two runs, such as a cursor, is written once a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -43,10 +43,17 @@ class PresentLocators(Mapping[str, Locator]):
     asked for, since of a source that is as it was nothing more is needed.
     """
 
-    def __init__(self, locators: Locators, namespace: str, source_id: str) -> None:
+    def __init__(
+        self,
+        locators: Locators,
+        namespace: str,
+        source_id: str,
+        rows: Sequence[tuple[str, str | None, str]] | None = None,
+    ) -> None:
         self._locators, self._namespace, self._source_id = locators, namespace, source_id
         self._read: dict[str, Locator] = {}
-        rows = locators.etags(namespace, source_id)
+        if rows is None:
+            rows = locators.etags(namespace, source_id)
         self.etags: dict[str, str | None] = {path: etag for path, etag, _ in rows}
         self.roles: dict[str, Role] = {path: cast(Role, role) for path, _, role in rows}
 
@@ -179,14 +186,18 @@ def open_source(
             return None  # what is damaged is fetched again
         return None if x is None or data is None else StoredPage(data, x.mime, x.charset)
 
-    domains = open_domains(catalog, namespace, settings.http)
+    # What reads a directory asks no domain for anything.
+    politeness = None
+    if not isinstance(entry.config, DirectorySource):
+        domains = open_domains(catalog, namespace, settings.http)
+        politeness = Politeness(hints, namespace, settings.http, domains)
     access = Access.of(
         settings,
         entry.root,
         references=references,
         project_files=project_files,
         attachments=attached_texts,
-        politeness=Politeness(hints, namespace, settings.http, domains),
+        politeness=politeness,
         robots=RobotsCache(hints, namespace, settings.http.user_agent),
         frontier=frontier,
         stored_page=stored_page,
@@ -196,9 +207,14 @@ def open_source(
     return open_connector(entry.config, access)
 
 
-def tombstoned_paths(workspace: Workspace, entry: Entry) -> Callable[[str], bool]:
-    """Tells of a path of the source whether its document was deleted on purpose."""
-    tombstones = workspace.catalog.tombstones.all(entry.namespace)
+def tombstoned_paths(
+    workspace: Workspace, entry: Entry, tombstones: Collection[str] | None = None
+) -> Callable[[str], bool]:
+    """Tells of a path of the source whether its document was deleted on purpose; ``tombstones``: the ids of
+    all that were deleted in the namespace, where they are known.
+    """
+    if tombstones is None:
+        tombstones = workspace.catalog.tombstones.all(entry.namespace)
 
     def tombstoned(path: str) -> bool:
         if not tombstones:

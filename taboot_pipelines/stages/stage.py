@@ -9,7 +9,7 @@ is the stage of a server. The chain itself, with every stage in it, is
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -95,12 +95,18 @@ class Stage:
         )
 
 
+class StageDue(Exception):
+    """A stage that was only looked at has something to do."""
+
+
 @dataclass
 class SourceWork:
     """What a stage of one source works with: its entry, what it needs, and what it published before.
 
     ``upstream`` holds the pointer of each stage that this one needs. ``old`` is its own pointer, or None if
     it has none or a table that it names is lost. ``confirm_deletes`` is what a person decided for this run.
+    ``looking``: nothing is to be done, only to be told whether the stage has something to do. Who looks has
+    made sure that the source has no letter of something that failed, and no chosen run.
     """
 
     workspace: Workspace
@@ -111,6 +117,7 @@ class SourceWork:
     old: Pointer | None = None
     progress: Progress = no_progress
     confirm_deletes: bool = False
+    looking: bool = False
 
     @property
     def namespace(self) -> str:
@@ -120,10 +127,26 @@ class SourceWork:
     def source_id(self) -> str:
         return self.entry.source_id
 
-    def unchanged(self, inputs: str) -> bool:
-        """Whether these inputs were applied already; the report then says so."""
+    def letters(self) -> Sequence[Mapping[str, Any]]:
+        """Return the dead letters of the source and stage."""
+        found = self.workspace.catalog.dead_letters
+        return () if self.looking else found.find(self.namespace, self.source_id, self.stage)
+
+    def chosen(self, tier: str) -> Sequence[Mapping[str, Any]]:
+        """Return the runs of a tier that a person chose for the source."""
+        found = self.workspace.catalog.choices
+        return () if self.looking else found.of_tier(self.namespace, self.source_id, tier)
+
+    def unchanged(self, inputs: str, *, unless: bool = False) -> bool:
+        """Whether these inputs were applied already, and nothing else is to be done; the report then says so.
+
+        Every stage that derives asks it before it writes anything. Raises :class:`StageDue` instead of
+        returning False while the caller is only ``looking``.
+        """
         self.report.data_version = inputs
-        if self.old is None or self.old.inputs != inputs:
+        if unless or self.old is None or self.old.inputs != inputs:
+            if self.looking:
+                raise StageDue
             return False
         self.report.tables, self.report.skipped = dict(self.old.tables), "unchanged"
         return True

@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow.compute as pc
+import pyarrow as pa
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.runs import ARCHIVES
 from taboot_pipelines.knowledge.structured import STATED
+from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy, Kind
+from taboot_pipelines.model.tables import TABLES
 from taboot_pipelines.stages import documents, embeddings, entity_snapshots, raw_blobs
 from taboot_pipelines.stages.chain import AGREEING, CHAIN
 from taboot_pipelines.stages.deriving import derive
@@ -35,6 +37,7 @@ _COLUMNS = {
     "links": ["doc_id"],
     "observations": ["run_id"],
 }
+_UNREADABLE = "cannot be read, or holds a text that is not that of its hash"
 
 
 @dataclass
@@ -55,9 +58,9 @@ class AuditReport:
 def run(workspace: Workspace, namespace: str, *, repair: bool = False, deep: bool = False) -> AuditReport:
     """Compare all stores of a namespace; with ``repair`` derive again what differs and compare once more.
 
-    ``deep`` reads and hashes every blob and every shard file; otherwise only sizes and presence are
-    checked. Raises ``E_BUSY`` while runs of the namespace do not end, and the failure of a store that
-    cannot be asked at all.
+    ``deep`` reads and hashes every blob and every shard file, and reads every column of every table, texts
+    against their hashes; otherwise only sizes, presence and ids are checked. Raises ``E_BUSY`` while runs of
+    the namespace do not end, and the failure of a store that cannot be asked at all.
     """
     report = AuditReport(namespace)
     if repair:
@@ -159,13 +162,27 @@ class _Audit:
             return {c: [] for c in columns}
         if not self.tables.exist(self.namespace, owner, {name: version}):
             return None
+        held: dict[str, list[Any]] = {c: [] for c in columns}
         try:
-            rows = self.tables.read(self.namespace, owner, name, version, columns=columns)
+            for rows in self._parts(owner, name, version, columns):
+                for column, values in held.items():
+                    values += rows.column(column).to_pylist()
         except TabootError as error:
             if error.code != "E_TABLE":
                 raise
             return None
-        return {c: rows.column(c).to_pylist() for c in columns}
+        return held
+
+    def _parts(
+        self, owner: str, name: str, version: TableVersion | None, columns: list[str]
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of a table with these columns; in a deep audit with all, bucket by bucket."""
+        _, key = TABLES[name.partition(".")[0]]
+        if not self.deep:
+            yield self.tables.read(self.namespace, owner, name, version, columns=columns)
+            return
+        for at in [None] if key is None else ({b} for b in range(ids.BUCKETS)):
+            yield self.tables.read(self.namespace, owner, name, version, buckets=at)
 
     def _table(self, owner: str, kind: Kind, item: object, message: str) -> Discrepancy:
         self.owners.add(owner)
@@ -177,6 +194,7 @@ class _Audit:
         tables = [(stage.name, t) for stage in CHAIN.derived for t in stage.tables if t.owner == "source"]
         published = {name: self.catalog.pointers.get(self.namespace, source, name) for name, _ in tables}
         read: dict[str, dict[str, list[Any]]] = {}
+        readable = True
         for stage, table in tables:
             name, pointer = table.name, published[stage]
             version = None if pointer is None else pointer.tables.get(name)
@@ -186,9 +204,10 @@ class _Audit:
                     source,
                     "unreadable",
                     f"{source}/{name}",
-                    f"Version {version} of the table cannot be read.",
+                    f"Version {version} of the table {_UNREADABLE}.",
                 )
-                return
+                readable = False
+                continue
             for column, values in rows.items():
                 read.setdefault(table.schema, {}).setdefault(column, []).extend(values)
             if not self.tables.holds(self.namespace, source, name, version):
@@ -199,7 +218,7 @@ class _Audit:
                     f"{source}/{name}",
                     f"The table is at version {newest}, the catalog published {version}.",
                 )
-        if all(p is None for p in published.values()):
+        if not readable or all(p is None for p in published.values()):
             return
         letters = {d["item"] for d in self.catalog.dead_letters.find(self.namespace, source, documents.STAGE)}
         located = {
@@ -273,7 +292,11 @@ class _Audit:
                 continue
             try:
                 version = self.tables.version(self.namespace, source, name)
-                rows = self.tables.read(self.namespace, source, name, version, columns=["run_id"])
+                runs = {
+                    run
+                    for rows in self._parts(source, name, version, ["run_id"])
+                    for run in rows.column("run_id").to_pylist()
+                }
             except TabootError as error:
                 if error.code != "E_TABLE":
                     raise
@@ -286,8 +309,7 @@ class _Audit:
                     True,
                 )
             else:
-                archived = len(pc.unique(rows.column("run_id")))
-                self.checked["archived_runs"] = self.checked.get("archived_runs", 0) + archived
+                self.checked["archived_runs"] = self.checked.get("archived_runs", 0) + len(runs)
 
     def _namespace(self) -> Iterator[Discrepancy]:
         """Check that live texts have vectors, and that the snapshot holds what the sources have applied."""
@@ -334,7 +356,7 @@ class _Audit:
             version = snapshot.tables.get(table)
             columns = (
                 ["doc_id"]
-                if table in {"relations", "doc_state", "declarations", "title_links"}
+                if table in {"relations", "doc_state", "declarations", "reaches", "title_links"}
                 else ["key"]
                 if table == "entities"
                 else ["id"]
@@ -347,7 +369,7 @@ class _Audit:
                     NAMESPACE,
                     "unreadable",
                     f"{NAMESPACE}/{table}",
-                    f"Version {version} of the table cannot be read.",
+                    f"Version {version} of the table {_UNREADABLE}.",
                 )
                 continue
             if not self.tables.holds(self.namespace, NAMESPACE, table, version):

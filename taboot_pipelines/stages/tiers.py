@@ -187,7 +187,7 @@ def _run(
     workspace, report = work.workspace, work.report
     raw, parsed, cut = (work.upstream[s.STAGE] for s in (raw_blobs, documents, chunks))
     kind, facts = kind_of(work.entry), _facts(work.entry)
-    chosen = workspace.catalog.choices.of_tier(work.namespace, work.source_id, tier.source)
+    chosen = work.chosen(tier.source)
     # Where nothing was chosen, the digest is what earlier releases published.
     choices = [[row["unit_id"], row["run_id"]] for row in chosen]
     last = {} if work.old is None else work.old.applied
@@ -202,7 +202,7 @@ def _run(
     )
     inputs = ids.digest(raw.inputs, parsed.tables, cut.tables, settings)
     pending = session is not None and session.pending()
-    if not pending and work.unchanged(inputs):
+    if work.unchanged(inputs, unless=pending):
         if session is not None and session.skipped is not None:
             report.skipped = f"skipped: {session.skipped}"
         return

@@ -30,7 +30,7 @@ from taboot_pipelines.sources.sources_file import SourcesFile, load_sources, par
 from taboot_pipelines.stages.domains import publish_settings
 from taboot_pipelines.stores.blobs import open_blobs
 from taboot_pipelines.stores.catalog import Pointer, open_catalog
-from taboot_pipelines.stores.disk import on_disk
+from taboot_pipelines.stores.disk import on_disk, private_folder
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines.stores.state import Lenient, State, open_state
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
@@ -75,7 +75,7 @@ class Workspace:
         self.settings = settings or load_settings()
         self.home = self.settings.home_dir
         with on_disk("The home cannot be made", self.home):
-            self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(self.home)
         self.leases = open_leases(self.settings)
         self.catalog = open_catalog(self.settings, self.leases)
         self.blobs = open_blobs(self.settings)

@@ -20,6 +20,8 @@ server's words.
 - ``vectors`` and ``graph``: copies of the newest snapshot on servers. Derived: the next run makes them equal.
 - ``state``: caches, queues, rate limits, locks, circuit breakers. May be lost at any time; what must not
   vanish of them is in the catalog, and a queue is rebuilt from it.
+- ``replays``: which passages the last answers were chosen from, by id. Derived from questions, which nothing
+  brings back; made for being shown again, and dropped by an erasure.
 - ``leases``: who may write now. They end with their holder, on purpose.
 
 ``objects`` (object stores by URL), ``postgres`` (its address, connections and failures) and ``disk`` (what a

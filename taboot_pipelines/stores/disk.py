@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from typing import Any
 
 from taboot_pipelines.errors import TabootError
 
+_log = logging.getLogger(__name__)
+_OTHERS = 0o007
 _FREE = "Free space there, then run again: what was published before is kept."
 _WRITABLE = "Make it writable for this process, then run again: what was published before is kept."
 _DEVICE = "Look at the system's log (`dmesg`) and at the mount, then run again."
@@ -59,6 +62,30 @@ def storage_error(what: str, number: int | None, path: Path, **details: Any) -> 
     """``E_STORAGE``: ``what`` failed at ``path`` for the reason that the errno ``number`` stands for."""
     words, remedy = _MEANING.get(number or 0, ("the disk failed", None))
     return TabootError("E_STORAGE", f"{what}: {words} ({path}).", remedy=remedy, path=str(path), **details)
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder that only its owner may enter, or take everybody else's rights from the one there is.
+
+    What is granted to a group alone was granted on purpose and stays. A change is logged, and so is that the
+    folder belongs to somebody else. Raises ``OSError`` where it cannot be made.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mode = path.stat().st_mode & 0o777
+    if mode & _OTHERS:
+        try:
+            path.chmod(0o700)
+        except OSError:
+            _log.warning("every user of this machine may read %s (mode %o): `chmod 700` it", path, mode)
+        else:
+            _log.warning("every user of this machine could read %s (mode %o); it is 700 now", path, mode)
+
+
+def private_file(path: Path) -> None:
+    """Take the rights of everybody else from a file that is there, as :func:`private_folder` does."""
+    with contextlib.suppress(OSError):
+        if path.stat().st_mode & _OTHERS:
+            path.chmod(0o600)
 
 
 @contextlib.contextmanager

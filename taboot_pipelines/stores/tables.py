@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model import ids
 from taboot_pipelines.model import tables as model
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.settings import StorageSettings
@@ -37,6 +38,8 @@ NAMESPACE = "_"
 #: A version of one table: Delta's number, a dot, and the beginning of the table's own id.
 TableVersion = str
 _ID_DIGITS = 12
+#: The columns that hold the hash of the column ``text`` of their row.
+_HASHES = ("text_sha256", "sha256")
 #: Tables at a version that are kept open.
 _MAX_OPENED = 64
 
@@ -93,8 +96,20 @@ class Tables:
 
     def version(self, namespace: str, owner: str, name: str) -> TableVersion | None:
         """Return the newest version, published or not; None if the table does not exist."""
+        path = _path(namespace, owner, name)
+        stamp = self._place.stamp(path)
+        with self._lock:
+            known = self._newest.get(path)
+        if stamp is not None and known is not None and known[0] == stamp:
+            return known[1]
         table = self._open(namespace, owner, name, None)
-        return None if table is None else _version(table)
+        if table is None:
+            return None
+        version = _version(table)
+        if stamp is not None:
+            with self._lock:
+                self._newest[path] = (stamp, version)
+        return version
 
     def exist(self, namespace: str, owner: str, versions: Mapping[str, TableVersion | None]) -> bool:
         """Whether every table that a pointer names is there (a version of None names none)."""
@@ -163,17 +178,21 @@ class Tables:
         """Return rows of a version (None: an empty table), optionally of some columns and buckets only.
 
         With ``members`` only those rows are kept whose value in the column ``members[0]`` is one of
-        ``members[1]``; others are dropped while they are read.
+        ``members[1]``; others are dropped while they are read. A text that is not UTF-8, or not the one that
+        its row's hash was made of, is ``E_TABLE``.
         """
         schema, _ = model.TABLES[_base(name)]
-        wanted = pa.schema([schema.field(c) for c in columns or schema.names])
+        asked = list(columns or schema.names)
+        hashed = next((c for c in _HASHES if c in schema.names), "") if "text" in asked else ""
+        read = [*asked, hashed] if hashed and hashed not in asked else asked
+        wanted = pa.schema([schema.field(c) for c in read])
         table = (
             None
             if version is None or (buckets is not None and not buckets)
             else self._open(namespace, owner, name, version)
         )
         if table is None:
-            return wanted.empty_table()
+            return wanted.empty_table().select(asked)
         chosen = [] if buckets is None else [pc.field("bucket").isin(pa.array(sorted(buckets), pa.int32()))]
         if members is not None:
             chosen.append(pc.field(members[0]).isin(pa.array(members[1], pa.string())))
@@ -191,11 +210,17 @@ class Tables:
                     for file in dataset.get_fragments(filter=chosen_rows)
                     if file.to_table(schema=schema, columns=[members[0]], filter=chosen_rows).num_rows
                 ]
-                return pa.concat_tables(
+                result = pa.concat_tables(
                     [wanted.empty_table(), *(part.select(wanted.names).cast(wanted) for part in parts)]
                 )
-            result = dataset.to_table(columns=list(wanted.names), filter=chosen_rows)
-            return result.select(wanted.names).cast(wanted)
+            else:
+                result = dataset.to_table(columns=list(wanted.names), filter=chosen_rows)
+                result = result.select(wanted.names).cast(wanted)
+            # A byte that flipped on the disk decodes as Parquet all the same.
+            result.validate(full=True)
+            if hashed and ids.altered(*(result.column(c).to_pylist() for c in ("text", hashed))):
+                raise pa.ArrowInvalid("A text is not that of its hash.")
+            return result.select(asked)
         except (pa.ArrowException, OSError, DeltaError) as error:
             raise self._place.failure(
                 f"Table {name} of {owner} cannot be read", error, table=name, version=version

@@ -115,6 +115,22 @@ def test_every_server_that_does_not_answer_is_told(tmp_path: Path, tei: FakeTei)
     world.workspace.close()
 
 
+def test_what_is_skipped_has_its_code_and_a_path_that_is_not_there_its_remedy(
+    tmp_path: Path, tei: FakeTei
+) -> None:
+    world = World(tmp_path, tei.url)
+    folder = world.source("guides")
+    (folder / "sessions.md").write_text(GUIDE)
+    (folder / "disk.md").write_text("x" * 2000)
+    shell = Shell(world)
+    shell.environment |= {"TABOOT_LIMITS__MAX_BLOB_BYTES": "1000"}
+    assert "1 skipped (E_TOO_LARGE)" in shell("ingest")
+    folder.rename(tmp_path / "elsewhere")
+    told = shell("ingest", code=1).split("guides: E_PATH: ")[1]
+    assert told.count("does not exist or is not a directory") == 1 and "nothing was deleted" in told
+    world.workspace.close()
+
+
 def test_ingest_says_what_it_did(shell: Shell) -> None:
     first = shell.first  # type: ignore[attr-defined]
     assert re.search(r"stack\s+raw_blobs\s+1 discovered, 1 fetched", first) and re.search(

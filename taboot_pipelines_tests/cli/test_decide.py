@@ -31,7 +31,9 @@ def test_a_person_corrects_states_merges_and_takes_it_back(shell: Shell, tmp_pat
     assert said["entity"]["properties"]["port"] == 8081
     assert "port = 8081  (ann," in shell("supports", "web", "--label", "Service")
     (edge,) = (e for e in shell.json("neighbors", "web")["edges"] if e["type"] == "DEPENDS_ON")
-    shell("correct", edge["edge_id"], "condition", "service_healthy", "--text", "--reason", "looked")
+    shown = shell("correct", edge["edge_id"], "condition", "service_healthy", "--text", "--reason", "looked")
+    assert "condition of" in shown and 'is now "service_healthy"' in shown and "done" not in shown
+    assert shown.split()[-1] in {i["observation_id"][:12] for i in shell.json("assertions")["items"]}
     assert "looked" in shell("explain", edge["edge_id"])
     shell("retract", edge["edge_id"])
     assert not [e for e in shell.json("neighbors", "web")["edges"] if e["type"] == "DEPENDS_ON"]

@@ -7,12 +7,16 @@ import threading
 
 import pytest
 
+from taboot_pipelines import ingesting
+from taboot_pipelines.cli.progress import Display
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import waiting
 from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.progress import running
 from taboot_pipelines.stores.leases import FileLeases
 from taboot_pipelines_tests.cli.test_cli import Shell
 from taboot_pipelines_tests.shards.counting import shards_new
-from taboot_pipelines_tests.world import World
+from taboot_pipelines_tests.world import World, differences, logical
 
 GUIDE = "# Guide\n\nThe web server keeps its sessions in cache and listens on port 8080.\n"
 
@@ -25,7 +29,8 @@ def shell(world: World) -> Shell:
     return Shell(world)
 
 
-def test_all_sources_are_published_together(shell: Shell) -> None:
+def test_all_sources_are_published_together(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingesting, "FIRST_SECONDS", 3600.0)
     told = shell.json("ingest")
     assert told["ok"] and len(told["sources"]) == 12
     # One for each of the two namespaces.
@@ -41,6 +46,64 @@ def test_all_sources_are_published_together(shell: Shell) -> None:
     assert {
         stage["skipped"] for s in again["sources"] for stage in s["stages"] if stage["stage"] == "kb_shards"
     } == {"unchanged"}
+
+
+def test_an_ingest_that_is_interrupted_leaves_what_was_finished_and_goes_on(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = shell.world
+    monkeypatch.setattr(ingesting, "PUBLISH_SOURCES", 3)
+    monkeypatch.setattr(ingesting, "FIRST_SECONDS", 3600.0)
+
+    def interrupted_at(source: str) -> None:
+        def begin(_display: Display, what: str) -> None:
+            if what == source:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Display, "begin", begin)
+            shell("ingest", "--json", code=130)
+        assert "run the same command again to go on" in shell.err
+
+    interrupted_at("s02")
+    with pytest.raises(TabootError, match="E_KB_UNINITIALIZED"):
+        world.kb()
+    interrupted_at("s06")
+    assert set(world.kb().documents().column("source").to_pylist()) == {"s00", "s01", "s02", "s03", "s05"}
+    interrupted_at("s11")
+    published = {f"s0{n}" for n in range(9)} - {"s04"}
+    assert set(world.kb().documents().column("source").to_pylist()) == published
+    assert shell.json("ingest")["ok"]
+    assert shell.world.kb().documents().num_rows == 10 and world.kb("other").documents().num_rows == 2
+    # It is what one run over everything makes.
+    scratch = world.open(world.replay())
+    try:
+        for namespace in ("default", "other"):
+            found, wanted = (logical(w, namespace) for w in (world.workspace, scratch))
+            assert differences(found, wanted) == {}
+    finally:
+        scratch.close()
+
+
+def test_a_fetch_that_is_interrupted_is_no_job_that_runs(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = shell.world
+    for n in range(70):
+        (world.directory / "s00" / f"{n}.md").write_text(f"{GUIDE}\nPage {n}.\n")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Display, "progress", interrupt)
+        shell("ingest", "s00", "--json", code=130)
+    assert [job["state"] for job in world.workspace.catalog.jobs.find("default", "s00")] == ["canceled"]
+    (state,) = (s for s in shell.json("status")["sources"] if s["id"] == "s00")
+    assert state["last_job"]["state"] == "canceled" and running(world.workspace, "default") == []
+    # What was fetched by then is kept.
+    assert world.workspace.catalog.locators.count("default", "s00") == 63
+    assert shell.json("ingest", "s00")["ok"] and world.kb().documents().num_rows == 71
 
 
 def test_progress_off_a_terminal_is_lines_and_what_is_not_configured_is_said_once(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -41,12 +42,13 @@ def fresh(tmp_path: Path, tei: FakeTei) -> Shell:
 def test_init_writes_what_it_finds_and_overwrites_nothing(fresh: Shell) -> None:
     file = fresh.world.directory / "sources.yaml"
     shown = fresh("init")
-    assert "stacks (compose): 7 files" in shown and "taboot ingest --dry-run" in shown
+    assert "stacks (compose): 15 files" in shown and "taboot ingest --dry-run" in shown
     written = file.read_text()
     entries = {e["id"]: e for e in yaml.safe_load(written)["sources"]}
     assert {(e["type"], e["path"]) for e in entries.values()} == {
         ("compose", "stacks"),
         ("swag", "proxy"),
+        ("files", "."),
         ("files", "runbooks"),
         ("files", "stacks/media"),
     }
@@ -54,6 +56,7 @@ def test_init_writes_what_it_finds_and_overwrites_nothing(fresh: Shell) -> None:
     assert fresh.json("sources", "check")["sources"] == list(entries)
     told = {s["source"]: s for s in fresh.json("ingest", "--dry-run")["sources"]}
     assert len(told["proxy"]["added"]) == 13 and "redis.md" in told["runbooks"]["added"]
+    assert counted(shown) == {name: len(source["added"]) for name, source in told.items()}
 
     file.write_text(f"{written}# mine\n")
     assert fresh.json("init", code=1)["error"]["code"] == "E_CONFLICT" and file.read_text().endswith(
@@ -61,6 +64,56 @@ def test_init_writes_what_it_finds_and_overwrites_nothing(fresh: Shell) -> None:
     )
     fresh("init", "--force")
     assert file.read_text() == written
+
+
+def counted(shown: str) -> dict[str, int]:
+    """{source: files} as ``init`` tells."""
+    return {name: int(n) for name, n in re.findall(r"^  (\S+) \(\w+\): (\d+) files", shown, re.MULTILINE)}
+
+
+def test_init_finds_quadlets_configuration_and_the_proxy(fresh: Shell, tmp_path: Path) -> None:
+    house = tmp_path / "house"
+    label = "traefik.http.routers.a.rule=Host(`a.lan`)"
+    for name, text in {
+        "README.md": "# The house",
+        ".github/ISSUE.md": "# An issue",
+        "notes/.drafts/x.md": "# A draft",
+        "notes/a.md": "# A",
+        "stacks/app/compose.yaml": f"services:\n  app:\n    image: x\n    labels: ['{label}']\n",
+        "stacks/app/Dockerfile": "FROM x\n",
+        "stacks/edge/compose.yaml": "services:\n  gate:\n    image: docker.io/library/traefik:v3\n",
+        "quadlets/db.container": "[Container]\nImage=postgres:17\n",
+        "quadlets/db.container.d/more.conf": "[Service]\nMemoryMax=1G\n",
+        "quadlets/lan.network": "[Network]\n",
+        "web/Caddyfile": "a.lan {\n reverse_proxy app:80\n}\n",
+    }.items():
+        (house / name).parent.mkdir(parents=True, exist_ok=True)
+        (house / name).write_text(text)
+    shown = fresh("init", str(house))
+    entries = {
+        e["path"]: e for e in yaml.safe_load((fresh.world.directory / "sources.yaml").read_text())["sources"]
+    }
+    by = {path.removeprefix("../house").lstrip("/"): entry for path, entry in entries.items()}
+    assert {path: entry["type"] for path, entry in by.items()} == {
+        "stacks": "compose",
+        "quadlets": "files",
+        "web": "files",
+        "": "files",
+        "notes": "files",
+    }
+    assert by["stacks"]["proxy"] == "gate" and by["web"]["proxy"] == "caddy"
+    assert by["quadlets"]["interpret"] and by["web"]["interpret"]
+    assert by["quadlets"]["include"] == ["**/*.container", "**/*.container.d/*.conf", "**/*.network"]
+    told = {s["source"]: s for s in fresh.json("ingest", "--dry-run")["sources"]}
+    added = {path: told[entry["id"]]["added"] for path, entry in by.items()}
+    assert added == {
+        "stacks": ["app/Dockerfile", "app/compose.yaml", "edge/compose.yaml"],
+        "quadlets": ["db.container", "db.container.d/more.conf", "lan.network"],
+        "web": ["Caddyfile"],
+        "": ["README.md"],
+        "notes": ["a.md"],
+    }
+    assert counted(shown) == {name: len(source["added"]) for name, source in told.items()}
 
 
 def test_init_of_odd_folders(fresh: Shell, tmp_path: Path) -> None:

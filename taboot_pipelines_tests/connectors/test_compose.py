@@ -15,7 +15,7 @@ from taboot_pipelines.connectors import Access
 from taboot_pipelines.connectors.access import References
 from taboot_pipelines.connectors.compose import ComposeSource, has_services
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.records import Enumerated, Failed, Fetched, Role
+from taboot_pipelines.model.records import Enumerated, Failed, Fetched, Role, Skipped
 from taboot_pipelines.settings import LimitSettings, Settings
 from taboot_pipelines.sources import open_connector
 from taboot_pipelines_tests.connectors.conftest import DATA
@@ -172,6 +172,46 @@ def test_what_compose_files_name_is_taken_with_its_role(tmp_path: Path) -> None:
         "shared/base.yml": "E_TOMBSTONED",
         "shared/plain": "document",
     }
+
+
+def test_a_link_may_lead_as_far_as_the_repository_or_the_root_that_is_named(tmp_path: Path) -> None:
+    place = tmp_path / "house/stacks"
+    put(place, **{"app/compose.yaml": "services: {a: {image: x}}\n"})
+    put(tmp_path / "house", **{".env": "DOMAIN=x.org\n", ".git/config": "x", "state/kept.env": "x"})
+    put(tmp_path, **{"beyond.env": "x"})
+    for name, target in (
+        (".env", "../../.env"),
+        ("git.env", "../../.git/config"),
+        ("ours.env", "../../state/kept.env"),
+        ("beyond.env", "../../../beyond.env"),
+    ):
+        (place / "app" / name).symlink_to(target)
+    whole = {"app/compose.yaml": "document", "app/.env": "input"}
+    refused = {"app/git.env": "E_FORBIDDEN", "app/beyond.env": "E_FORBIDDEN"}
+    kept = {"app/ours.env": "input"}
+    assert _taken(tmp_path, "house/stacks") == whole | refused | kept
+    own = tmp_path / "house/state"
+    assert _taken(tmp_path, "house/stacks", home=own) == whole | refused | {"app/ours.env": "E_FORBIDDEN"}
+    alone = {"app/compose.yaml": "document", "app/.env": "E_FORBIDDEN", "app/ours.env": "E_FORBIDDEN"}
+    assert _taken(tmp_path, "house/stacks", root="house/stacks") == alone | refused
+    further = {"app/beyond.env": "input"}
+    assert _taken(tmp_path, "house/stacks", root=".") == whole | kept | refused | further
+    (tmp_path / "house/.git/config").unlink()
+    (tmp_path / "house/.git").rmdir()
+    assert _taken(tmp_path, "house/stacks")["app/.env"] == "E_FORBIDDEN", "it lies in no repository"
+
+
+def _taken(folder: Path, path: str, home: Path | None = None, **fields: Any) -> dict[str, str]:
+    """{path: its role, or why it is not taken} of a source at ``path``."""
+    entry = ComposeSource.model_validate({"id": "s", "type": "compose", "path": path, **fields})
+    access = Access.of(Settings(home=home or folder / "home"), folder)
+    said: dict[str, str] = {}
+    for event in open_connector(entry, access).events({}, lambda _: False):
+        if isinstance(event, Fetched):
+            said[event.path] = event.role
+        elif isinstance(event, Skipped):
+            said[event.path] = event.code
+    return said
 
 
 def test_include_takes_exactly_what_it_asks_for(tmp_path: Path) -> None:

@@ -22,8 +22,7 @@ from taboot_pipelines.connectors.protocol import Planner
 from taboot_pipelines.connectors.reddit.client import RedditApi, Thread, pairs, seconds_asked
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.records import Failed, Fetched, Gone, NotModified, Skipped
-from taboot_pipelines.model.resource_types import REDDIT_THREAD
+from taboot_pipelines.model.records import REDDIT_THREAD, Failed, Fetched, Gone, NotModified, Skipped
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.sources import document_forms, open_connector
 from taboot_pipelines.sources.sources_file import parse_entry

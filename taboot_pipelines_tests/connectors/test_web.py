@@ -40,8 +40,7 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.settings import HttpSettings, LimitSettings, Settings
 from taboot_pipelines.sources import open_connector
-from taboot_pipelines.stores.catalog.crawl_reports import CrawlReports
-from taboot_pipelines.stores.catalog.crawls import crawls_in_memory
+from taboot_pipelines.stores.catalog.crawls import CrawlReports, crawls_in_memory
 from taboot_pipelines_tests.connectors.conftest import DATA
 from taboot_pipelines_tests.connectors.servers import Site, base_of, certificate, resolving, send, serve
 

@@ -425,8 +425,11 @@ def test_the_sandbox_is_on_unless_the_user_is_root(
 
 
 def _processes(kind: str) -> set[psutil.Process]:
-    """This process's browsers themselves (not their parts), or the drivers of Playwright."""
-    found = set()
+    """This process's browsers themselves (not their parts), or the drivers of Playwright.
+
+    Whatever such a process starts has its command line for a moment, until it becomes another program.
+    """
+    found = {}
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             words = process.cmdline()
@@ -435,8 +438,9 @@ def _processes(kind: str) -> set[psutil.Process]:
             else:
                 fits = "--remote-debugging-pipe" in words and not any(w.startswith("--type=") for w in words)
             if fits:
-                found.add(process)
-    return found
+                found[process] = process.ppid()
+    own = {process.pid for process in found}
+    return {process for process, parent in found.items() if parent not in own}
 
 
 class Killed:

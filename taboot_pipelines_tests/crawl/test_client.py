@@ -525,13 +525,18 @@ def test_silence_and_dripping_end_in_time() -> None:
 
     with serve(answer) as site, closing(client()) as asked:
         quick, patient = Timeouts(connect=20, read=0.5, total=30), Timeouts(connect=20, read=30, total=1.5)
-        silent, drip = ask(
+        began = time.monotonic()
+        silent, drip, slow = ask(
             asked,
             request(f"{site.base}/silent", timeouts=quick),
             request(f"{site.base}/drip", timeouts=patient),
+            request(f"{site.base}/drip", timeouts=quick),
         )
-        # Neither server has ended by itself.
-        assert not over.is_set() and [code(silent), code(drip)] == ["E_TIMEOUT"] * 2
+        # No server has ended by itself, and a byte now and then is no piece of an answer.
+        assert not over.is_set() and [code(silent), code(drip), code(slow)] == ["E_TIMEOUT"] * 3
+        assert time.monotonic() - began < 15
+        assert isinstance(silent, TabootError) and isinstance(slow, TabootError)
+        assert silent.details["again"] and not slow.details["again"]
         over.set()
 
 

@@ -337,6 +337,28 @@ def test_what_robots_txt_is_decides_what_is_asked(state: State, page: Any, expec
         assert error.details["url"] == f"{site.base}/0"
 
 
+def test_a_page_has_one_deadline_for_all_its_hops_and_attempts() -> None:
+    over = threading.Event()
+
+    def pour(h: BaseHTTPRequestHandler) -> None:
+        h.send_response(200)
+        h.end_headers()
+        while not over.wait(0.2):
+            h.wfile.write(b"x" * 2048)
+
+    def late(h: BaseHTTPRequestHandler) -> None:
+        over.wait(1.5)
+        send(h, 302, location="/late2" if h.path == "/late" else "/late")
+
+    pages = {"/pour": pour, "/late": late, "/late2": late}
+    times = {"total_timeout_seconds": 2, "retry_seconds": (0, 0, 0)}
+    with serve(site_of(pages)) as site, fetching(http=times) as one:
+        began = time.monotonic()
+        assert codes(fetch(one, [f"{site.base}/pour", f"{site.base}/late"])) == ["E_TIMEOUT"] * 2
+        assert time.monotonic() - began < 6 and site.hits == {"/pour": 1, "/late": 1, "/late2": 1}
+        over.set()
+
+
 def test_a_redirect_to_another_site_keeps_to_the_rules_there(state: State) -> None:
     with serve(site_of({"/robots.txt": robots("User-agent: *\nDisallow: /no"), "*": 200})) as other:
         pages = {"/no": (301, {"location": f"{other.base}/no"}), "/yes": (301, {"location": other.base})}

@@ -17,8 +17,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import Crawl, CrawlPlan, CrawlState, Outcome, totals
 from taboot_pipelines.model.records import Fetched
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.catalog import Catalog, open_catalog
-from taboot_pipelines.stores.catalog.frontier import handing_out
+from taboot_pipelines.stores.catalog import Catalog, frontier, open_catalog
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines_tests.crawl.made_up import (
     BASE,
@@ -113,7 +112,7 @@ def test_a_crawl_that_several_work_at_ends_as_one_in_a_single_go(
     chance = random.Random(seed)
     web = Web(site(chance, pages))
     shared = Shared(catalog, f"s{chance.random()}", web, seed)
-    monkeypatch.setattr(handing_out, "_is_dead", lambda name: name.removesuffix(":joined") in shared.dead)
+    monkeypatch.setattr(frontier, "_is_dead", lambda name: name.removesuffix(":joined") in shared.dead)
     # Begun, so that helpers have something to join; what they find first is that no list has been read.
     shared.crawls.begin("n", shared.source, PLAN)
     threads = [threading.Thread(target=shared.help, args=(die, seed + i)) for i in range(helpers)]

@@ -1,5 +1,6 @@
-"""The real daemon, webserver and code server on loopback: a schedule's tick starts a crawl, a person cancels
-its run in the UI's own way, and the next tick goes on with it.
+"""The real daemon, webserver and code server on loopback: a sources file that is edited is served without
+anybody's doing; a schedule's tick starts a crawl, a person cancels its run in the UI's own way, and the next
+tick goes on with it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawl_graph import CrawlProgress
 from taboot_pipelines.model.crawls import Crawl, CrawlState
 from taboot_pipelines.model.jobs import JobState
@@ -60,13 +62,11 @@ class Ui:
         with urllib.request.urlopen(request, timeout=120) as answer:
             return json.load(answer)["data"]
 
-    def runs(self) -> list[dict[str, Any]]:
-        """The runs that the sensor of the schedules asked for, oldest first."""
+    def runs(self, sensor: str = "due_sources") -> list[dict[str, Any]]:
+        """The runs that a sensor asked for, by default that of the schedules, oldest first."""
         found = self.ask(RUNS)["runsOrError"]["results"]
         return [
-            run
-            for run in reversed(found)
-            if {"key": "dagster/sensor_name", "value": "due_sources"} in run["tags"]
+            run for run in reversed(found) if {"key": "dagster/sensor_name", "value": sensor} in run["tags"]
         ]
 
     def logs(self, run: str) -> list[str]:
@@ -119,6 +119,28 @@ def until(condition: Callable[[], bool], seconds: float = 400) -> None:
     while not condition():
         assert time.monotonic() < end, "waited too long"
         time.sleep(0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_sources_file_that_is_edited_is_served_by_a_run(world: World, tmp_path: Path) -> None:
+    (world.source("guides") / "guide.md").write_text("# Guide\n\nThe web server keeps sessions in cache.\n")
+
+    def served() -> set[str]:
+        try:
+            return set(world.kb().documents().column("source").to_pylist())
+        except TabootError:
+            return set()
+
+    with ui_of(world, tmp_path / "dagster.log") as ui:
+        until(lambda: served() == {"guides"})
+        (world.directory / "more").mkdir()
+        # What it reads is there before it is declared.
+        (world.directory / "more").mkdir()
+        (world.directory / "more" / "note.md").write_text("# Note\n\nThe cache listens on port 6379.\n")
+        world.source("more")
+        until(lambda: served() == {"guides", "more"})
+        until(lambda: [run["status"] for run in ui.runs("sources_sensor")] == ["SUCCESS", "SUCCESS"])
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from taboot_pipelines.defs import materialize
-from taboot_pipelines.defs.partitions import RANGE_TAGS, TAG, is_busy, range_tags, ranges
+from taboot_pipelines.defs.partitions import RANGE_TAGS, TAG, Busy, range_tags, ranges
 from taboot_pipelines.shards import publish
 from taboot_pipelines.stages import kb_shards
 from taboot_pipelines.stages.chain import CHAIN
@@ -75,6 +75,13 @@ def test_a_backfill_of_many_sources_publishes_once_and_ends_as_one_by_one(
         if e.asset_key == dg.AssetKey("documents") and e.materialization.partition == "s03"
     ]
     assert own.metadata["source"].value == "default/s03" and own.metadata["new"].value == 1
+    # What ran once for all of them is told of each by its own name.
+    shared = {
+        str(e.materialization.partition): e.materialization.metadata["source"].value
+        for e in result.get_asset_materialization_events()
+        if e.asset_key == dg.AssetKey("entity_snapshots")
+    }
+    assert shared == {key: f"default/{key}" for key in everyone}
     assert set(project.checks(result).values()) == {True}
 
     single = World(project.world.root / "single", tei.url)
@@ -141,4 +148,5 @@ def test_a_source_is_busy_while_a_run_of_several_has_it(project: Project) -> Non
         status=dg.DagsterRunStatus.STARTED,
         tags=range_tags(order[2:5]),
     )
-    assert {s for s in order if is_busy(project.instance, s)} == set(order[2:5])
+    busy = Busy(project.instance, project.world.workspace)
+    assert {s for s in order if s in busy} == set(order[2:5])

@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 
 from taboot_pipelines import ingesting
+from taboot_pipelines.checks import CHECKS
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.stages import running
@@ -80,14 +81,39 @@ def test_all_sources_in_one_run_one_of_them_failing(project: Project) -> None:
         instance=project.instance, raise_on_error=False
     )
     assert not result.success
-    failed = result.failure_data_for_node("report_failures").user_failure_data
-    assert "E_PATH" in failed.metadata["failed"].value["broken"] and set(failed.metadata["failed"].value) == {
-        "broken"
-    }
+    # The steps of the stages went on; the source has a step of its own, which says what to do.
+    (failure,) = [e for e in result.all_events if e.is_step_failure]
+    assert failure.step_key == "failed_source[broken]"
+    told = failure.step_failure_data
+    assert "broken failed at raw_blobs: E_PATH" in told.user_failure_data.description
+    assert told.user_failure_data.metadata["code"].value == "E_PATH"
+    assert "broken" in told.user_failure_data.metadata["error"].value["error"]["message"]
+    assert told.user_failure_data.metadata["remedy"].value
+    # No trace of where in our code it was found out.
+    ours = [line for line in told.error.stack if "taboot_pipelines" in line]
+    assert told.error.cause is None and len(ours) == 1 and "in failed_source" in ours[0]
+    (seen,) = project.instance.fetch_observations(dg.AssetKey("raw_blobs"), limit=5).records
+    observed = seen.event_log_entry.asset_observation
+    assert observed is not None and observed.partition == "broken"
+    assert observed.metadata["code"].value == "E_PATH"
+    # The checks were carried out, for the sources that went on.
+    evaluated = {(e.asset_key.path[-1], e.check_name) for e in result.get_asset_check_evaluations()}
+    assert evaluated == {(check.stage, check.name) for check in CHECKS}
     assert project.partitions() == {"stack", "guides", "broken"}
     done = {(e.asset_key.path[-1], e.partition) for e in result.all_events if e.is_step_materialization}
     assert done >= {("kb_shards", "stack"), ("kb_shards", "guides")} and ("raw_blobs", "broken") not in done
     assert set(project.world.kb().documents().column("source").to_pylist()) == {"stack", "guides"}
+
+
+def test_sources_whose_names_differ_by_a_hyphen_alone_fail_each_by_itself(project: Project) -> None:
+    for name in ("a-b", "a_b", "c-d"):
+        project.world.source(name).rmdir()
+    result = project.defs.resolve_job_def("ingest_all").execute_in_process(
+        instance=project.instance, raise_on_error=False
+    )
+    failed = [e for e in result.all_events if e.is_step_failure]
+    said = {e.step_failure_data.user_failure_data.metadata["source"].value for e in failed}
+    assert said == {"a-b", "a_b", "c-d"} and "failed_source[c_d]" in {e.step_key for e in failed}
 
 
 def test_a_failure_says_its_code_and_is_not_tried_again(project: Project) -> None:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import orjson
 import pytest
 
-from taboot_pipelines.defs import operations
-from taboot_pipelines.defs.partitions import TAG, is_busy, only_sources
+from taboot_pipelines.defs import build_defs, operations
+from taboot_pipelines.defs.partitions import TAG, Busy, only_sources
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.stages import running
 from taboot_pipelines.stages.held_deletions import held
+from taboot_pipelines.stages.progress import being_ingested, ingesting
 from taboot_pipelines.stages.source_state import fingerprint
+from taboot_pipelines.stores.state.keys import QUEUE_INGESTS
 from taboot_pipelines_tests.defs.conftest import GUIDE, Project
+from taboot_pipelines_tests.defs.launching import environment
 from taboot_pipelines_tests.world import World
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @cache
@@ -29,8 +38,8 @@ def anywhere() -> Any:
         return found.get_ref()
 
 
-def tick(project: Project, sensor: Any, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
-    """Let Dagster evaluate a sensor of the definitions, and carry out its answer, as the daemon does."""
+def evaluated(project: Project, sensor: str, cursor: str | None = None) -> Any:
+    """Return what Dagster makes of a tick of a sensor of the definitions. Raises what the sensor raises."""
     with dg.build_sensor_context(
         instance=project.instance,
         instance_ref=anywhere(),
@@ -38,13 +47,19 @@ def tick(project: Project, sensor: Any, cursor: str | None = None) -> dg.SensorR
         definitions=project.defs,
         resources={"workspace": project.resource},
     ) as context:
-        data = project.defs.resolve_sensor_def(sensor.name).evaluate_tick(context)
+        return project.defs.resolve_sensor_def(sensor).evaluate_tick(context)
+
+
+def tick(project: Project, sensor: Any, cursor: str | None = None) -> dg.SensorResult | dg.SkipReason:
+    """Let Dagster evaluate a sensor of the definitions, and carry out its answer, as the daemon does."""
+    data = evaluated(project, sensor.name, cursor)
     answer: dg.SensorResult | dg.SkipReason
     if data.skip_message is not None and data.cursor is None and not data.dynamic_partitions_requests:
         answer = dg.SkipReason(data.skip_message)
     else:
         answer = dg.SensorResult(
             run_requests=data.run_requests or [],
+            skip_reason=None if data.skip_message is None else dg.SkipReason(data.skip_message),
             cursor=data.cursor,
             dynamic_partitions_requests=data.dynamic_partitions_requests or [],
             asset_events=data.asset_events or [],
@@ -56,6 +71,14 @@ def tick(project: Project, sensor: Any, cursor: str | None = None) -> dg.SensorR
             for key in request.partition_keys:
                 project.instance.delete_dynamic_partition(request.partitions_def_name, key)
     return answer
+
+
+def skipped(answer: dg.SensorResult | dg.SkipReason) -> str:
+    """Return why a tick asked for nothing."""
+    assert requested(answer) == {}
+    reason = answer if isinstance(answer, dg.SkipReason) else answer.skip_reason
+    assert isinstance(reason, dg.SkipReason) and reason.skip_message is not None
+    return reason.skip_message
 
 
 def requested(answer: dg.SensorResult | dg.SkipReason) -> dict[str, str]:
@@ -105,7 +128,8 @@ def test_many_new_sources_are_taken_by_one_run(project: Project) -> None:
     under_way = project.instance.create_run_for_job(
         job, status=dg.DagsterRunStatus.STARTED, run_config=request.run_config
     )
-    assert all(is_busy(project.instance, name) for name in everyone) and not is_busy(project.instance, "x")
+    busy = Busy(project.instance, project.world.workspace)
+    assert all(name in busy for name in everyone) and "x" not in busy
     assert isinstance(tick(project, operations.sources_sensor), dg.SkipReason)
     project.instance.delete_run(under_way.run_id)
 
@@ -118,6 +142,42 @@ def test_many_new_sources_are_taken_by_one_run(project: Project) -> None:
     assert not done.success
     assert set(project.world.kb().documents().column("source").to_pylist()) == everyone - {"s3"}
     assert set(requested(tick(project, operations.sources_sensor))) == {"s3"}
+
+
+def test_what_the_command_line_takes_in_is_asked_for_after_it(
+    settled: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = settled.world.workspace
+    settled.world.source("guides", schedule="0 * * * *", languages=["de"])
+    workspace.sync_sources()
+    now = datetime(2026, 3, 1, 12, 4, tzinfo=UTC)
+    monkeypatch.setattr(operations, "_now", lambda: now)
+    first = tick(settled, operations.due_sources)
+    assert isinstance(first, dg.SensorResult) and requested(first) == {}
+    now = datetime(2026, 3, 1, 13, 4, tzinfo=UTC)
+    with ingesting(workspace, ["guides", "stack"]):
+        assert {"guides", "stack"} == being_ingested(workspace)
+        waits = tick(settled, operations.sources_sensor)
+        assert "`taboot ingest` is taking in guides;" in skipped(waits)
+        waits = tick(settled, operations.due_sources, first.cursor)
+        assert "`taboot ingest` is taking in guides, stack;" in skipped(waits)
+        assert isinstance(waits, dg.SensorResult) and waits.cursor == first.cursor
+    assert set(requested(tick(settled, operations.sources_sensor))) == {"guides"}
+    assert set(requested(tick(settled, operations.due_sources, first.cursor))) == {"guides", "stack"}
+
+
+def test_an_ingest_that_was_killed_holds_nobody_up(settled: Project) -> None:
+    workspace = settled.world.workspace
+    program = (
+        "import os; from taboot_pipelines.settings import load_settings;"
+        "from taboot_pipelines.stages.progress import ingesting;"
+        "from taboot_pipelines.stages.workspace import Workspace;"
+        "block = ingesting(Workspace(load_settings()), ['guides']); block.__enter__(); os._exit(9)"
+    )
+    killed = subprocess.run([sys.executable, "-c", program], env=environment(settled.world), check=False)
+    assert killed.returncode == 9 and len(workspace.state.queued("default", QUEUE_INGESTS())) == 1
+    assert "guides" not in Busy(settled.instance, workspace)
+    assert workspace.state.queued("default", QUEUE_INGESTS()) == {}
 
 
 def test_a_run_of_chosen_sources_takes_them_alone(project: Project) -> None:
@@ -181,18 +241,39 @@ def test_a_source_is_run_when_it_is_due_and_once_for_what_was_missed(
 
 
 def test_a_failed_run_is_logged_with_its_code(project: Project, capfd: pytest.CaptureFixture[str]) -> None:
+    # The first tick notes where the events begin.
+    began = evaluated(project, "run_failures").cursor
     project.world.source("broken").rmdir()
-    result = project.run("broken")
-    assert not result.success
-    context = dg.build_run_status_sensor_context(
-        sensor_name="run_failures",
-        dagster_instance=project.instance,
-        dagster_run=result.dagster_run,
-        dagster_event=next(e for e in reversed(result.all_events) if e.is_run_failure),
-    ).for_run_failure()
+    assert not project.run("broken").success
     capfd.readouterr()
-    operations.run_failures(context)
+    evaluated(project, "run_failures", began)
     assert "broken: raw_blobs: E_PATH" in capfd.readouterr().err
+
+
+def names_of(kind: str) -> list[str]:
+    """Return the names of the sensors, or the schedules, that the project declares for any home."""
+    defs = build_defs(Settings(home=Path("nowhere")))
+    found: list[Any] = list(getattr(defs, kind))
+    return sorted(each.name for each in found)
+
+
+@pytest.mark.parametrize("name", names_of("sensors"))
+def test_every_sensor_ticks_before_the_first_run_and_after_it(project: Project, name: str) -> None:
+    project.sync()
+    first = evaluated(project, name)
+    assert project.run("guides").success
+    evaluated(project, name, first.cursor)
+
+
+@pytest.mark.parametrize("name", names_of("schedules"))
+def test_every_schedule_ticks_and_its_job_runs(project: Project, name: str) -> None:
+    schedule = project.defs.resolve_schedule_def(name)
+    with dg.build_schedule_context(
+        instance=project.instance, resources={"workspace": project.resource}, scheduled_execution_time=NOON
+    ) as context:
+        (request,) = schedule.evaluate_tick(context).run_requests or ()
+    job = project.defs.resolve_job_def(request.job_name or schedule.job_name)
+    assert job.execute_in_process(instance=project.instance, run_config=request.run_config).success
 
 
 def test_without_a_sources_file_nothing_is_wrong_yet(project: Project) -> None:

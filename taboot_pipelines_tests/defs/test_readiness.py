@@ -18,6 +18,7 @@ from taboot_pipelines.defs import build_defs, readiness
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines.stages import health
 from taboot_pipelines_tests.defs.conftest import Project
+from taboot_pipelines_tests.defs.test_operations import tick
 from taboot_pipelines_tests.servers import PostgresServer
 from taboot_pipelines_tests.world import World
 
@@ -80,24 +81,18 @@ def test_a_change_is_reported_once_without_a_run(project: Project, monkeypatch: 
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     project.sync()
 
-    def tick(cursor: str | None) -> dg.SensorResult:
-        with dg.build_sensor_context(
-            instance=project.instance,
-            definitions=project.defs,
-            cursor=cursor,
-            resources={"workspace": project.resource},
-        ) as context:
-            answer = readiness.parts_sensor(context)
+    def parts(cursor: str | None) -> dg.SensorResult:
+        answer = tick(project, readiness.parts_sensor, cursor)
         assert isinstance(answer, dg.SensorResult)
         return answer
 
-    first = tick(None)
+    first = parts(None)
     (event,) = first.asset_events
     assert isinstance(event, dg.AssetCheckEvaluation) and event.passed and event.check_name == "readiness"
-    assert tick(first.cursor).asset_events == []
+    assert parts(first.cursor).asset_events == []
     broken = project.world.workspace.settings.tei.model_copy(update={"url": "http://127.0.0.1:1"})
     project.resource.runtime.settings = project.world.workspace.settings.model_copy(update={"tei": broken})
-    second = tick(first.cursor)
+    second = parts(first.cursor)
     (event,) = second.asset_events
     assert (
         isinstance(event, dg.AssetCheckEvaluation)

@@ -20,6 +20,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import RetentionSettings
 from taboot_pipelines.stages import running
 from taboot_pipelines_tests.defs.conftest import GUIDE, Project
+from taboot_pipelines_tests.defs.test_operations import tick
 from taboot_pipelines_tests.world import World
 
 ASSETS = (
@@ -181,11 +182,8 @@ def test_runs_that_somebody_still_counts_stay(project: Project, monkeypatch: pyt
 
 def test_the_sensor_forgets_and_says_so(project: Project) -> None:
     Made(project)()
-    with dg.build_sensor_context(
-        instance=project.instance, definitions=project.defs, resources={"workspace": project.resource}
-    ) as context:
-        said = operations.retention(context)
-        assert isinstance(said, dg.SkipReason) and said.skip_message == "1 runs are forgotten."
+    said = tick(project, operations.retention)
+    assert isinstance(said, dg.SkipReason) and said.skip_message == "1 runs are forgotten."
     assert recorded(project) == set()
 
 

@@ -81,7 +81,7 @@ def test_runs_and_materializations_are_found_by_namespace_and_type(project: Proj
 def test_the_job_of_every_source_has_a_step_for_each_stage(project: Project) -> None:
     result = project.defs.resolve_job_def("ingest_all").execute_in_process(instance=project.instance)
     done = [event.step_key for event in result.all_events if event.is_step_success]
-    assert done == ["read_sources_file", *(f"all_{stage}" for stage in CHAIN.names), "report_failures"]
+    assert done == ["read_sources_file", *(f"all_{stage}" for stage in CHAIN.names), "end_of_sources"]
 
 
 def spoil(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.nginx.extractor import NginxExtractor
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import check_edge
+from taboot_pipelines.model.graph import EDGES, check_edge
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.stages.chain import CHAIN
@@ -385,6 +387,9 @@ def test_everything_behind_an_entity_can_be_listed(house: World) -> None:
     assert found.to_arrow().num_rows == len(found.observations)
     assert kb.supports("jellyfin", label="Service", limit=1).truncated
     refused("E_NOT_FOUND", kb.supports, "nobody-here")
+    for label in ("Gadget", ["Service"], {}, 5):
+        refused("E_QUERY", kb.supports, "jellyfin", label=label)
+        refused("E_QUERY", kb.correct, "jellyfin", "port", 1, "no", label=label)
 
 
 def test_an_erased_decision_leaves_no_byte(house: World) -> None:
@@ -594,3 +599,39 @@ def test_thousands_of_decisions_are_one_step(house: World) -> None:
     hosts = {r["key"]: json.loads(r["properties"]) for r in kb.nodes().to_pylist() if r["label"] == "Host"}
     assert hosts["h7"]["description"] == "the last word" and hosts["h8"]["description"] == "8008"
     assert len(kb.assertions(limit=50).items) == 50 and kb.assertions(limit=50).truncated
+
+
+def test_ports_of_one_service_are_routes_of_their_own_and_decisions_of_before_hold(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    confs = world.source("confs", "swag", proxy="gate")
+    (confs / "two.conf").write_text(
+        "upstream app { server web:8001; server web:8002; }\n"
+        "server { server_name two.example.org; location / { proxy_pass http://app; } }\n"
+        "server { server_name one.example.org; location / { proxy_pass http://web:9000; } }\n"
+    )
+
+    def routes() -> list[tuple[str, int]]:
+        return sorted(
+            (e["properties"]["host"], e["properties"]["port"]) for e in edges(world.kb(), "ROUTES_TO")
+        )
+
+    with monkeypatch.context() as earlier:
+        # As release 0.1 has it: a port does not tell a route from another.
+        earlier.setitem(EDGES, "ROUTES_TO", replace(EDGES["ROUTES_TO"], further=()))
+        earlier.setattr(NginxExtractor, "version", "3")
+        world.ingest()
+        assert [host for host, _ in routes()] == ["one.example.org", "two.example.org"]
+        (one,) = (e for e in edges(world.kb(), "ROUTES_TO") if e["properties"]["port"] == 9000)
+        decided = world.kb().correct_edge(one["edge_id"], reason="it moved", who="ann")
+        assert [host for host, _ in routes()] == ["two.example.org"]
+    world.ingest()
+    two = [("two.example.org", 8001), ("two.example.org", 8002)]
+    assert routes() == two
+    check_replay(world)
+    world.kb().undo(decided.observation_id)
+    assert routes() == [("one.example.org", 9000), *two]
+    first = next(e for e in edges(world.kb(), "ROUTES_TO") if e["properties"]["port"] == 8001)
+    refused("E_ENTITY_VALIDATION", world.kb().correct_edge, first["edge_id"], "port", 8003, "it moved")
+    world.kb().correct_edge(first["edge_id"], reason="it is gone", who="ann")
+    assert routes() == [("one.example.org", 9000), two[1]]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.retrieval.filters import near
+from taboot_pipelines.errors import near
 from taboot_pipelines_tests.retrieval.test_search import SOURCES, build
 from taboot_pipelines_tests.shards.builder import Doc
 

@@ -16,7 +16,9 @@ from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.knowledge.reducer import entity_fingerprint
 from taboot_pipelines.model import ids, tables
 from taboot_pipelines.model.offsets import OffsetMap
+from taboot_pipelines.model.records import Chunk
 from taboot_pipelines.shards import DocumentRows, ShardInput
+from taboot_pipelines.stages.chunks import chunk_row
 
 SPACE = Space("tests/hash", "0123456789abcdef", 16, 256)
 NAMESPACE = "default"
@@ -104,21 +106,9 @@ class Doc:
 
     def chunk_rows(self) -> list[dict[str, Any]]:
         return [
-            {
-                "bucket": ids.bucket(self.doc_id),
-                "chunk_id": ids.chunk_id(self.doc_id, i),
-                "doc_id": self.doc_id,
-                "chunk_index": i,
-                "start": a,
-                "end": b,
-                "text": self.text[a:b],
-                "sha256": ids.sha256_hex(self.text[a:b]),
-                "tokens": len(self.text[a:b].split()),
-                "section": "Top",
-                "content_type": "prose",
-                "fingerprint": "",
-            }
+            chunk_row(self.doc_id, Chunk(i, a, b, text, len(text.split()), "Top", "prose"), "")
             for i, (a, b) in enumerate(self.spans())
+            for text in [self.text[a:b]]
         ]
 
     def relation_rows(self) -> list[dict[str, Any]]:

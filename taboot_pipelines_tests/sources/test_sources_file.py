@@ -108,6 +108,8 @@ def test_the_configuration_is_canonical(tmp_path: Path) -> None:
     [
         ("{type: files, path: x}", "entry 2 id"),
         ("{id: b, path: x}", "entry 2 (b) has no type"),
+        ("{id: b, typ: files, path: x}", "(b) has no type (did you mean type by typ?)"),
+        ("{id: b, type: compose, path: x, hosts: nas}", "unknown field hosts (did you mean host?)"),
         ("{id: b, type: files}", "(b) path"),
         ("{id: 'B!', type: files, path: x}", "entry 2 id"),
         ("{id: b, type: files, path: x, namespace: 'a b'}", "(b) namespace"),
@@ -357,6 +359,7 @@ proxies:
         ("domains: [example.org]", "the domain settings are not a mapping"),
         ("domains: {example.org: 1}", "domain example.org is not a mapping of fields"),
         ("domains: {example.org: {rps: 1}}", "domain example.org has the unknown field rps"),
+        ("domains: {example.org: {rate_limit_rp: 1}}", "field rate_limit_rp (did you mean rate_limit_rps?)"),
         ("domains: {example.org: {rate_limit_rps: fast}}", "domain example.org rate_limit_rps: "),
         (
             "domains: {example.org: {}, EXAMPLE.org: {}}",

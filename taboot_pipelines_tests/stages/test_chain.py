@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.tables import TABLES
+from taboot_pipelines.model.tables import CHUNKS, TABLES, declare
 from taboot_pipelines.stages.chain import CHAIN, Chain
 from taboot_pipelines.stages.deriving import run_source_stage
 from taboot_pipelines.stages.running import run_stage
@@ -78,6 +78,12 @@ def test_every_table_has_a_schema_and_one_stage() -> None:
     assert len(set(tables)) == len(tables)
     assert {t.schema for s in CHAIN.stages for t in s.tables} <= set(TABLES)
     assert StageTable(name="observations.tier_b", owner="source").schema == "observations"
+
+
+def test_a_table_is_declared_once() -> None:
+    with pytest.raises(TabootError) as caught:
+        declare("chunks", TABLES["links"][0], key="doc_id")
+    assert caught.value.code == "E_INTERNAL" and TABLES["chunks"][0] is CHUNKS
 
 
 def test_servers_are_among_what_serves_the_snapshot() -> None:

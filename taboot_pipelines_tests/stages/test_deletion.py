@@ -5,7 +5,9 @@ Holds rules ``complete-enumeration`` and ``deleted-stays-deleted``.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from taboot_pipelines.model.records import Enumerated, Event, Fetched, Skipped
 from taboot_pipelines.stages import source_state
 from taboot_pipelines.stages.deletion import delete, finish_pending, restore
 from taboot_pipelines.stages.held_deletions import held
+from taboot_pipelines.stores.replays import Recorded, Replays
 from taboot_pipelines_tests.world import World, graph, holding
 
 WORD = "zyxwvutquux"
@@ -85,10 +88,13 @@ def test_an_erased_document_leaves_no_byte(world: World, notes: Path) -> None:
     world.ingest()
     (notes / "0.md").write_text("A newer version without.\n")
     world.ingest()
-    assert holding(world.home, WORD)
+    kb = world.kb()
+    asked = kb.answer(f"What is {WORD}?")
+    assert holding(world.home, WORD) and kb.replay(asked.answer_id).question == f"What is {WORD}?"
     wanted = [doc_id(world, "notes", p) for p in ("secret-plan.md", f"{WORD}.yaml", "0.md")]
     receipt = delete(world.workspace, "default", wanted, erase=True)
-    assert receipt.final and set(receipt.stores) == {"tables", "vectors", "shards", "blobs", "catalog"}
+    assert receipt.final
+    assert set(receipt.stores) == {"tables", "vectors", "shards", "blobs", "catalog", "answers"}
     assert holding(world.home, WORD) == []
     assert not [e for e in world.kb().nodes().column("key").to_pylist() if WORD in e]
     # The tombstones hold: the files are still on disk and are not taken in again.
@@ -97,6 +103,32 @@ def test_an_erased_document_leaves_no_byte(world: World, notes: Path) -> None:
     assert restore(world.workspace, "default", wanted).awaiting_fetch == tuple(sorted(wanted))
     world.ingest()
     assert set(wanted) <= set(world.kb().documents().column("doc_id").to_pylist())
+
+
+def test_an_answer_that_was_under_way_during_an_erasure_is_not_recorded(world: World, notes: Path) -> None:
+    before = world.kb()
+    before.answer("What is there?")
+    wanted = [doc_id(world, "notes", "secret-plan.md")]
+    late = Recorded(
+        answer_id="0" * 16, question=WORD, version=before.manifest.version, parameters={}, candidates=()
+    )
+    assert delete(world.workspace, "default", wanted, erase=True).final
+    Replays(world.home, "default").record(late)
+    assert holding(world.home / "answers.db", WORD) == []
+    Replays(world.home, "default").record(late.model_copy(update={"version": late.version + 1}))
+    assert Replays(world.home, "default").find("0" * 16) is not None
+
+
+def test_recorded_answers_that_cannot_be_dropped_keep_an_erasure_pending(world: World, notes: Path) -> None:
+    world.kb().answer(f"What is {WORD}?")
+    wanted = [doc_id(world, "notes", p) for p in ("secret-plan.md", f"{WORD}.yaml")]
+    with contextlib.closing(sqlite3.connect(world.home / "answers.db")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        receipt = delete(world.workspace, "default", wanted, erase=True)
+        assert receipt.stores["answers"] == "pending" and not receipt.final
+        other.rollback()
+    (finished,) = finish_pending(world.workspace, "default")
+    assert finished.final and holding(world.home, WORD) == []
 
 
 def test_bytes_that_another_document_holds_stay(world: World, notes: Path) -> None:

@@ -39,7 +39,7 @@ from taboot_pipelines.stores.catalog.assertions import Assertions
 from taboot_pipelines.stores.catalog.locators import Locators
 from taboot_pipelines.stores.catalog.pointers import Pointers
 from taboot_pipelines.stores.catalog.runs import Runs
-from taboot_pipelines.stores.catalog.source_states import SourceStates
+from taboot_pipelines.stores.catalog.sources import SourceStates
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
 from taboot_pipelines_tests.fakes.openai import FakeOpenAi
 from taboot_pipelines_tests.fakes.reading_model import OTHER_MODEL, reads
@@ -51,6 +51,10 @@ pytestmark = pytest.mark.slow
 SOAK = float(os.environ.get("TABOOT_TEST_SOAK_SECONDS", "0"))
 EXAMPLES = int(SOAK / 8) or 14
 
+SHARING = (
+    "services:\n  {service}:\n    build: .\n    networks: [shared]\n    {said}\n"
+    "networks:\n  shared: {{external: true}}\n"
+)
 FILES: dict[str, list[tuple[str, list[str]]]] = {
     "stacks": [
         (
@@ -70,6 +74,12 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                     " networks: [shared]\nnetworks:\n  shared: {external: true}\n"
                 ),
                 "services: [broken\n",
+                # Routes and a network by variables that have a value at times.
+                (
+                    "services:\n  jellyfin:\n    image: jellyfin/jellyfin\n    networks: [named]\n"
+                    "    labels: ['traefik.http.routers.j.rule=Host(`tv.${DOMAIN}`)']\n"
+                    "networks:\n  named: {name: '${NETWORK}', external: true}\n"
+                ),
             ],
         ),
         (
@@ -79,7 +89,15 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                 "services:\n  extra-worker:\n    image: redis:7\n",
             ],
         ),
-        ("alpha/.env", ["TAG=11\nPORT=81\n", "TAG=12\nDB_PASSWORD=swordfish-two\n"]),
+        (
+            "alpha/.env",
+            [
+                "TAG=11\nPORT=81\n",
+                "TAG=12\nDB_PASSWORD=swordfish-two\n",
+                "DOMAIN=hearth.example\nNETWORK=lan\n",
+                "NETWORK=lan\n",
+            ],
+        ),
         ("alpha/Dockerfile", ["FROM golang:1.22 AS build\nFROM alpine:3\n", "FROM debian:12\n"]),
         (
             "beta/docker-compose.yml",
@@ -89,6 +107,32 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                     " grafana/agent\n    links: [vault]\n"
                 ),
                 "name: other\nservices:\n  prometheus:\n    image: prom/prometheus\n    network_mode: host\n",
+            ],
+        ),
+        # Two projects that share a network and a database; what it is called changes, and where it is.
+        (
+            "shop/compose.yaml",
+            [
+                SHARING.format(service="shop", said="environment: {DB_HOST: shared-db}"),
+                SHARING.format(service="shop", said="environment: {URL: 'redis://cache:6379/0'}"),
+                SHARING.format(service="shop", said="env_file: .env"),
+            ],
+        ),
+        ("shop/.env", ["HOST=cache\nURL=postgres://u@shared-db:5432/x\n", "URL=http://hearth.lan:5433\n"]),
+        (
+            "data/compose.yaml",
+            [
+                SHARING.format(service="pg", said="container_name: shared-db"),
+                SHARING.format(service="pg", said="container_name: cache"),
+                SHARING.format(service="shared-db", said="ports: ['5433:5432']"),
+                SHARING.format(service="pg", said="hostname: shared-db").replace("shared: ", "other: "),
+            ],
+        ),
+        (
+            "more/compose.yaml",
+            [
+                SHARING.format(service="cache", said="image: redis:7"),
+                SHARING.format(service="shared-db", said="image: postgres:16"),
             ],
         ),
         (
@@ -259,9 +303,10 @@ VARIANTS = {(source, path): texts for source, files in FILES.items() for path, t
 
 place = st.sampled_from(PATHS)
 operation = st.one_of(
-    st.tuples(st.just("write"), place, st.integers(0, 3)),
-    st.tuples(st.just("write"), place, st.integers(0, 3)),
+    st.tuples(st.just("write"), place, st.integers(0, 4)),
+    st.tuples(st.just("write"), place, st.integers(0, 4)),
     st.tuples(st.just("remove"), place, st.just(0)),
+    st.tuples(st.just("variables"), st.just(("stacks", "alpha/.env")), st.integers(0, 4)),
     st.tuples(st.just("rename"), place, st.integers(0, 1)),
     st.tuples(st.just("delete"), place, st.integers(0, 1)),
     st.tuples(st.just("restore"), place, st.just(0)),
@@ -428,6 +473,14 @@ def apply(world: World, clock: Clock, llm: FakeOpenAi, kind: str, where: tuple[s
             file.parent.mkdir(parents=True, exist_ok=True)
             texts = VARIANTS[where]
             file.write_text(texts[n % len(texts)])
+        case "variables":
+            # Unset, and set later: one way or the other, with what depends on them there.
+            event("variables")
+            project = file.with_name("compose.yaml")
+            project.parent.mkdir(parents=True, exist_ok=True)
+            project.write_text(VARIANTS[source, "alpha/compose.yaml"][4])
+            file.write_text(VARIANTS[where][n]) if n < 4 else file.unlink(missing_ok=True)
+            ingest(world, source)
         case "remove":
             file.unlink(missing_ok=True)
         case "rename":
@@ -598,6 +651,21 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
     confirmed=False,
 )
 @example(
+    # Who answers to a name changes: renamed, on another network, a second one, deleted, killed meanwhile.
+    start=[(("stacks", "shop/compose.yaml"), 0), (("stacks", "data/compose.yaml"), 0)],
+    operations=[
+        ("ingest", ("stacks", "data/compose.yaml"), 0),
+        ("write", ("stacks", "data/compose.yaml"), 1),
+        ("ingest", ("stacks", "data/compose.yaml"), 0),
+        ("write", ("stacks", "more/compose.yaml"), 1),
+        ("crash", ("stacks", "data/compose.yaml"), 9),
+        ("write", ("stacks", "data/compose.yaml"), 3),
+        ("delete", ("stacks", "more/compose.yaml"), 0),
+        ("write", ("stacks", "shop/.env"), 1),
+    ],
+    confirmed=True,
+)
+@example(
     # Retired and put back, and stopped before all of its stages have its new tables.
     start=[(("stacks", "alpha/compose.yaml"), 0)],
     operations=[
@@ -628,6 +696,18 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
         ("write", ("stacks", "alpha/.env"), 0),
         ("crash", ("notes", "page.html"), 7),
         ("rollback", ("notes", "page.html"), 1),
+    ],
+    confirmed=True,
+)
+@example(
+    # Variables without a value, with one, with another file's, and without again.
+    start=[(("stacks", "alpha/compose.yaml"), 4), (("proxy", "inner.conf"), 0)],
+    operations=[
+        ("variables", ("stacks", "alpha/.env"), 2),
+        ("variables", ("stacks", "alpha/.env"), 4),
+        ("crash", ("stacks", "alpha/.env"), 3),
+        ("variables", ("stacks", "alpha/.env"), 3),
+        ("write", ("stacks", "alpha/.env"), 2),
     ],
     confirmed=True,
 )

@@ -15,9 +15,9 @@ import pytest
 from taboot_pipelines.stages import deletion
 from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines.stages.running import run_chain
+from taboot_pipelines.stores.catalog.deletions import Tombstones
 from taboot_pipelines.stores.catalog.locators import Locators
 from taboot_pipelines.stores.catalog.runs import Runs
-from taboot_pipelines.stores.catalog.tombstones import Tombstones
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, differences, graph, holding, logical
 

@@ -25,9 +25,9 @@ from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines.stages.housekeeping import vacuum
 from taboot_pipelines.stages.reinterpretation import Reinterpreted, promote, reinterpret, rollback, tier_named
 from taboot_pipelines.stages.tier_b_triples import RelationExtractor
-from taboot_pipelines.stores.catalog.audit_log import AuditLog
 from taboot_pipelines.stores.catalog.batches import Batches
 from taboot_pipelines.stores.catalog.choices import Choices
+from taboot_pipelines.stores.catalog.deletions import AuditLog
 from taboot_pipelines.stores.catalog.pointers import Pointers
 from taboot_pipelines.stores.catalog.runs import Runs
 from taboot_pipelines.stores.tables import Tables

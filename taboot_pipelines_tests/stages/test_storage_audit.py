@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Callable
@@ -9,9 +10,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy
 from taboot_pipelines.stages import storage_audit
 from taboot_pipelines.stages.chain import CHAIN
@@ -161,6 +165,36 @@ def stray_blob(world: World) -> tuple[str, str]:
     return "surplus", sha256
 
 
+def flipped_byte(world: World) -> tuple[str, str]:
+    """A text that is no UTF-8 any more, in a file that is Parquet all the same."""
+    flipped = 0
+    for path in (world.home / "tables" / OURS / "notes" / "documents").rglob("*.parquet"):
+        data = path.read_bytes()
+        flipped += b"redis" in data
+        path.write_bytes(data.replace(b"redis", b"re\xf9is", 1))
+    assert flipped
+    return "unreadable", "notes/documents"
+
+
+def altered(world: World, owner: str, name: str, column: str) -> tuple[str, str]:
+    """Five other letters in one text, in a file that says nothing of it."""
+    for path in (world.home / "tables" / OURS / owner / name).rglob("*.parquet"):
+        rows = pq.ParquetFile(path).read()
+        texts = [t.replace("redis", "mysql") for t in rows.column(column).to_pylist()]
+        if texts != rows.column(column).to_pylist():
+            pq.write_table(rows.set_column(rows.column_names.index(column), column, pa.array(texts)), path)
+            return "unreadable", f"{owner}/{name}"
+    raise AssertionError("no text was altered")
+
+
+def altered_chunk(world: World) -> tuple[str, str]:
+    return altered(world, "notes", "chunks", "text")
+
+
+def altered_document(world: World) -> tuple[str, str]:
+    return altered(world, "notes", "documents", "text")
+
+
 def published(world: World) -> Path:
     """Return the folder of a shard that the manifest names; older ones lie beside it for a while."""
     return world.home / "kb" / f"{OURS}.duckdb.shards" / world.kb().manifest.of_kind("documents")[0].key
@@ -203,6 +237,9 @@ def cut_manifest(world: World) -> tuple[str, str]:
         table_ahead,
         snapshot_of_a_ghost,
         stray_blob,
+        flipped_byte,
+        altered_chunk,
+        altered_document,
         flipped_shard,
         lost_shard,
         lost_manifest,
@@ -223,6 +260,46 @@ def test_what_can_be_derived_is_found_by_id_and_repaired(
     assert not differences(before, logical(filled.workspace))
     assert not differences(seen, graph(filled.kb()))
     assert audited(filled, deep=True) == []
+
+
+@pytest.mark.parametrize("rotten", ["documents", "chunks"])
+def test_a_text_that_rotted_is_served_by_nothing_until_it_is_repaired(filled: World, rotten: str) -> None:
+    (filled.directory / "notes" / "6.md").write_text("# Note 6\n\nThe redis of stack 6 is the last.\n")
+    for stage in CHAIN.names:
+        filled.run(stage, "notes")
+        if stage == rotten:
+            break
+    with contextlib.suppress(AssertionError):
+        while True:
+            altered(filled, "notes", rotten, "text")
+    with pytest.raises(TabootError) as caught:
+        filled.ingest("notes")
+    assert caught.value.code == "E_TABLE" and "--deep --repair" in caught.value.remedy
+    assert not any("mysql" in hit.text for hit in filled.kb().search("mysql of stack 6", 50).hits)
+    assert storage_audit.run(filled.workspace, OURS, repair=True, deep=True).left == []
+    texts = {hit.text for hit in filled.kb().search("redis of stack 6", 50).hits}
+    assert any("redis of stack 6" in text for text in texts) and not any("mysql" in text for text in texts)
+    scratch = filled.open(filled.replay())
+    assert not differences(logical(scratch), logical(filled.workspace))
+
+
+def test_a_shard_that_was_made_of_a_rotten_text_is_built_again(
+    filled: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Releases that did not compare a text with its hash may have published one."""
+    (filled.home / "kb" / f"{OURS}.duckdb.manifest.json").unlink()
+    shutil.rmtree(filled.home / "kb" / f"{OURS}.duckdb.shards")
+    kept = shutil.copytree(filled.home / "tables", filled.root / "tables")
+    altered_chunk(filled)
+    with monkeypatch.context() as patch:
+        patch.setattr(ids, "altered", lambda texts, hashes: False)
+        filled.ingest()
+    shutil.rmtree(filled.home / "tables")
+    shutil.move(kept, filled.home / "tables")
+    found = audited(filled, deep=True)
+    assert [(d.store, d.kind) for d in found] == [("shards", "unreadable")]
+    assert storage_audit.run(filled.workspace, OURS, repair=True, deep=True).left == []
+    assert not any("mysql" in hit.text for hit in filled.kb().search("mysql of stack", 50).hits)
 
 
 def test_lost_and_changed_blobs_are_named_and_need_their_source(filled: World) -> None:

@@ -257,3 +257,36 @@ def test_the_files_that_compose_file_names_are_one_project_as_long_as_it_names_t
     (path / "base.yml").write_text(SERVICE.format("web", "nginx:2"))
     interpret(world, "stacks")
     assert scopes(world) == alone
+
+
+def test_variables_without_a_value_are_told_once_for_the_source(world: World) -> None:
+    path = world.source("stacks", "compose")
+    label = "traefik.http.routers.r.rule=Host(`{0}.${{DOMAIN}}`)"
+    rule = f"services:\n  {{0}}:\n    image: x\n    labels: ['{label}']\n"
+    for name in ("one", "two"):
+        (path / name).mkdir()
+        (path / name / "compose.yaml").write_text(rule.format(name))
+    (path / "two/compose.yaml").write_text(rule.format("two") + "    hostname: ${NAME}\n")
+
+    def letters() -> list[tuple[str, str, str, str]]:
+        found = world.workspace.catalog.dead_letters.find("default", "stacks", STAGE)
+        return [(row["item"], row["code"], row["message"], row["kind"]) for row in found]
+
+    def hosts() -> set[str]:
+        rows = [row for row in observations(world, "stacks") if row["type"] == "ROUTES_TO"]
+        return {json.loads(row["properties"])["host"] for row in rows}
+
+    assert interpret(world, "stacks").counts["noted"] == 1
+    told = "DOMAIN has no value (in 2), NAME has no value (in 1)."
+    assert letters() == [("variables", "E_UNSET", told, "skipped")]
+    assert hosts() == {"one.${DOMAIN}", "two.${DOMAIN}"}
+    (path / "two/.env").write_text("DOMAIN=x.org\nNAME=two\n")
+    interpret(world, "stacks")
+    assert letters() == [("variables", "E_UNSET", "DOMAIN has no value (in 1).", "skipped")]
+    assert hosts() == {"one.${DOMAIN}", "two.x.org"}
+    (path / "one/.env").write_text("DOMAIN=x.org\n")
+    interpret(world, "stacks")
+    assert letters() == [] and hosts() == {"one.x.org", "two.x.org"}
+    (path / "two/.env").unlink()
+    interpret(world, "stacks")
+    assert letters()[0][2] == told.replace("2", "1") and hosts() == {"one.x.org", "two.${DOMAIN}"}

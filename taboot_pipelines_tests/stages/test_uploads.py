@@ -11,6 +11,7 @@ from typing import Any
 import obstore
 import pytest
 
+from taboot_pipelines.cli.state import gather
 from taboot_pipelines.stages import raw_blobs
 from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines_tests.fakes.tei import FakeTei
@@ -59,6 +60,11 @@ def test_an_ingest_goes_on_and_uploads_later(remote: World, monkeypatch: pytest.
             context.setattr(raw_blobs, "now_micros", lambda hour=hour: 2**61 + hour * 3600 * 1_000_000)
             assert raw_blobs.drain_uploads(remote.workspace, "default") == (0, 1)
         assert statuses(remote) == ["failed"]
+    # Whoever asks for the state sees it, with what the store said last and what to do.
+    told = gather(remote.workspace.settings, [], [], ask_parts=False)
+    (waits,) = (x for x in told["attention"] if x["subject"] == "default")
+    assert "1 blobs wait to be uploaded" in waits["what"] and "taboot ingest" in waits["command"]
+    assert told["upload_errors"]["default"] in waits["what"]
     assert remote.kb().search("zyxwvutquux", mode="keyword").hits
     monkeypatch.setattr(raw_blobs, "now_micros", lambda: 2**62)
     assert remote.ingest()[0].counts["uploads_done"] == 1

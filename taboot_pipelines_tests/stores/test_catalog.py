@@ -337,14 +337,43 @@ def test_a_damaged_file_is_a_typed_error_that_offers_the_backup(tmp_path: Path) 
     catalog.close()
     file = tmp_path / "catalog.db"
     whole = file.read_bytes()
-    # In the header, in the text of the schema (which is then no UTF-8), and in the page of its tree.
-    for at in (0, whole.index(b"CREATE TABLE") + 8, 100):
+    # In the header, in its versions of writing and reading, in the text of the schema (which is then no
+    # UTF-8), and in the page of its tree.
+    for at in (0, 18, 19, whole.index(b"CREATE TABLE") + 8, 100):
         damaged = bytearray(whole)
         damaged[at] = 0xF5
         file.write_bytes(damaged)
         with pytest.raises(TabootError, match="E_CATALOG") as caught:
-            open_catalog(Settings(home=tmp_path), FileLeases(tmp_path, 5)).blobs.all("n")
+            opened = open_catalog(Settings(home=tmp_path), FileLeases(tmp_path, 5))
+            opened.blobs.all("n")
+            opened.jobs.start("n", "s")
         assert "backup" in caught.value.remedy
+
+
+@pytest.mark.parametrize("left", ["blobs/sources/n/x", "tables/n/s/x", "kb/n.manifest.json"])
+def test_a_catalog_that_lost_its_tables_is_not_begun_anew_beside_what_it_knew_of(
+    opener: Opener, tmp_path: Path, left: str
+) -> None:
+    catalog = opener()
+    catalog.blobs.all("n")
+    migrator = catalog.database.migrator
+    engine = migrator._admin_engine() if migrator._admin_url else sa.create_engine(migrator._engine.url)
+    catalog.close()
+    with engine.begin() as c:
+        if engine.dialect.name == "sqlite":
+            c.exec_driver_sql("PRAGMA foreign_keys=OFF")
+        for name in sa.inspect(c).get_table_names():
+            cascade = " CASCADE" if engine.dialect.name == "postgresql" else ""
+            c.exec_driver_sql(f'DROP TABLE "{name}"{cascade}')
+    engine.dispose()
+    (tmp_path / left).parent.mkdir(parents=True)
+    (tmp_path / left).touch()
+    for _ in range(2):
+        with pytest.raises(TabootError, match="gone or empty") as caught:
+            opener().blobs.all("n")
+        assert caught.value.code == "E_CATALOG" and "backup" in caught.value.remedy
+    (tmp_path / left).unlink()
+    assert opener().blobs.all("n") == []
 
 
 def test_a_locked_file_says_that_it_is_locked_and_how_to_see_by_whom(tmp_path: Path) -> None:

@@ -82,11 +82,11 @@ def replayed_on_sqlite(server: World, tei: FakeTei, decided: Set[str]) -> World:
     """
     assert not (server.home / "catalog.db").exists()
     # Beside blobs no catalog is begun anew, since it would know of no deletion; this one is given all of it.
-    (server.home / "blobs").rename(server.home / "kept")
-    (server.home / "tables").rename(server.home / "kept-tables")
+    for name in ("blobs", "tables", "kb"):
+        (server.home / name).rename(server.home / f"kept-{name}")
     file = World(server.root, tei.url)
-    (server.home / "kept").rename(server.home / "blobs")
-    (server.home / "kept-tables").rename(server.home / "tables")
+    for name in ("blobs", "tables", "kb"):
+        (server.home / f"kept-{name}").rename(server.home / name)
     with (
         server.workspace.catalog.database.read(None) as source,
         file.workspace.catalog.database.begin(None) as target,

@@ -6,7 +6,7 @@ import pytest
 
 from taboot_pipelines.model import crawls as m
 from taboot_pipelines.stages.crawl_graph import CrawlGraph, wrong_ledger
-from taboot_pipelines.stores.catalog import Catalog, crawl_reports
+from taboot_pipelines.stores.catalog import Catalog, crawls
 
 PAGES = 40
 
@@ -38,8 +38,8 @@ def crawled(catalog: Catalog, namespace: str = "default") -> m.Crawl:
 
 
 def test_what_is_shown_is_what_became_of_each_url(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crawl_reports, "_PAGE", 7)
-    monkeypatch.setattr(crawl_reports, "_LEADS_PAGE", 1)
+    monkeypatch.setattr(crawls, "_PAGE", 7)
+    monkeypatch.setattr(crawls, "_LEADS_PAGE", 1)
     crawl, graph = crawled(catalog), CrawlGraph(catalog, "default")
     rows = [row for part in graph.urls(crawl) for row in part.to_pylist()]
     assert sorted(row["key"] for row in rows) == sorted(key(n) for n in range(PAGES))

@@ -30,8 +30,9 @@ from taboot_pipelines.model.crawls import (
 )
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import Catalog, open_catalog
+from taboot_pipelines.stores.catalog import frontier as frontiers
 from taboot_pipelines.stores.catalog import schema as t
-from taboot_pipelines.stores.catalog.frontier import Frontier, handing_out
+from taboot_pipelines.stores.catalog.frontier import Frontier
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines_tests.crawl_rows import leads_of, rows_of
 from taboot_pipelines_tests.stores.conftest import Opener
@@ -142,7 +143,7 @@ def test_what_a_dead_or_silent_claimant_held_is_handed_out_again(
         [
             sys.executable,
             "-c",
-            "from taboot_pipelines.stores.catalog.frontier.rows import this_process as p; print(p())",
+            "from taboot_pipelines.stores.catalog.crawl_urls import this_process as p; print(p())",
         ],
         capture_output=True,
         text=True,
@@ -157,7 +158,7 @@ def test_what_a_dead_or_silent_claimant_held_is_handed_out_again(
     assert len(living.claim(1)) == 1
     assert living.reclaim() == 2, "those of the dead process, and nothing of those that live"
     assert dead.finish([done(c) for c in lost], []).lost == 2
-    monkeypatch.setattr(handing_out, "STALE_MICROS", -1)
+    monkeypatch.setattr(frontiers, "STALE_MICROS", -1)
     silent.heartbeat()
     assert living.reclaim() == 4 and states(catalog, crawl) == {"PENDING": 9}
     assert catalog.crawls.frontier("n", crawl, "x").reclaim(alone=True) == 0

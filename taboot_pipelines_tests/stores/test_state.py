@@ -22,7 +22,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.leases import FileLeases
-from taboot_pipelines.stores.state import State, keys, values
+from taboot_pipelines.stores.state import State, keys, protocol
 from taboot_pipelines_tests.stores.roles import with_roles
 from taboot_pipelines_tests.stores.state_worker import let_pass, open_backend, set_clock_back, take
 
@@ -128,15 +128,15 @@ def test_any_bytes_come_back_as_they_were(state: State, ns: str, value: bytes) -
 
 def test_a_value_of_more_than_50_mb_is_refused(state: State, ns: str) -> None:
     with pytest.raises(TabootError, match="E_TOO_LARGE"):
-        state.set(ns, "cache:crawl:x", bytes(values.MAX_BYTES + 1), 60)
+        state.set(ns, "cache:crawl:x", bytes(protocol.MAX_BYTES + 1), 60)
     assert state.get(ns, "cache:crawl:x") is None
 
 
 def test_packing_shortens_and_survives_damage() -> None:
-    packed = values.pack(b"a" * 50_000)
-    assert len(packed) < 1000 and values.unpack(packed) == b"a" * 50_000
-    assert values.pack(b"a" * values.COMPRESS_BYTES) == b"a" * values.COMPRESS_BYTES
-    assert values.unpack(packed[:-4]) is None and values.unpack(b"\x1f\x8bnonsense") is None
+    packed = protocol.pack(b"a" * 50_000)
+    assert len(packed) < 1000 and protocol.unpack(packed) == b"a" * 50_000
+    assert protocol.pack(b"a" * protocol.COMPRESS_BYTES) == b"a" * protocol.COMPRESS_BYTES
+    assert protocol.unpack(packed[:-4]) is None and protocol.unpack(b"\x1f\x8bnonsense") is None
 
 
 # --- locks --------------------------------------------------------------------------------------------------

@@ -153,7 +153,7 @@ def test_a_lenient_user_is_told_once_and_waits_once(
 ) -> None:
     state, now = _redis("redis://127.0.0.1:1/0", patience=0.2), [1000.0]
     monkeypatch.setattr(
-        "taboot_pipelines.stores.state.lenient.time", SimpleNamespace(monotonic=lambda: now[0])
+        "taboot_pipelines.stores.state.protocol.time", SimpleNamespace(monotonic=lambda: now[0])
     )
     lenient = Lenient(state, rest_seconds=30)
     asked = []

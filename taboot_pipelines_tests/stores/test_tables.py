@@ -40,6 +40,12 @@ class Kept:
         else:
             (self.directory / path).unlink()
 
+    def write(self, path: str, data: bytes) -> None:
+        if self.bucket is not None:
+            obstore.put(self.bucket.store, path, data)
+        else:
+            (self.directory / path).write_bytes(data)
+
     def texts(self) -> str:
         """All that the files hold, Parquet decoded."""
         return "".join(
@@ -278,3 +284,13 @@ def test_a_table_that_does_not_conform_is_refused(bad: pa.Table) -> None:
     with pytest.raises(TabootError, match="E_TABLE"):
         conform(bad, "vectors")
     assert conform(rows((1, "a")), "vectors").schema == VECTORS
+
+
+def test_a_text_that_is_no_text_any_more_is_a_damaged_table(kept: Kept) -> None:
+    tables = kept.tables
+    version = tables.replace("n", "s", "vectors.x", rows((1, "abcdefgh")), buckets={1}, txn="t1")
+    (path,) = (p for p in kept.files() if p.endswith(".parquet"))
+    kept.write(path, kept.files()[path].replace(b"abcdefgh", b"abc\xffefgh"))
+    with pytest.raises(TabootError) as caught:
+        tables.read("n", "s", "vectors.x", version)
+    assert caught.value.code == "E_TABLE" and "--deep --repair" in caught.value.remedy

@@ -21,7 +21,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.settings import QdrantSettings, Settings
 from taboot_pipelines.shards.analyzer import analyze
-from taboot_pipelines.stores.vectors import QdrantPoints, open_vectors, qdrant, sparse
+from taboot_pipelines.stores.vectors import QdrantPoints, open_vectors, qdrant
 from taboot_pipelines.stores.vectors import points as points_module
 from taboot_pipelines.stores.vectors.filters import Where, points_of
 from taboot_pipelines.stores.vectors.points import Points, fingerprint, payload, point_id
@@ -116,7 +116,7 @@ def made(texts: dict[str, list[dict]], namespace: str = "default") -> Points:
         [point_id(namespace, s) for s in shas],
         contents,
         dense,
-        [sparse.chunk_vector(*analyze(t)) for t in texts],
+        [points_module.chunk_vector(*analyze(t)) for t in texts],
     )
 
 
@@ -213,14 +213,18 @@ class TestConformance:
         texts = ["nginx proxy", "nginx nginx port", "redis", "the", "node-exporter nginx"]
         written = made({t: [occurrence(f"{i}.md")] for i, t in enumerate(texts)})
         store.upsert("default", SPACE, written)
-        weights = sparse.vector({"nginx": 2.0, "port": 3.0})
+        weights = points_module.vector({"nginx": 2.0, "port": 3.0})
         found = named(store.matching("default", SPACE, weights, 10), written)
 
         def value(tf: int, length: int) -> float:
             return (
                 tf
-                * (sparse.K1 + 1)
-                / (tf + sparse.K1 * (1 - sparse.B + sparse.B * length / sparse.AVERAGE_LENGTH))
+                * (points_module.K1 + 1)
+                / (
+                    tf
+                    + points_module.K1
+                    * (1 - points_module.B + points_module.B * length / points_module.AVERAGE_LENGTH)
+                )
             )
 
         expected = {0: 2 * value(1, 2), 1: 2 * value(2, 3) + 3 * value(1, 3), 4: 2 * value(1, 3)}
@@ -248,7 +252,7 @@ class TestConformance:
                 p for p, _ in store.scan(namespace, SPACE, MADE_BY)
             } == set(own.ids)
             assert {s for s, _ in named(store.nearest(namespace, SPACE, query, 10), own)} == shas
-            words = sparse.vector({"text": 1.0, "same": 1.0, "mine": 1.0, "their": 1.0})
+            words = points_module.vector({"text": 1.0, "same": 1.0, "mine": 1.0, "their": 1.0})
             assert {s for s, _ in named(store.matching(namespace, SPACE, words, 10), own)} == shas
         assert store.watermark("default", SPACE) is None
         store.delete("default", SPACE, theirs.ids)
@@ -658,7 +662,7 @@ def test_a_search_asks_for_ids_alone_and_for_what_it_means(http, fake):
     http.nearest("default", SPACE, vector, 74)
     http.nearest("default", SPACE, vector, 74, exact=False)
     http.nearest("default", SPACE, vector, 564, exact=False)
-    http.matching("default", SPACE, sparse.vector({"nginx": 1.0}), 10)
+    http.matching("default", SPACE, points_module.vector({"nginx": 1.0}), 10)
     assert not any(q.get("with_payload") or q.get("with_vector") for q in fake.queries)
     exact, near, deep, words = (q.get("params") for q in fake.queries)
     assert exact["exact"] is True and exact["quantization"]["ignore"] is True
@@ -730,19 +734,19 @@ def test_a_collision_only_raises_a_score(terms, length, weights, slots):
     """
     patch = pytest.MonkeyPatch()
     with patch.context() as p:
-        p.setattr(sparse, "term_index", lambda term: hash(term) % slots)
-        (di, dv), (qi, qv) = sparse.chunk_vector(terms, length), sparse.vector(weights)
+        p.setattr(points_module, "term_index", lambda term: hash(term) % slots)
+        (di, dv), (qi, qv) = points_module.chunk_vector(terms, length), points_module.vector(weights)
     assert list(di) == sorted(set(di)) and list(qi) == sorted(set(qi)) and len(di) == len(dv)
     score = sum(float(v) * float(dv[list(di).index(i)]) for i, v in zip(qi, qv, strict=True) if i in di)
-    norm = sparse.K1 * (1 - sparse.B + sparse.B * length / sparse.AVERAGE_LENGTH)
+    norm = points_module.K1 * (1 - points_module.B + points_module.B * length / points_module.AVERAGE_LENGTH)
     assert score >= sum(
-        w * terms[t] * (sparse.K1 + 1) / (terms[t] + norm) for t, w in weights.items() if t in terms
+        w * terms[t] * (points_module.K1 + 1) / (terms[t] + norm) for t, w in weights.items() if t in terms
     ) * (1 - 1e-6)
 
 
 def test_real_terms_have_indices_of_32_bits():
-    assert sparse.term_index("nginx") == 2759310851  # stored: it must never change
+    assert points_module.term_index("nginx") == 2759310851  # stored: it must never change
     assert (
-        len({sparse.term_index(f"term{i}") for i in range(20_000)}) > 19_990
-        and sparse.term_index("\ud800") >= 0
+        len({points_module.term_index(f"term{i}") for i in range(20_000)}) > 19_990
+        and points_module.term_index("\ud800") >= 0
     )

@@ -15,7 +15,7 @@ from qdrant_client import models
 from taboot_pipelines.model import ids
 from taboot_pipelines.retrieval import candidates
 from taboot_pipelines.shards.analyzer import analyze
-from taboot_pipelines.stores.vectors import collection, sparse
+from taboot_pipelines.stores.vectors import points as point_model
 from taboot_pipelines.stores.vectors.filters import Where, points_of
 from taboot_pipelines.stores.vectors.points import payload, point_id
 from taboot_pipelines.stores.vectors.qdrant import search_params
@@ -61,7 +61,7 @@ class Engine:
             "the" if i % 10 == 0 else f"nginx {'port ' * (i % 4)}number{i % 50}" for i in range(COUNT)
         ]
         self.places = [sorted((record(i, 0), record(i, 1)), key=lambda r: r["doc_id"]) for i in range(COUNT)]
-        hnsw = collection.HNSW | {"full_scan_threshold": 100}  # so that the graph is used at this size
+        hnsw = point_model.HNSW | {"full_scan_threshold": 100}  # so that the graph is used at this size
         self.shard = edge.EdgeShard.create(
             path,
             edge.EdgeConfig(
@@ -77,7 +77,7 @@ class Engine:
             "integer": edge.PayloadSchemaType.Integer,
             "datetime": edge.PayloadSchemaType.Datetime,
         }
-        for field, kind in collection.INDEXES.items():
+        for field, kind in point_model.INDEXES.items():
             self.shard.update(edge.UpdateOperation.create_field_index(field, kinds[kind]))
         for start in range(0, COUNT, 500):
             self.shard.update(
@@ -86,7 +86,7 @@ class Engine:
         assert self.shard.optimize(), "no index was built: this would show nothing"
 
     def _point(self, i: int) -> edge.Point:
-        indices, values = sparse.chunk_vector(*analyze(self.texts[i]))
+        indices, values = point_model.chunk_vector(*analyze(self.texts[i]))
         return edge.Point(
             point_id(self.namespaces[i], self.shas[i]),
             {
@@ -220,7 +220,7 @@ def test_an_approximate_search_finds_the_nearest_ten_all_but_always(engine: Engi
 
 def test_a_sparse_search_gives_every_text_that_shares_a_term(engine: Engine) -> None:
     weights = {"nginx": 1.5, "port": 2.0, "number7": 3.0}
-    indices, values = sparse.vector(weights)
+    indices, values = point_model.vector(weights)
     found = dict(
         engine.search(
             edge.SparseVector(indices=indices.tolist(), values=values.tolist()),
@@ -233,9 +233,9 @@ def test_a_sparse_search_gives_every_text_that_shares_a_term(engine: Engine) -> 
     for i in range(COUNT):
         terms, length = analyze(engine.texts[i])
         if engine.namespaces[i] == "default" and any(t in terms for t in weights):
-            stored = dict(zip(*(a.tolist() for a in sparse.chunk_vector(terms, length)), strict=True))
+            stored = dict(zip(*(a.tolist() for a in point_model.chunk_vector(terms, length)), strict=True))
             expected[engine.shas[i]] = sum(
-                w * stored.get(sparse.term_index(t), 0.0) for t, w in weights.items()
+                w * stored.get(point_model.term_index(t), 0.0) for t, w in weights.items()
             )
     assert found == pytest.approx(expected, rel=1e-6)
 

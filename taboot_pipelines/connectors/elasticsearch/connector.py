@@ -38,6 +38,7 @@ from taboot_pipelines.connectors.protocol import Connector, Planned
 from taboot_pipelines.connectors.recorded import RecordedFiles
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (
+    LOGS,
     Checkpoint,
     Enumerated,
     Event,
@@ -48,7 +49,6 @@ from taboot_pipelines.model.records import (
     Skipped,
     Unchanged,
 )
-from taboot_pipelines.model.resource_types import LOGS
 
 _CURSOR = "cursor"
 _COUNTS = "tallies"

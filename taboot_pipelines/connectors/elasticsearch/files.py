@@ -21,7 +21,7 @@ from taboot_pipelines.connectors.elasticsearch.search import row_hit
 from taboot_pipelines.connectors.recorded import Part, RecordedFile
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.json_text import MAX_DEPTH
-from taboot_pipelines.model.resource_types import LOGS
+from taboot_pipelines.model.records import LOGS
 
 _ACTIONS = frozenset({"index", "create", "update", "delete"})
 _LINES = (".ndjson", ".jsonl")

@@ -28,7 +28,7 @@ from taboot_pipelines.connectors.api import (
     version_of,
 )
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.resource_types import REDDIT_TAKEN_AWAY
+from taboot_pipelines.model.records import REDDIT_TAKEN_AWAY
 from taboot_pipelines.model.waiting import waiting_for
 
 _log = logging.getLogger(__name__)

@@ -34,6 +34,7 @@ from taboot_pipelines.connectors.reddit.client import (
 from taboot_pipelines.connectors.reddit.entry import RedditSource
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import (
+    REDDIT_THREAD,
     Checkpoint,
     Enumerated,
     Event,
@@ -44,7 +45,6 @@ from taboot_pipelines.model.records import (
     NotModified,
     Skipped,
 )
-from taboot_pipelines.model.resource_types import REDDIT_THREAD
 
 _THREADS = "threads"
 #: After so many threads what was read is made durable.

@@ -23,7 +23,7 @@ from taboot_pipelines.documents.forms.writing import Edit, Form, Formed, Given, 
 from taboot_pipelines.documents.metadata import Facts, parse_date
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.json_text import Value, parse
-from taboot_pipelines.model.resource_types import GITHUB
+from taboot_pipelines.model.records import GITHUB
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LEVELS = {f"H{n}": n for n in range(1, 7)}

@@ -12,7 +12,7 @@ from taboot_pipelines.documents.forms.writing import Formed, Given, JsonWriter
 from taboot_pipelines.documents.metadata import Facts
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.json_text import Value, parse
-from taboot_pipelines.model.resource_types import REDDIT_TAKEN_AWAY
+from taboot_pipelines.model.records import REDDIT_TAKEN_AWAY
 
 #: Quotes in one another; what lies deeper says how deep.
 _MAX_QUOTES = 8

@@ -5,8 +5,8 @@ Five ways lead to a secret:
 - a shape that only credentials have: ``tokens`` (``ghp_…``; the shapes of some 240 services are data;
   hashes of passwords, private keys);
 - a place where credentials stand, in a URL, a header or a command: ``places``;
-- a name that announces it, in any of the usual notations: ``named`` finds the names, ``assignments`` reads
-  ``POSTGRES_PASSWORD=…``, ``scanner`` names that are values themselves, ``tables`` columns;
+- a name that announces it, in any of the usual notations: ``named`` finds the names and reads
+  ``POSTGRES_PASSWORD=…``, ``scanner`` names that are values themselves, ``finding`` columns of tables;
 - the fields of Kubernetes objects that hold secrets: ``scanner``;
 - in JSON, a name that announces all that stands below it: ``json_values``, with the names of a UniFi
   controller.

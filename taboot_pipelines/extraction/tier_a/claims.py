@@ -16,6 +16,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.endpoints import endpoint, normal_host
 from taboot_pipelines.extraction.tier_a.images import ImageReference
 from taboot_pipelines.extraction.tier_a.texts import UnitTexts
+from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import Basis, check_edge, check_node, is_hostname, is_public
 from taboot_pipelines.model.records import (
     EdgeClaim,
@@ -23,7 +24,9 @@ from taboot_pipelines.model.records import (
     Interpretation,
     NodeClaim,
     NodeRef,
+    Reach,
     SourceFacts,
+    Use,
 )
 
 #: Edges of one unit; what lies beyond is a problem.
@@ -126,6 +129,8 @@ class ClaimBuilder:
         self._joints = joints
         self._nodes: dict[tuple[str, tuple[Any, ...], str], NodeClaim] = {}
         self._edges: dict[tuple[Any, ...], EdgeClaim] = {}
+        self._reaches: list[Reach] = []
+        self._uses: dict[tuple[Any, ...], Use] = {}
         self._full: set[str] = set()
 
     # --- nodes ----------------------------------------------------------------------------------------------
@@ -293,6 +298,35 @@ class ClaimBuilder:
         evidence = where if isinstance(where, Evidence) else where.evidence
         return basis_of(node.name, self.texts.quote(evidence), written, self._joints)
 
+    # --- hosts ----------------------------------------------------------------------------------------------
+
+    def reach(self, service: NodeRef | None, network: str, names: Iterable[str], where: Where) -> None:
+        """Claim that a service is on a network, and there answers to ``names``. ``network``: its key."""
+        if service is not None:
+            evidence = where if isinstance(where, Evidence) else where.evidence
+            self._reaches.append(Reach(service, network, tuple(dict.fromkeys(names)), evidence))
+
+    def use(
+        self,
+        service: NodeRef | None,
+        host: str,
+        where: Where,
+        method: str,
+        *,
+        protocol: str | None = None,
+        port: int | None = None,
+        confidence: float = 0.9,
+    ) -> None:
+        """Claim that a service asks for a host by this name; which service that is the reducer finds out."""
+        if service is None:
+            return
+        evidence = where if isinstance(where, Evidence) else where.evidence
+        key = (service.key, host.lower(), evidence, protocol, port)
+        if key not in self._uses and len(self._uses) < self._max_edges:
+            written = stands_in(host, self.texts.quote(evidence))
+            asked = ids.host_id(host)
+            self._uses[key] = Use(service, asked, evidence, method, written, protocol, port, confidence)
+
     # --- the result -----------------------------------------------------------------------------------------
 
     def problem(self, where: Where, code: str, what: str) -> None:
@@ -308,6 +342,8 @@ class ClaimBuilder:
             frozenset(subordinates),
             frozenset(environment),
             self.texts.problems.listed(),
+            reaches=tuple(self._reaches),
+            uses=tuple(self._uses.values()),
         )
 
 

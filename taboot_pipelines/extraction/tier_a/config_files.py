@@ -76,4 +76,6 @@ def _joined(name: str, parts: Sequence[Interpretation]) -> Interpretation:
         frozenset(path for part in parts for path in part.environment),
         tuple(dict.fromkeys(problem for part in parts for problem in part.problems)),
         name,
+        tuple(reach for part in parts for reach in part.reaches),
+        tuple(use for part in parts for use in part.uses),
     )

@@ -217,7 +217,7 @@ class RouteClaims:
 
 def _key(route: Route, end: NodeRef) -> tuple[object, ...]:
     """What tells a route from others, wherever they are stated."""
-    return end.label, end.key, route.host, route.location
+    return end.label, end.key, route.host, route.location, route.target.resolved_port()
 
 
 def _rank(route: Route) -> tuple[bool, int, bool]:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taboot_pipelines.knowledge.relations import UNREACHABLE
 from taboot_pipelines.model.graph import EdgeSource
 from taboot_pipelines.model.tables import rows_of
 
@@ -53,6 +54,7 @@ class DriftKind(StrEnum):
     PORT_TWICE = "port_twice"
     ROUTE_PORT = "route_port"
     MISSING_UPSTREAM = "missing_upstream"
+    UNREACHABLE_NAME = "unreachable_name"
     PROSE_PORT = "prose_port"
     PROSE_IMAGE = "prose_image"
     PROSE_ADDRESS = "prose_address"
@@ -147,7 +149,12 @@ def read_facts(
 
     ``edges``: ``knowledge.graph.OBSERVED_EDGES``. What text shows as an example of configuration is neither.
     """
-    chosen = edges.filter(pc.is_in(edges.column("type"), value_set=pa.array(_TYPES)))
+    chosen = edges.filter(
+        pc.or_(
+            pc.is_in(edges.column("type"), value_set=pa.array(_TYPES)),
+            pc.equal(edges.column("extraction_method"), UNREACHABLE),
+        )
+    )
     declared: list[Fact] = []
     asserted: dict[Authority, list[Fact]] = {Authority.HOUSE: [], Authority.RECORD: []}
     for source, fact in _facts(chosen):
@@ -172,9 +179,12 @@ def _facts(edges: pa.Table) -> Iterator[tuple[EdgeSource, Fact]]:
             source,
             Fact(
                 **values,
-                methods=frozenset(str(s.get("method")) for s in supports),
+                methods=frozenset(str(s.get("method")) for s in supports if "doc" not in s),
                 spans=tuple(
-                    (int(s["span"][0]), int(s["span"][1])) for s in supports if len(s.get("span") or ()) == 2
+                    (int(s["span"][0]), int(s["span"][1]))
+                    for s in supports
+                    # The ground of a statement stands in another document.
+                    if len(s.get("span") or ()) == 2 and "doc" not in s
                 ),
             ),
         )

@@ -114,6 +114,31 @@ def _are_alternatives(declared: Declared, one: Service, other: Service, mine: Fa
     return one.documents.isdisjoint(other.documents)
 
 
+def unreachable_names(declared: Declared) -> Iterator[Drift]:
+    """Services that ask for another by a name that it has where they cannot meet: on no network are both.
+
+    Not of files of one folder, which may be laid over each other where they run.
+    """
+    found: dict[tuple[str, str], list[Fact]] = defaultdict(list)
+    for fact in declared.facts:
+        if fact.type == "MENTIONS":
+            found[str(fact.properties.get("by")), fact.end_key].append(fact)
+    for (key, other), facts in sorted(found.items()):
+        asking, named = declared.services.get(key), declared.services.get(other)
+        if asking is None or named is None or asking.scope == named.scope:
+            continue
+        if declared.folders(asking).isdisjoint(declared.folders(named)):
+            yield Drift(
+                DriftKind.UNREACHABLE_NAME,
+                "Service",
+                named.key,
+                named.name,
+                f"{_called(asking)} asks for {_called(named)}, but no network has both: it is named, and not"
+                " reachable.",
+                (Side(f"{_called(asking)} asks for {_called(named)}", tuple(facts)),),
+            )
+
+
 # --- All rules over one snapshot
 
 
@@ -139,6 +164,7 @@ def find_drift(
         *route_rules.routes_past_services(declared, text),
         *route_rules.missing_upstreams(declared, text),
         *route_rules.missing_cluster_services(declared, text),
+        *unreachable_names(declared),
     ]
     for standing, said in asserted.items():
         record = standing is Authority.RECORD

@@ -27,7 +27,7 @@ Answers out of text, and what they share with those from facts:
 - ``documents``: documents as statements (``retrieval.sentences``); ``passages``: the statements about what
   is asked, best first, and how sure they are; ``answer_selection``: those that make the answer;
 - ``tables_and_lists``: what ordered lists say, the cell that is asked for, and comparisons of a column;
-- ``synthesis``: a model's words, checked against what they cite; ``replays``: what is kept of answers.
+- ``synthesis``: a model's words, checked against what they cite.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.nginx.parser import Directive
 from taboot_pipelines.extraction.tier_a.nginx.parser import parse as parse_nginx
+from taboot_pipelines.extraction.tier_a.systemd.units import UnitFile, unit_of
+from taboot_pipelines.extraction.tier_a.systemd.units import parse as parse_unit
 from taboot_pipelines.extraction.tier_a.texts import Problems
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node, Origin
 from taboot_pipelines.extraction.tier_a.yaml_nodes import parse as parse_yaml
@@ -125,6 +127,8 @@ def read(doc_id: str, path: str, mime: str, text: str) -> ConfigFile:
         for tree in trees:
             _extends(tree, found)
             _take(found, _walk(tree, (), lines))
+    elif unit_of(path) is not None:
+        _take(found, _unit(path, text, lines))
     elif mime == "text/x-nginx-conf":
         directives, _ = parse_nginx(text)
         _take(found, _directives(directives, (), lines))
@@ -287,6 +291,112 @@ def _directives(directives: list[Directive], path: tuple[str, ...], lines: _Line
         yield from _directives(directive.children, (*path, block), lines)
 
 
+#: {(section, setting): the key of a Compose service that says the same}. Of a list each item is a value.
+_OF_UNITS = {
+    ("Container", "Image"): "image",
+    ("Container", "ContainerName"): "container_name",
+    ("Container", "HostName"): "hostname",
+    ("Container", "PublishPort"): "ports",
+    ("Container", "Volume"): "volumes",
+    ("Container", "Mount"): "volumes",
+    ("Container", "Tmpfs"): "tmpfs",
+    ("Container", "Environment"): "environment",
+    ("Container", "EnvironmentFile"): "env_file",
+    ("Container", "Label"): "labels",
+    ("Container", "Secret"): "secrets",
+    ("Container", "Network"): "networks",
+    ("Container", "IP"): "ipv4_address",
+    ("Container", "IP6"): "ipv6_address",
+    ("Container", "DNS"): "dns",
+    ("Container", "AddHost"): "extra_hosts",
+    ("Container", "AddDevice"): "devices",
+    ("Container", "AddCapability"): "cap_add",
+    ("Container", "DropCapability"): "cap_drop",
+    ("Container", "Sysctl"): "sysctls",
+    ("Container", "Ulimit"): "ulimits",
+    ("Container", "ReadOnly"): "read_only",
+    ("Container", "User"): "user",
+    ("Container", "GroupAdd"): "group_add",
+    ("Container", "Timezone"): "timezone",
+    ("Container", "WorkingDir"): "working_dir",
+    ("Container", "Entrypoint"): "entrypoint",
+    ("Container", "Exec"): "command",
+    ("Container", "Memory"): "mem_limit",
+    ("Container", "ShmSize"): "shm_size",
+    ("Container", "StopSignal"): "stop_signal",
+    ("Container", "StopTimeout"): "stop_grace_period",
+    ("Container", "LogDriver"): "logging.driver",
+    ("Container", "Pull"): "pull_policy",
+    ("Container", "HealthCmd"): "healthcheck.test",
+    ("Container", "HealthInterval"): "healthcheck.interval",
+    ("Container", "HealthTimeout"): "healthcheck.timeout",
+    ("Container", "HealthRetries"): "healthcheck.retries",
+    ("Container", "HealthStartPeriod"): "healthcheck.start_period",
+    ("Pod", "PublishPort"): "ports",
+    ("Pod", "Volume"): "volumes",
+    ("Pod", "Network"): "networks",
+    ("Service", "MemoryMax"): "mem_limit",
+    ("Service", "MemoryLimit"): "mem_limit",
+    ("Service", "MemoryMin"): "mem_reservation",
+    ("Service", "CPUQuota"): "cpu_quota",
+    ("Service", "Restart"): "restart",
+    ("Service", "User"): "user",
+    ("Service", "Environment"): "environment",
+    ("Service", "EnvironmentFile"): "env_file",
+    ("Service", "WorkingDirectory"): "working_dir",
+    ("Service", "ExecStart"): "command",
+    ("Service", "TimeoutStopSec"): "stop_grace_period",
+}
+_LISTS_OF_UNITS = frozenset(
+    [
+        *("ports", "volumes", "tmpfs", "environment", "env_file", "labels", "secrets", "networks", "dns"),
+        *("extra_hosts", "devices", "cap_add", "cap_drop", "sysctls", "ulimits", "group_add"),
+    ]
+)
+#: What SELinux and the owner of a volume are told by.
+_RELABELLED = re.compile(r":(?:[zZU],?)+$|(?<=[:,])[zZU],|,[zZU](?=,|$)")
+
+
+def _unit(path: str, text: str, lines: _Lines) -> Iterator[Value]:
+    """The settings of a unit of systemd or a quadlet, under the keys that a service of Compose has for them,
+    and what such a service has no key for under its own."""
+    named = unit_of(path)
+    if named is None:
+        return
+    settings, _ = parse_unit(path, text)
+    file = UnitFile(settings)
+    given = next((s for n in ("Container", "Pod", "Kube") if (s := file.last(n, "ServiceName"))), None)
+    name = given.text if given else f"{named.service}-pod" if named.type == "pod" else named.service
+    last = {(s.section, s.key): n for n, s in enumerate(settings)}
+    cleared = {(s.section, s.key): n for n, s in enumerate(settings) if not s.value.text}
+    for number, setting in enumerate(settings):
+        at = (setting.section, setting.key)
+        key = _OF_UNITS.get(at, f"{setting.section}.{setting.key}")
+        if number <= cleared.get(at, -1) or (key not in _LISTS_OF_UNITS and number != last[at]):
+            continue
+        keys, value = ("services", name, *key.split(".")), setting.value
+        start = text.rfind("\n", 0, value.start) + 1
+        line = lines.number(value.start)
+        said = [value.text]
+        if key in ("environment", "labels", "sysctls"):
+            said = [item.text for item in setting.items()]
+        elif setting.key == "Mount":
+            options = dict(part.partition("=")[::2] for part in value.text.split(","))
+            source = options.get("source") or options.get("src") or ""
+            target = next((options[k] for k in ("target", "destination", "dst") if options.get(k)), "")
+            said = [f"{source}:{target}"] if source else [target]
+        for one in said:
+            assigned = _ASSIGNMENT.fullmatch(one) if key in ("environment", "labels", "sysctls") else None
+            own = (*keys, assigned["key"]) if assigned else keys
+            shown = assigned["value"] if assigned else one
+            if key == "volumes":
+                shown = _RELABELLED.sub("", shown)
+            yield Value(own, shown, start, value.end, line, lines.comment(line))
+        if key in ("command", "entrypoint"):
+            for flag, given_value in _flags([w.strip("\"'") for w in _SHELL_WORD.findall(value.text)]):
+                yield Value((*keys, flag), given_value, start, value.end, line)
+
+
 def _ini(text: str) -> Iterator[Value]:
     section, offset = "", 0
     for number, line in enumerate(text.split("\n"), 1):
@@ -331,6 +441,15 @@ class ConfigEntries:
         found: list[ConfigEntry] = []
         for doc_id in self.house.declaring(service):
             self._of_service(service, doc_id, service.name, found, set())
+        if any(p.document.is_unit for p in found):
+            # Of a unit a drop-in says the last word, the last of them by its name.
+            found.sort(key=lambda p: (p.document.path.count("/"), posixpath.basename(p.document.path)))
+            last = {p.value.path: p.document.doc_id for p in found}
+            found = [
+                p
+                for p in found
+                if p.value.path[2] in _LISTS_OF_UNITS or last[p.value.path] == p.document.doc_id
+            ]
         return found
 
     def _of_service(

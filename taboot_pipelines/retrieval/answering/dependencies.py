@@ -17,6 +17,7 @@ from taboot_pipelines.retrieval.answering.entity_linking import Mention
 from taboot_pipelines.retrieval.answering.fact_base import FactKind
 from taboot_pipelines.retrieval.answering.inventory import Images
 from taboot_pipelines.retrieval.answering.networks import Networks
+from taboot_pipelines.retrieval.answering.routes import Routes
 from taboot_pipelines.retrieval.answering.service_index import Edge, Service, ServiceIndex
 
 #: The words for a condition of ``depends_on``, and how each is said.
@@ -35,13 +36,24 @@ _WHICH_OF = re.compile(r"\b(?:which|what) (@\w*) (?:does|do|is|are|will) (?:the 
 _MAX_WALK = 500
 
 
+def _is_order(edge: Edge) -> bool:
+    """Whether a dependency says no more than what starts first."""
+    return edge.properties.get("kind") == "order"
+
+
+def _depends_in_name(edge: Edge) -> bool:
+    """Whether a statement is one that its format calls a dependency; `After=` calls itself an order."""
+    return edge.type != "DEPENDS_ON" or edge.properties.get("condition") != "after"
+
+
 class Dependencies(FactKind):
     """What depends on what, in both directions, and what connects to what."""
 
-    def __init__(self, house: ServiceIndex, images: Images, networks: Networks) -> None:
+    def __init__(self, house: ServiceIndex, images: Images, networks: Networks, routes: Routes) -> None:
         super().__init__(house)
         self._images = images
         self._networks = networks
+        self._routes = routes
 
     def dependencies(self, scoped: ResolvedMentions) -> Found | None:
         question = scoped.question
@@ -49,7 +61,8 @@ class Dependencies(FactKind):
             return self._depends(scoped)
 
         def depends(service: Service) -> CitedStatement | None:
-            edges = self.house.out(service.number, "DEPENDS_ON")
+            stated = self.house.out(service.number, "DEPENDS_ON")
+            edges = [e for e in stated if _depends_in_name(e)]
             if question.transitive and edges:
                 edges = self._walk(service.number, forward=True)
             others = [self.house.services[e.end] for e in edges if e.end in self.house.services]
@@ -70,7 +83,11 @@ class Dependencies(FactKind):
                 return CitedStatement(text, cites(links))
             if not service.declared:
                 return None
-            return CitedStatement(f"{self.called(service)} depends on nothing.", self.declaration([service]))
+            text = f"{self.called(service)} depends on nothing."
+            if stated:
+                first = listed(self.names([self.house.services[e.end] for e in stated]))
+                text = f"{self.called(service)} depends on nothing; it starts after {first}."
+            return CitedStatement(text, cites(stated) or self.declaration([service]))
 
         return self.each(scoped, depends, "dependencies")
 
@@ -124,7 +141,7 @@ class Dependencies(FactKind):
         closed = [s for s in left if s.declared]
         for service in closed[:MAX_SCOPES]:
             edges = self.house.out(service.number, "DEPENDS_ON", "CONNECTS_TO")
-            hit = [e for e in edges if e.end in wanted]
+            hit = [e for e in edges if e.end in wanted and _depends_in_name(e)]
             if hit and (waiting := self._waits(scoped, service, hit)):
                 return Found([waiting], used | more, looked_for="the condition")
             if hit:
@@ -156,7 +173,9 @@ class Dependencies(FactKind):
                     used | more,
                     looked_for="the dependency",
                 )
-            edges = self.house.out(service.number, "DEPENDS_ON")
+            stated = self.house.out(service.number, "DEPENDS_ON")
+            edges = [e for e in stated if _depends_in_name(e)]
+            after = [e for e in stated if e.end in wanted]
             names = listed([self.house.services[e.end].name for e in edges if e.end in self.house.services])
             target = right[0].name
             said = (
@@ -164,8 +183,10 @@ class Dependencies(FactKind):
                 if edges
                 else f"{self.called(service)} depends on nothing, so not on {target}."
             )
+            if after:
+                said = f"{self.called(service)} only starts after {target}."
             return Found(
-                [CitedStatement(f"No: {said}", cites(edges) or self.declaration([service]))],
+                [CitedStatement(f"No: {said}", cites(after or edges) or self.declaration([service]))],
                 used | more,
                 looked_for="the dependency",
             )
@@ -197,7 +218,7 @@ class Dependencies(FactKind):
             following = []
             for at in layer:
                 edges = self.house.out(at, "DEPENDS_ON") if forward else self.house.into(at, "DEPENDS_ON")
-                for edge in edges:
+                for edge in filter(_depends_in_name, edges):
                     other = edge.end if forward else edge.start
                     if other not in seen:
                         seen.add(other)
@@ -235,9 +256,14 @@ class Dependencies(FactKind):
                 edges = self._walk(service.number, forward=False)
             else:
                 edges = self.house.into(service.number, *types)
+                edges = edges if any(map(_depends_in_name, edges)) else []
                 if not edges:
                     edges = self.house.into(service.number, "DEPENDS_ON", "CONNECTS_TO")
-            total = self.house.count_into(service.number, *types) if not question.transitive else len(edges)
+            after = [e for e in edges if not _depends_in_name(e)]
+            edges = [e for e in edges if _depends_in_name(e)]
+            total = len(edges)
+            if not question.transitive and not after:
+                total = self.house.count_into(service.number, *types)
             others = [self.house.services[e.start] for e in edges if e.start in self.house.services]
             if others:
                 called = self.called(service)
@@ -252,11 +278,59 @@ class Dependencies(FactKind):
                     CitedStatement(
                         ("No: nothing" if question.yes_no else "Nothing")
                         + f" depends on {self.called(service)}.",
-                        self.declaration([service]),
+                        self.declaration([service]) or cites(after[:1]),
                     )
                 )
+            statements += self._starters(scoped, service, after)
         statements = [s for s in statements if s.cites]
         return Found(statements, used, looked_for="what depends on it") if statements else None
+
+    def _starters(
+        self, scoped: ResolvedMentions, service: Service, edges: list[Edge]
+    ) -> list[CitedStatement]:
+        """What starts after a service and is said to need it by nothing."""
+        others = [self.house.services[e.start] for e in edges if e.start in self.house.services]
+        if not others:
+            return []
+        what = f"start after {self.called(service)} (an order, not a need)"
+        return self.listing(scoped, others, edges, what, set()).statements
+
+    def impact(self, scoped: ResolvedMentions) -> Found | None:
+        """What breaks without a service, in lists of their own: what needs it, what connects to it, what is
+        reached through it, and what only starts after it."""
+        subject = self._object(scoped)
+        if subject is None:
+            return None
+        _, services, used = subject
+        statements: list[CitedStatement] = []
+        breaks = False
+        for service in services[:MAX_SCOPES]:
+            called, start = self.called(service), len(statements)
+            into = self.house.into(service.number, "DEPENDS_ON", "CONNECTS_TO")
+            needs = [e for e in into if e.type == "DEPENDS_ON" and not _is_order(e)]
+            if scoped.question.transitive and needs:
+                needs = self._walk(service.number, forward=False)
+            broken = {e.start for e in needs}
+            connected = [e for e in into if e.type == "CONNECTS_TO" and e.start not in broken]
+            broken |= {e.start for e in connected}
+            after = [e for e in into if _is_order(e) and e.start not in broken]
+            for edges, verb in ((needs, "need"), (connected, "connect to")):
+                others = [self.house.services[e.start] for e in edges if e.start in self.house.services]
+                if others:
+                    statements += self.listing(scoped, others, edges, f"{verb} {called}", used).statements
+            reached = self._routes.served_by(service)
+            if reached:
+                statements.append(self._routes.reached_through(called, reached))
+            breaks |= len(statements) > start
+            statements += self._starters(scoped, service, after)
+            if len(statements) == start and service.declared and len(services) == 1:
+                statements.append(
+                    CitedStatement(f"Nothing depends on {called}.", self.declaration([service]))
+                )
+        statements = [s for s in statements if s.cites]
+        if scoped.question.yes_no and statements:
+            statements[0].text = f"{'Yes' if breaks else 'No'}: {statements[0].text}"
+        return Found(statements, used, looked_for="what breaks without it") if statements else None
 
     def _object(self, scoped: ResolvedMentions) -> tuple[Mention, list[Service], set[int]] | None:
         """As :meth:`_subject`, of the mention right after the verb."""

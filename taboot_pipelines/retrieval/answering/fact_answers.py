@@ -43,7 +43,7 @@ class Facts:
 
     def __init__(self, house: ServiceIndex, config: Config) -> None:
         routes, images, networks = Routes(house), Images(house), Networks(house)
-        ports, dependencies = Ports(house, routes), Dependencies(house, images, networks)
+        ports, dependencies = Ports(house, routes), Dependencies(house, images, networks, routes)
         inventory, exposure = Inventory(house, routes), Exposure(house, config, routes)
         self._handlers: dict[str, Callable[[ResolvedMentions], Found | None]] = {
             "exposed": exposure.exposed,
@@ -62,6 +62,7 @@ class Facts:
             "dependencies": dependencies.dependencies,
             "conditions": dependencies.dependencies,
             "connections": dependencies.connections,
+            "impact": dependencies.impact,
             "dependents": dependencies.dependents,
             "users": dependencies.users,
             "routes": routes.routes,

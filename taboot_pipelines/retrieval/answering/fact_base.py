@@ -119,6 +119,8 @@ class FactKind:
                 "depend": "depends",
                 "are": "is",
                 "need": "needs",
+                "start": "starts",
+                "connect": "connects",
                 "run": "runs",
             }.get(verb, verb)
         if scoped.question.counts or over(distinct_services):

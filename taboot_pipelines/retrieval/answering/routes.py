@@ -17,7 +17,7 @@ from taboot_pipelines.retrieval.answering.citations import (
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
 from taboot_pipelines.retrieval.answering.entity_linking import Mention
 from taboot_pipelines.retrieval.answering.fact_base import FactKind
-from taboot_pipelines.retrieval.answering.service_index import Edge, distinct
+from taboot_pipelines.retrieval.answering.service_index import Edge, Service, distinct
 
 _PLURAL_NAMES = re.compile(r"\b(?:(?:host ?|domain )?names|(?:sub ?)?domains|urls|hosts|addresses)\b")
 
@@ -171,6 +171,38 @@ class Routes(FactKind):
         proxy whose image that is."""
         names = {self.house.services[t.node].name for t in mention.of("service")}
         return {p for p in self.house.of_label("ReverseProxy") if self.house.name(p) in names}
+
+    def served_by(self, service: Service) -> list[Edge]:
+        """The routes in force of the proxies that a service runs: those of its name, else those of the
+        product that it runs where no other service does and none has their name."""
+        named = {s.name for s in self.house.services.values() if s.declared}
+        called = {service.name, service.properties.get("containerName")}
+        runs = self._products(service)
+        alone = not any(
+            runs & self._products(s) for s in self.house.services.values() if s.declared and s != service
+        )
+        proxies = {p: self.house.name(p) for p in self.house.of_label("ReverseProxy")}
+        own = [p for p, name in proxies.items() if name in called] or [
+            p
+            for p, name in proxies.items()
+            if alone and name not in named and self.house.properties(p).get("type") in runs
+        ]
+        edges = in_force(self.house, [e for p in own for e in self.house.out(p, "ROUTES_TO")])
+        return [e for e in edges if e.end != service.number]
+
+    def _products(self, service: Service) -> set[str]:
+        """The last parts of the names of the images that a service runs."""
+        images = [self.house.name(e.end) for e in self.house.out(service.number, "BUILDS")]
+        return {re.split(r"[:@]", name.rpartition("/")[2])[0] for name in images}
+
+    def reached_through(self, called: str, edges: Sequence[Edge]) -> CitedStatement:
+        """What is reached through a proxy, each target once, and the ways there."""
+        first = list({e.end: e for e in reversed(edges)}.values())
+        first.sort(key=self.target_name)
+        names = distinct(self.target_name(e) for e in first)
+        ways = listed(distinct(self.way(e) for e in edges))
+        verb = "is" if len(names) == 1 else "are"
+        return CitedStatement(f"{listed(names)} {verb} reached through {called}: {ways}.", cites(first))
 
     def behind(self, scoped: ResolvedMentions) -> Found | None:
         edges, used = self.routes_of(scoped)

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taboot_pipelines.extraction.tier_a.systemd.units import drop_in_unit, unit_of
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.retrieval.index import Index
@@ -103,6 +104,15 @@ class Document:
     @property
     def folder(self) -> str:
         return posixpath.basename(posixpath.dirname(self.path))
+
+    @property
+    def declares(self) -> bool:
+        """Whether services are declared in files of its kind: YAML, units of systemd and quadlets."""
+        return self.mime == "application/yaml" or (self.mime.startswith("text/") and self.is_unit)
+
+    @property
+    def is_unit(self) -> bool:
+        return unit_of(self.path) is not None
 
 
 class ServiceIndex:
@@ -233,7 +243,7 @@ class ServiceIndex:
                 _span(row["supports"], row["line"]),
                 row["extraction_method"],
                 row["end_observed"],
-                frozenset(str(s.get("method")) for s in json.loads(row["supports"])),
+                frozenset(str(s.get("method")) for s in json.loads(row["supports"]) if "doc" not in s),
             )
             for row, start, end in zip(rows, self._starts[at], self._ends[at], strict=True)
         ]
@@ -261,7 +271,7 @@ class ServiceIndex:
     def config_documents(self) -> list[Document]:
         """The documents whose text is configuration, those in force first, and of these those of
         sources that declare things."""
-        found = [d for d in self.documents.values() if d.mime in CONFIG_TYPES]
+        found = [d for d in self.documents.values() if d.mime in CONFIG_TYPES or d.declares]
         return sorted(
             found, key=lambda d: (d.example, not stance_of(d.source_type).of_the_house, d.source, d.path)
         )
@@ -284,18 +294,27 @@ class ServiceIndex:
         found: dict[str, int] = {}
         for edge in edges:
             document = self.documents.get(edge.doc_id)
-            if document is not None and document.mime == "application/yaml":
+            if document is not None and document.declares:
                 found[edge.doc_id] = found.get(edge.doc_id, 0) + 1
         for document_id in self.graph.nodes.column("doc_ids")[service.number].as_py() or ():
             document = self.documents.get(document_id)
             folders = {posixpath.dirname(self.documents[d].path) for d in found}
-            if (
-                document is not None
-                and document.mime == "application/yaml"
-                and posixpath.dirname(document.path) in folders
-            ):
+            if document is not None and document.declares and posixpath.dirname(document.path) in folders:
                 found.setdefault(document_id, 0)
+        for document_id in list(found):
+            document = self.documents[document_id]
+            for drop_in in self._drop_ins.get((document.source, document.path), ()):
+                found.setdefault(drop_in, 0)
         return sorted(found, key=lambda d: (-found[d], self.documents[d].path))
+
+    @cached_property
+    def _drop_ins(self) -> dict[tuple[str, str], list[str]]:
+        """The drop-ins of each unit, by (source, path)."""
+        found: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for document in self.documents.values():
+            if ".d/" in document.path and (main := drop_in_unit(document.path)) is not None:
+                found[document.source, main].append(document.doc_id)
+        return dict(found)
 
     @cached_property
     def _index_rows(self) -> dict[str, int]:
@@ -344,8 +363,9 @@ class ServiceIndex:
 
 
 def _span(supports: str, line: int) -> tuple[int, int]:
-    """The code points of the statement at the edge's line: its supports' span there, else the first one's."""
-    found = [s for s in json.loads(supports) if len(s.get("span") or ()) == 2]
+    """The code points of the statement at the edge's line: its supports' span there, else the first one's.
+    The ground of a statement, which names its document, may stand in another one."""
+    found = [s for s in json.loads(supports) if len(s.get("span") or ()) == 2 and "doc" not in s]
     at = next((s for s in found if s.get("line") == line), found[0] if found else None)
     return (int(at["span"][0]), int(at["span"][1])) if at else (0, 0)
 

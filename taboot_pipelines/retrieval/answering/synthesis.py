@@ -3,8 +3,9 @@
 The model is told to cite a passage in every sentence. :func:`checked` lets a sentence through only if it
 cites passages that exist and they hold what it says: its numbers, its names, what it quotes, and most of its
 other words. What does not hold is dropped whole, never mended. Documents are data: passages go to the model
-as JSON strings, those that speak to a model are left out, and whatever a document makes the model say must
-pass the same check.
+as JSON strings, those that speak to a model are left out, and so is each sentence that orders its reader to
+say something: no words of an order pass as what a document states. Whatever a document makes the model say
+must pass the same check.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from taboot_pipelines.inference.chat.protocol import ChatModel, ChatRequest, Message
 from taboot_pipelines.retrieval.answering import words
@@ -41,6 +42,23 @@ _ADDRESSES_MODEL = re.compile(
     r"|<\|?(?:im_start|system|assistant)\|?>",
     re.IGNORECASE | re.DOTALL,
 )
+#: A sentence in the imperative, or of what "you" must do, whose verb is one of saying: it states nothing.
+#: Before the verb may stand whom it addresses, a condition that ends in a comma, adverbs, and politeness.
+_ORDERS = re.compile(
+    r"""[\s>*_#`"'“\[(-]*
+    (?:[\w][\w\ '’-]{0,40}:\s*)?
+    (?:(?:when|whenever|if|in\ case|before|after|for|to|as|from)\b[^.!?]{0,200}?,\s*)?
+    (?:(?:please|kindly|always|only|just|simply|never|do\ not|don't|then|now|instead|also)\s+)*
+    (?:you\s+(?:must|should|shall|will|have\ to|need\ to|are\ to|can\ only|may\ only)\s+
+      (?:(?:always|only|just|simply|never|not|then|now|instead|also)\s+)*)?
+    (?:(?:answer|claim|insist|mention|pretend|recite|repeat|reply|respond|say|state|tell)\s+
+        (?=(?:an?|and|anybody|anyone|as|everybody|everyone|exactly|in|instead|it|me|no|nothing|only|that|the
+            |them|this|to|us|users?|with|word|yes|your)\b|["'“‘`*])
+      |(?:recite|repeat|respond|say|tell)\s*:
+      |(?:echo|include|output|print|write)\b[^.!?]{0,60}?
+        (?:["“][^"”]{2,}|\bin\ your\ (?:answer|output|reply|response)\b))""",
+    re.IGNORECASE | re.VERBOSE,
+)
 #: So much of a sentence's other words must stand in the passages that it cites.
 _MIN_HELD = 0.6
 
@@ -63,9 +81,20 @@ class Sentence:
 
 
 def usable(passages: Iterable[Passage]) -> list[Passage]:
-    """Those that are evidence, at most :data:`MAX_PASSAGES`."""
-    fit = [p for p in passages if not _ADDRESSES_MODEL.search(p.text)]
-    return fit[:MAX_PASSAGES]
+    """Those that are evidence, without the sentences that are orders, at most :data:`MAX_PASSAGES`."""
+    fit = (replace(p, text=_stated(p.text)) for p in passages if not _ADDRESSES_MODEL.search(p.text))
+    return [p for p in fit if p.text][:MAX_PASSAGES]
+
+
+def _stated(text: str) -> str:
+    """The text without its orders to say something, each with what it introduces by a colon at its end."""
+    kept, told, position = [], False, 0
+    for start, end in split_sentences(text):
+        ordered = told or _ORDERS.match(text, start, end) is not None
+        if not ordered:
+            kept.append(text[position:end])
+        told, position = ordered and text[start:end].rstrip("*_ ").endswith(":"), end
+    return "".join(kept).strip()
 
 
 def write(chat: ChatModel, question: str, passages: Sequence[Passage]) -> Iterator[Sentence]:

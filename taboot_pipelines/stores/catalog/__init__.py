@@ -23,21 +23,21 @@ attribute          module                 subject
 ``jobs``           ``jobs.py``            one ingest of one source each: its state, its counts
 ``locators``       ``locators.py``        the fetch log, and which bytes each locator holds now (``Locator``)
 ``blobs``          ``blobs.py``           records of stored bytes, and how many bytes a namespace uses
-``crawls``         ``crawls.py``          crawls, their ledgers and graphs; ``frontier/`` hands out the URLs
+``crawls``         ``crawls.py``          crawls, their ledgers and graphs; ``frontier.py`` hands out the URLs
                                           that one still has to ask for
-``crawl_reports``  ``crawl_reports.py``  what is shown of crawls: URLs and links in parts, and how far one is
-``uploads``        ``uploads.py``         blobs that wait to be uploaded once more
+``crawl_reports``  ``crawls.py``          what is shown of crawls: URLs and links in parts, and how far one is
+``uploads``        ``blobs.py``           blobs that wait to be uploaded once more
 ``pointers``       ``pointers.py``        what a stage has published (``Pointer``)
 ``runs``           ``runs.py``            interpretation runs, and what each unit's active run has read
 ``batches``        ``batches.py``         what is being interpreted, by which process, and what one died over
 ``choices``        ``choices.py``         the runs that a person promoted
 ``answers``        ``answers.py``         what a chat model answered about windows, and who holds the windows
-``quotas``         ``quotas.py``          questions to a chat model by the month
+``quotas``         ``answers.py``         questions to a chat model by the month
 ``dead_letters``   ``dead_letters.py``    items that failed or were passed by, with the reason
-``tombstones``     ``tombstones.py``      documents that were deleted for good
+``tombstones``     ``deletions.py``       documents that were deleted for good
 ``assertions``     ``assertions.py``      what people decided: corrections, structured facts, merges, undoing
-``receipts``       ``receipts.py``        what each deletion has done in each store
-``audit_log``      ``audit_log.py``       deletions, restorations and the like, by ids
+``receipts``       ``deletions.py``       what each deletion has done in each store
+``audit_log``      ``deletions.py``       deletions, restorations and the like, by ids
 ``database``       ``database.py``        transactions of one namespace, and what is tried again
 =================  =====================  ==================================================================
 
@@ -53,6 +53,8 @@ revision to ``REVISIONS`` in ``migrator.py``; give a new table its row-level sec
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import sqlalchemy as sa
 
@@ -74,8 +76,9 @@ def open_catalog(settings: Settings, leases: LeaseStore) -> Catalog:
 
     It is migrated to the newest revision when opened (SQLite) or first used (PostgreSQL: opening touches no
     network). ``TABOOT_CATALOG_ADMIN_URL`` is the owner who migrates (default: the same role). Raises
-    ``E_CONFIG`` for an unusable URL, ``E_CATALOG`` for a file that is no catalog, or that is gone or empty
-    beside what it knew of, ``E_STORAGE`` if the disk refuses.
+    ``E_CONFIG`` for an unusable URL, ``E_CATALOG`` for a file that is no catalog, ``E_STORAGE`` if the disk
+    refuses; and, at the same moment as it is migrated, ``E_CATALOG`` for a catalog that is gone or empty
+    beside what it knew of.
     """
     url, admin_url = (
         None if secret is None else secret.get_secret_value()
@@ -83,25 +86,28 @@ def open_catalog(settings: Settings, leases: LeaseStore) -> Catalog:
     )
     engine = create_engine(settings.home_dir, url)
     try:
-        database = Database(engine, leases, admin_url)
+        database = Database(engine, leases, admin_url, partial(_refuse_lost, settings, engine.url))
         if database.engine.dialect.name == "sqlite":
-            if database.migrator.look().revision is None:
-                _refuse_lost(settings, engine.url.database)
             database.migrator.ready()
     except (sa.exc.SQLAlchemyError, OSError) as error:
         raise of_sqlite("The catalog cannot be opened", error, engine.url.database) from error
     return Catalog(database)
 
 
-def _refuse_lost(settings: Settings, file: str | None) -> None:
-    """Raise ``E_CATALOG`` if a home holds blobs or tables, and so had a catalog before this new one.
+def _refuse_lost(settings: Settings, url: sa.URL) -> None:
+    """Raise ``E_CATALOG`` if a home holds blobs, tables or shards, and so had a catalog before this new one.
 
     A new one would know of no deletion: with it the next ingest would bring every deleted document back.
     """
-    places = ((settings.blob_url, "blobs"), (settings.table_url, "tables"))
-    folders = [settings.home_dir / name for url, name in places if url is None]
-    left = [str(folder) for folder in folders if folder.is_dir() and any(folder.rglob("*/*/*"))]
+    places = (
+        (settings.blob_url, "blobs", "*/*/*"),
+        (settings.table_url, "tables", "*/*/*"),
+        (settings.shard_url, "kb", "*"),
+    )
+    folders = [(settings.home_dir / name, held) for url, name, held in places if url is None]
+    left = [str(folder) for folder, held in folders if folder.is_dir() and any(folder.rglob(held))]
     if left:
+        file = url.database
         raise TabootError(
             "E_CATALOG",
             f"The catalog {file} is gone or empty, but what it knew of is still there.",

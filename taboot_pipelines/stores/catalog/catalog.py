@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from taboot_pipelines.model.health import Health
-from taboot_pipelines.stores.catalog.answers import Answers
+from taboot_pipelines.stores.catalog.answers import Answers, Quotas
 from taboot_pipelines.stores.catalog.assertions import Assertions
-from taboot_pipelines.stores.catalog.audit_log import AuditLog
 from taboot_pipelines.stores.catalog.batches import Batches
-from taboot_pipelines.stores.catalog.blobs import Blobs
+from taboot_pipelines.stores.catalog.blobs import Blobs, Uploads
 from taboot_pipelines.stores.catalog.choices import Choices
-from taboot_pipelines.stores.catalog.crawl_reports import CrawlReports
-from taboot_pipelines.stores.catalog.crawls import Crawls
+from taboot_pipelines.stores.catalog.crawls import CrawlReports, Crawls
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.dead_letters import DeadLetters
+from taboot_pipelines.stores.catalog.deletions import AuditLog, Receipts, Tombstones
 from taboot_pipelines.stores.catalog.jobs import Jobs
 from taboot_pipelines.stores.catalog.locators import Locator, Locators
 from taboot_pipelines.stores.catalog.pointers import Pointers
-from taboot_pipelines.stores.catalog.quotas import Quotas
-from taboot_pipelines.stores.catalog.receipts import Receipts
 from taboot_pipelines.stores.catalog.runs import Runs
-from taboot_pipelines.stores.catalog.source_states import SourceStates
-from taboot_pipelines.stores.catalog.sources import Sources
-from taboot_pipelines.stores.catalog.tombstones import Tombstones
-from taboot_pipelines.stores.catalog.uploads import Uploads
+from taboot_pipelines.stores.catalog.sources import Sources, SourceStates
 
 
 class Catalog:

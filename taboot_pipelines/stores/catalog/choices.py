@@ -42,6 +42,14 @@ class Choices:
             return [dict(row._mapping) for row in c.execute(query)]
 
     @retried
+    def sources(self, namespace: str) -> set[str]:
+        """The sources for which something was chosen that was not taken back."""
+        h = t.chosen_run.c
+        query = sa.select(h.source_id).where(h.namespace == namespace, h.withdrawn_at.is_(None)).distinct()
+        with self.database.read(namespace) as c:
+            return set(c.execute(query).scalars())
+
+    @retried
     def add(self, namespace: str, choices: Sequence[Row]) -> str:
         """Record choices: source_id, tier, unit_id, run_id, number, input_fingerprint, overrides, reads.
         Returns the id of the promotion."""

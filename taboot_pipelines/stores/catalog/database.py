@@ -32,7 +32,7 @@ from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.stores.catalog.migrator import MAINTENANCE_ROLE, Found, Migrator
 from taboot_pipelines.stores.catalog.outages import TryAgain, as_error, of_sqlite
-from taboot_pipelines.stores.disk import on_disk
+from taboot_pipelines.stores.disk import on_disk, private_file, private_folder
 from taboot_pipelines.stores.leases import LeaseStore
 from taboot_pipelines.stores.postgres import (
     OUTAGE_SECONDS,
@@ -48,9 +48,15 @@ from taboot_pipelines.stores.postgres import (
 class Database:
     """A SQLite file, migrated when opened; or PostgreSQL, reached and migrated when first used."""
 
-    def __init__(self, engine: Engine, leases: LeaseStore, admin_url: str | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        leases: LeaseStore,
+        admin_url: str | None = None,
+        before_new: Callable[[], None] = lambda: None,
+    ) -> None:
         self.engine = engine
-        self.migrator = Migrator(engine, leases, admin_url)
+        self.migrator = Migrator(engine, leases, admin_url, before_new)
         #: How long a transaction waits for a server that went away.
         self.outage_seconds = OUTAGE_SECONDS
         self._leases = leases
@@ -233,7 +239,7 @@ def create_engine(home: Path, url: str | None) -> Engine:
         )
     if url is None:
         with on_disk("The catalog cannot be opened", home):
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(home)
         url = f"sqlite:///{home / 'catalog.db'}"
     elif not url.startswith("sqlite:"):
         server_url(url)  # Refuses it.
@@ -247,6 +253,9 @@ def _sqlite_pragmas(connection: Any, _record: Any) -> None:
     # Transactions are opened by the "begin" event: the driver's own would not take the write lock in time.
     connection.isolation_level = None
     cursor = connection.cursor()
+    # The files that SQLite writes beside it get its rights.
+    if file := cursor.execute("PRAGMA database_list").fetchone()[2]:
+        private_file(Path(file))
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.execute("PRAGMA secure_delete=ON")

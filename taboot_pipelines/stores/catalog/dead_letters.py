@@ -35,6 +35,18 @@ class DeadLetters:
         return sorted(rows, key=lambda r: (r["source_id"], r["stage"], r["item"]))
 
     @retried
+    def failing(self, namespace: str, codes: Collection[str]) -> set[str]:
+        """The sources of a namespace with a letter of something that failed, or one of these codes."""
+        d = t.dead_letter.c
+        query = (
+            sa.select(d.source_id)
+            .where(d.namespace == namespace, sa.or_(d.kind == "failed", d.code.in_(sorted(codes))))
+            .distinct()
+        )
+        with self.database.read(namespace) as c:
+            return set(c.execute(query).scalars())
+
+    @retried
     def record(
         self, namespace: str, source_id: str, stage: str, letters: Sequence[Row], cleared: Collection[str]
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -130,6 +130,45 @@ class Jobs:
         with self.database.read(namespace) as c:
             return [dict(r._mapping) for r in c.execute(query)]
 
+    @retried
+    def last(self, namespace: str, source_ids: Collection[str]) -> dict[str, Row]:
+        """The newest job of each of these sources that has one, by source."""
+        with self.database.read(namespace) as c:
+            return self._newest(c, namespace, source_ids)
+
+    def _newest(self, c: Connection, namespace: str, source_ids: Collection[str]) -> dict[str, Row]:
+        j = t.job
+        found: dict[str, Row] = {}
+        for part in parts(sorted(source_ids)):
+            own = (j.c.namespace == namespace, j.c.source_id.in_(part))
+            newest = sa.select(j.c.source_id, sa.func.max(j.c.started_at).label("at")).where(*own)
+            at = newest.group_by(j.c.source_id).subquery()
+            same = sa.and_(j.c.source_id == at.c.source_id, j.c.started_at == at.c.at)
+            for row in c.execute(sa.select(j).join(at, same).where(*own)):
+                found[row.source_id] = dict(row._mapping)
+        return found
+
+    @retried
+    def confirm(self, namespace: str, found: Mapping[str, Row], started_at: int) -> None:
+        """Record that each of these sources, with its newest job, was read again and is as that job left it.
+
+        One job stands for all of a source that found nothing new, so that its history does not grow by them.
+        A source that has had another job since is left alone: that one knows better.
+        """
+        with self.database.begin(namespace) as c:
+            now = self._newest(c, namespace, found)
+            times = {"started_at": started_at, "updated_at": now_micros(), "ended_at": now_micros()}
+            for source_id, last in found.items():
+                if source_id not in now or now[source_id]["job_id"] != last["job_id"]:
+                    continue
+                if is_idle(last):
+                    own = (t.job.c.namespace == namespace, t.job.c.job_id == last["job_id"])
+                    c.execute(sa.update(t.job).where(*own).values(**times, **this_process()))
+                else:
+                    present = last["discovered"]
+                    job = {**last, "job_id": uuid.uuid4().hex, "fetched": 0, "not_modified": present}
+                    c.execute(sa.insert(t.job).values({**job, **times, **this_process()}))
+
     def last_succeeded(self, namespace: str, source_id: str) -> Row | None:
         """The last job of a source that succeeded; None if there is none."""
         return self._last(namespace, source_id)
@@ -182,6 +221,14 @@ class Jobs:
             for part in parts(sorted(old)):
                 c.execute(sa.delete(j).where(*own, j.c.job_id.in_(part)))
         return sorted(old)
+
+
+def is_idle(job: Row) -> bool:
+    """Whether a job succeeded, read all of its source, and found each item as it was."""
+    counts = ("fetched", "removed", "held", "skipped", "failed")
+    return bool(job["state"] == JobState.SUCCEEDED.value and job["complete"]) and not any(
+        job[name] for name in counts
+    )
 
 
 # --- the process that works at a job, or at a batch of interpretation ---

@@ -88,6 +88,33 @@ class Locators:
             return dict(c.execute(query).cursor.fetchall())
 
     @retried
+    def listed(
+        self, namespace: str, source_ids: Collection[str]
+    ) -> dict[str, list[tuple[str, str | None, str, str, int]]]:
+        """(path, ETag, role, SHA-256, bytes) of what is present of some sources, by source."""
+        x = t.locator.c
+        query = sa.select(x.source_id, x.path, x.etag, x.role, x.sha256, x.byte_size).where(
+            x.namespace == namespace, x.source_id.in_(sorted(source_ids)), x.state == "present"
+        )
+        found: dict[str, list[tuple[str, str | None, str, str, int]]] = {}
+        with self.database.read(namespace) as c:
+            for source_id, *row in c.execute(query).cursor.fetchall():
+                found.setdefault(source_id, []).append(tuple(row))
+        return found
+
+    @retried
+    def positions(self, namespace: str, source_ids: Collection[str]) -> dict[str, int]:
+        """As :meth:`position`, of those of some sources that have log entries."""
+        f = t.fetch.c
+        query = (
+            sa.select(f.source_id, sa.func.max(f.id))
+            .where(f.namespace == namespace, f.source_id.in_(sorted(source_ids)))
+            .group_by(f.source_id)
+        )
+        with self.database.read(namespace) as c:
+            return {source_id: int(last) for source_id, last in c.execute(query)}
+
+    @retried
     def at(self, namespace: str, source_id: str, paths: Collection[str]) -> dict[str, Locator]:
         """The locators at some paths of a source, in any state."""
         found: dict[str, Locator] = {}

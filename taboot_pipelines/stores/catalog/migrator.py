@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,12 +60,18 @@ class Found:
 
 
 class Migrator:
-    """Safe to share by threads. Of several processes that open a database at once, one migrates it."""
+    """Safe to share by threads. Of several processes that open a database at once, one migrates it.
 
-    def __init__(self, engine: Engine, leases: LeaseStore, admin_url: str | None = None) -> None:
+    ``before_new`` is called before one without any revision is filled, and raises if that must not be.
+    """
+
+    def __init__(
+        self, engine: Engine, leases: LeaseStore, admin_url: str | None, before_new: Callable[[], None]
+    ) -> None:
         self._engine = engine
         self._leases = leases
         self._admin_url = admin_url
+        self._before_new = before_new
         self._postgres = engine.dialect.name == "postgresql"
         self._found: Found | None = None
         self._looking = threading.Lock()
@@ -79,6 +86,8 @@ class Migrator:
         with self._looking:
             if self._found is None:
                 found = self.look()
+                if found.revision is None:
+                    self._before_new()
                 if found.revision != HEAD or not found.writable:
                     self._prepare(found)
                     found = self.look()

@@ -57,11 +57,27 @@ def of_sqlite(what: str, error: BaseException, file: str | None) -> TabootError:
             reason="locked",
             path=str(path),
         )
-    if code in _ERRNO and path.parent.is_dir():
+    if code in _ERRNO and path.parent.is_dir() and not _misread(path):
         return storage_error(what, _state(path.parent) or _ERRNO[code], path, reason=type(error).__name__)
-    damaged = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or isinstance(error, UnicodeDecodeError)
+    damaged = (
+        code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, *_ERRNO)
+        or isinstance(error, UnicodeDecodeError)
+    ) and path.exists()
     remedy = f"The file is damaged: copy {path} back from a backup." if damaged else None
     return TabootError("E_CATALOG", f"{what}.", remedy=remedy, reason=type(error).__name__)
+
+
+def _misread(path: Path) -> bool:
+    """Whether the file's header names a version of the format that SQLite does not write: it then takes the
+    file for one that may only be read, or not be opened at all, whatever the disk allows.
+    """
+    try:
+        with path.open("rb") as file:
+            header = file.read(20)
+    except OSError:
+        return False
+    # Of writing and of reading (database file format, 1.3.3): 1 with a rollback journal, 2 with a log.
+    return len(header) == 20 and not {header[18], header[19]} <= {1, 2}
 
 
 def _state(folder: Path) -> int | None:

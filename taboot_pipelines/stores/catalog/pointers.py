@@ -63,13 +63,18 @@ class Pointers:
 
     @retried
     def of_stages(
-        self, namespace: str, stages: Collection[str] | None = None
+        self,
+        namespace: str,
+        stages: Collection[str] | None = None,
+        owners: Collection[str] | None = None,
     ) -> dict[tuple[str, str], Pointer]:
-        """What every owner has published of these stages (None: of all), by (owner, stage), all as of one
-        moment.
+        """What these owners have published of these stages (None: all of them), by (owner, stage), all as of
+        one moment.
         """
         p = t.pointer
         query = sa.select(p).where(p.c.namespace == namespace)
+        if owners is not None:
+            query = query.where(p.c.owner.in_(sorted(owners)))
         with self.database.read(namespace) as c:
             rows = c.execute(query if stages is None else query.where(p.c.stage.in_(sorted(stages)))).all()
         return {(r.owner, r.stage): _pointer(r) for r in rows}

@@ -1,9 +1,9 @@
 """The graph of a namespace in Neo4j, where ``TABOOT_NEO4J__URL`` is set (rule ``support``).
 
 There is one backend, ``neo4j``, and no protocol: without it neighbourhoods are read from ``shards``, which
-offers other operations. ``cypher`` has every statement, ``rows`` turns tables into their parameters and back,
-and ``schema`` names constraints and indexes. What a node or an edge is says ``model.graph``; which of them
-there should be is for the stage that writes them.
+offers other operations. ``cypher`` has every statement, the constraints and the indexes, and ``rows`` turns
+tables into their parameters and back. What a node or an edge is says ``model.graph``; which of them there
+should be is for the stage that writes them.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from taboot_pipelines.stores.graph import crawl_cypher
+from taboot_pipelines.stores.graph import cypher
 from taboot_pipelines.stores.graph.cypher import Statement
 
 K = TypeVar("K")
@@ -82,34 +82,34 @@ class CrawlNodes:
 
     def written(self, namespace: str) -> dict[str, str]:
         """{id of a crawl: fingerprint} as the server has it; an empty one was not written to its end."""
-        rows = self._run(namespace, crawl_cypher.roots(), write=False)
+        rows = self._run(namespace, cypher.roots(), write=False)
         return {row["crawl_id"]: row["fingerprint"] for row in rows}
 
     def write(self, namespace: str, crawl: CrawlContent) -> tuple[int, int]:
         """Write a crawl, whatever the server has of it; returns the numbers of its URL nodes and Leads."""
         self.drop(namespace, crawl.crawl_id)
         root = [("ROOT", _row("created_at", crawl.crawl_id, crawl.root), _NODE_BYTES)]
-        self._write(namespace, root, lambda _: crawl_cypher.merge_roots())
+        self._write(namespace, root, lambda _: cypher.merge_roots())
         urls = self._write(
             namespace,
             (("URL", _row("claimed_at", url["url_id"], url), _NODE_BYTES) for url in crawl.urls),
-            lambda _: crawl_cypher.merge_urls(),
+            lambda _: cypher.merge_urls(),
         )
         leads = self._write(
             namespace,
             ((s == crawl.crawl_id, {"s": s, "e": e}, _LEAD_BYTES) for s, e in crawl.leads),
-            crawl_cypher.merge_leads,
+            cypher.merge_leads,
         )
         done = [("ROOT", {"i": crawl.crawl_id, "f": crawl.fingerprint}, 100)]
-        self._write(namespace, done, lambda _: crawl_cypher.finish())
+        self._write(namespace, done, lambda _: cypher.finish())
         return urls, leads
 
     def drop(self, namespace: str, crawl_id: str) -> None:
         """Delete a crawl, some nodes at a time; the ROOT, which says that something is left, comes last."""
         marked = [("ROOT", crawl_id, 100)]
-        self._write(namespace, marked, lambda _: crawl_cypher.unfinish())
-        self._repeat(namespace, crawl_cypher.drop_urls(), crawl=crawl_id)
-        self._repeat(namespace, crawl_cypher.drop_roots(), crawl=crawl_id)
+        self._write(namespace, marked, lambda _: cypher.unfinish())
+        self._repeat(namespace, cypher.drop_urls(), crawl=crawl_id)
+        self._repeat(namespace, cypher.drop_roots(), crawl=crawl_id)
 
     def drop_all(self, namespace: str) -> None:
         """Delete every crawl of the namespace."""
@@ -118,22 +118,22 @@ class CrawlNodes:
 
     def strays(self, namespace: str) -> set[str]:
         """The ids of crawls that URL nodes of the namespace name; every such node is looked at."""
-        rows = self._run(namespace, crawl_cypher.crawls_of_urls(), write=False)
+        rows = self._run(namespace, cypher.crawls_of_urls(), write=False)
         return {str(row["crawl_id"]) for row in rows if row["crawl_id"] is not None}
 
     def root(self, namespace: str, crawl_id: str) -> Node | None:
         """The ROOT of a crawl as the server has it."""
-        rows = self._run(namespace, crawl_cypher.read_root(), write=False, crawl=crawl_id)
+        rows = self._run(namespace, cypher.read_root(), write=False, crawl=crawl_id)
         return dict(rows[0]["node"]) if rows else None
 
     def urls(self, namespace: str, crawl_id: str) -> Iterator[Node]:
         """The URL nodes of a crawl as the server has them, in no order."""
-        for row in self._stream(namespace, crawl_cypher.read_urls(), crawl=crawl_id):
+        for row in self._stream(namespace, cypher.read_urls(), crawl=crawl_id):
             yield dict(row["node"])
 
     def leads(self, namespace: str, crawl_id: str) -> Iterator[Lead]:
         """The Leads of a crawl as the server has them, in no order."""
-        for row in self._stream(namespace, crawl_cypher.read_leads(), crawl=crawl_id):
+        for row in self._stream(namespace, cypher.read_leads(), crawl=crawl_id):
             yield str(row["start"]), str(row["end"])
 
 

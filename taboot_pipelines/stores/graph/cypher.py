@@ -1,8 +1,14 @@
-"""Every Cypher statement about the graph: built from the model's closed lists, each bound to ``$namespace``.
+"""Every Cypher statement, each bound to ``$namespace``, and the constraints and indexes of the graph.
 
 No string from data enters a statement; labels, types and property names are the model's or refused
-(``E_SCHEMA_INVALID``). Community edition has one database and no security by row: these statements are all
-that keeps namespaces apart, and whoever has the password reads all of them.
+(``E_SCHEMA_INVALID``). Every key starts with the namespace. Community edition only: no node keys, no property
+existence, one database and no security by row. These statements are all that keeps namespaces apart, and
+whoever has the password reads all of them. A relationship's ``edgeId`` is unique for its type: the id already
+covers the namespace.
+
+Crawls have labels of their own, ROOT and URL, with ``namespace`` and ``crawl_id``: no other statement reads
+or writes their nodes, and theirs read and write no others. A URL node is found by ``url_id``, which begins
+with its crawl's id. A ROOT without a ``fingerprint`` belongs to a crawl that was not written to its end.
 """
 
 from __future__ import annotations
@@ -13,7 +19,81 @@ from functools import cache
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.graph import EDGES, NODES
-from taboot_pipelines.stores.graph.schema import WATERMARK
+
+#: The node that says which snapshot a namespace's graph equals: outside the model, so that no reader of the
+#: graph meets it.
+WATERMARK = "_TabootWatermark"
+
+#: By label the name of its constraint; a network is keyed by its id and not by its CIDR.
+_KEYS = {
+    "Document": "doc_docid",
+    "Service": "service_name",
+    "Host": "host_hostname",
+    "IP": "ip_addr",
+    "ReverseProxy": "proxy_name",
+    "Endpoint": "endpoint_uniq",
+    "Network": "network_id",
+    "Container": "container_id",
+    "Image": "image_id",
+    "VPNTunnel": "vpn_id",
+    "TailscaleNode": "tailscale_nodeid",
+}
+_INDEXES = {
+    "doc_url": ("Document", "url"),
+    "doc_source": ("Document", "sourceType"),
+    "service_proto_port": ("Service", "protocol", "port"),
+    "host_ip": ("Host", "ip"),
+    "endpoint_fqdn": ("Endpoint", "fqdn"),
+    "container_compose": ("Container", "composeProject", "composeService"),
+    "tailscale_ip": ("TailscaleNode", "tailscaleIp"),
+}
+_CRAWL_INDEXES = {
+    "url_job_status": ("URL", "job_status"),
+    "url_name_http": ("URL", "name", "http_type"),
+    "root_name_depth": ("ROOT", "name", "requested_depth"),
+    "url_claimed_at": ("URL", "claimed_at"),
+    "url_crawl_id": ("URL", "crawl_id"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A uniqueness constraint or a range index; ``create`` does nothing if the rule is there."""
+
+    name: str
+    unique: bool
+    relationship: bool
+    label: str
+    properties: tuple[str, ...]
+
+    @property
+    def create(self) -> str:
+        listed = ", ".join(f"x.{p}" for p in self.properties)
+        pattern = f"()-[x:{self.label}]-()" if self.relationship else f"(x:{self.label})"
+        if self.unique:
+            return f"CREATE CONSTRAINT {self.name} IF NOT EXISTS FOR {pattern} REQUIRE ({listed}) IS UNIQUE"
+        return f"CREATE INDEX {self.name} IF NOT EXISTS FOR {pattern} ON ({listed})"
+
+
+RULES: tuple[Rule, ...] = (
+    *(Rule(_KEYS[n.label], True, False, n.label, ("namespace", *n.key)) for n in NODES.values()),
+    *(Rule(f"{t.lower()}_edge", True, True, t, ("edgeId",)) for t in EDGES),
+    *(Rule(name, False, False, label, tuple(properties)) for name, (label, *properties) in _INDEXES.items()),
+    Rule("watermark_namespace", True, False, WATERMARK, ("namespace",)),
+    Rule("root_crawl_id", True, False, "ROOT", ("crawl_id",)),
+    # By it a URL of a crawl is found and written once.
+    Rule("url_url_id", True, False, "URL", ("url_id",)),
+    *(
+        Rule(name, False, False, label, tuple(properties))
+        for name, (label, *properties) in _CRAWL_INDEXES.items()
+    ),
+)
+
+#: Properties that an index holds: Neo4j refuses values of more than about 8 kB in one.
+INDEXED: dict[str, frozenset[str]] = {
+    n.label: frozenset(p for r in RULES if r.label == n.label for p in r.properties) - {"namespace"}
+    for n in NODES.values()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,3 +320,100 @@ def drop_held_nodes(label: str) -> Statement:
 def started_by(type_: str) -> Collection[str]:
     """The labels that a relation of this type may start from."""
     return sorted(EDGES[_type(type_)].start)
+
+
+@cache
+def roots() -> Statement:
+    return Statement(
+        "MATCH (r:ROOT) WHERE r.namespace = $namespace RETURN r.crawl_id AS crawl_id,"
+        " coalesce(r.fingerprint, '') AS fingerprint"
+    )
+
+
+@cache
+def merge_roots() -> Statement:
+    """{i: crawl id, p: properties, t: created_at in microseconds}."""
+    return Statement(
+        "UNWIND $rows AS row WITH row, row.p AS p MERGE (r:ROOT {crawl_id: row.i}) SET r = p {.*, namespace:"
+        f" $namespace, crawl_id: row.i, created_at: {as_datetime('row.t')}}} RETURN count(*) AS done"
+    )
+
+
+@cache
+def merge_urls() -> Statement:
+    """{i: url_id, p: properties, t: claimed_at in microseconds}."""
+    return Statement(
+        "UNWIND $rows AS row WITH row, row.p AS p MERGE (u:URL {url_id: row.i}) SET u = p {.*, namespace:"
+        f" $namespace, url_id: row.i, claimed_at: {as_datetime('row.t')}}} RETURN count(*) AS done"
+    )
+
+
+@cache
+def merge_leads(from_root: bool) -> Statement:
+    """{s: url_id of the page, or the crawl id of a ROOT, e: url_id}."""
+    start = "(a:ROOT {crawl_id: row.s})" if from_root else "(a:URL {url_id: row.s})"
+    return Statement(
+        f"UNWIND $rows AS row MATCH {start} MATCH (b:URL {{url_id: row.e}}) WHERE a.namespace = $namespace"
+        " AND b.namespace = $namespace MERGE (a)-[:Lead]->(b) RETURN count(*) AS done"
+    )
+
+
+@cache
+def finish() -> Statement:
+    return Statement(
+        "UNWIND $rows AS row MATCH (r:ROOT {crawl_id: row.i}) WHERE r.namespace = $namespace SET"
+        " r.fingerprint = row.f RETURN count(*) AS done"
+    )
+
+
+@cache
+def unfinish() -> Statement:
+    return Statement(
+        "UNWIND $rows AS id MATCH (r:ROOT {crawl_id: id}) WHERE r.namespace = $namespace REMOVE r.fingerprint"
+        " RETURN count(*) AS done"
+    )
+
+
+@cache
+def read_root() -> Statement:
+    return Statement(
+        "MATCH (r:ROOT {crawl_id: $crawl}) WHERE r.namespace = $namespace RETURN r {.*, created_at:"
+        f" {as_micros('r.created_at')}}} AS node"
+    )
+
+
+@cache
+def read_urls() -> Statement:
+    return Statement(
+        "MATCH (u:URL {crawl_id: $crawl}) WHERE u.namespace = $namespace RETURN u {.*, claimed_at:"
+        f" {as_micros('u.claimed_at')}}} AS node"
+    )
+
+
+@cache
+def read_leads() -> Statement:
+    return Statement(
+        "MATCH (a)-[:Lead]->(b:URL {crawl_id: $crawl}) WHERE b.namespace = $namespace RETURN"
+        " coalesce(a.url_id, a.crawl_id) AS start, b.url_id AS end"
+    )
+
+
+@cache
+def crawls_of_urls() -> Statement:
+    return Statement("MATCH (u:URL) WHERE u.namespace = $namespace RETURN DISTINCT u.crawl_id AS crawl_id")
+
+
+@cache
+def drop_urls() -> Statement:
+    return Statement(
+        "MATCH (u:URL {crawl_id: $crawl}) WHERE u.namespace = $namespace WITH u LIMIT $limit DETACH DELETE u"
+        " RETURN count(*) AS done"
+    )
+
+
+@cache
+def drop_roots() -> Statement:
+    return Statement(
+        "MATCH (r:ROOT {crawl_id: $crawl}) WHERE r.namespace = $namespace WITH r LIMIT $limit DETACH DELETE r"
+        " RETURN count(*) AS done"
+    )

@@ -23,9 +23,8 @@ from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
 from taboot_pipelines.settings import Neo4jSettings
 from taboot_pipelines.stores.graph import cypher
 from taboot_pipelines.stores.graph.crawls import CrawlNodes
-from taboot_pipelines.stores.graph.cypher import Statement
+from taboot_pipelines.stores.graph.cypher import RULES, Rule, Statement
 from taboot_pipelines.stores.graph.rows import edge_rows, key_parts, node_rows
-from taboot_pipelines.stores.graph.schema import RULES, Rule
 
 T = TypeVar("T")
 K = TypeVar("K")

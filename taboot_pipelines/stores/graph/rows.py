@@ -20,7 +20,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.graph import NODES
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
-from taboot_pipelines.stores.graph.schema import INDEXED
+from taboot_pipelines.stores.graph.cypher import INDEXED
 
 #: Names this layout of properties; a fingerprint stands for it besides the row.
 LAYOUT = "1"

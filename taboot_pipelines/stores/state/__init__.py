@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.state.lenient import Lenient
-from taboot_pipelines.stores.state.protocol import Grant, State
+from taboot_pipelines.stores.state.protocol import Grant, Lenient, State
 
 if TYPE_CHECKING:
     from taboot_pipelines.stores.catalog import Catalog

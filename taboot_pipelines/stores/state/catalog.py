@@ -24,8 +24,8 @@ from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.stores.catalog import Catalog, now_micros
 from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.writing import insert
-from taboot_pipelines.stores.state import keys, values
-from taboot_pipelines.stores.state.protocol import Grant, grant
+from taboot_pipelines.stores.state import keys
+from taboot_pipelines.stores.state.protocol import Grant, grant, pack, unpack
 
 _SECOND = 1_000_000
 _PURGE_SECONDS, _PURGE_ROWS = 60.0, 500
@@ -51,10 +51,10 @@ class CatalogState:
             found = c.execute(
                 sa.select(v.c.value).where(*_row(v, namespace, key), v.c.expires_at > _clock(c))
             ).scalar()
-        return None if found is None else values.unpack(found)
+        return None if found is None else unpack(found)
 
     def set(self, namespace: str, key: str, value: bytes, ttl_seconds: float) -> None:
-        stored = values.pack(value)
+        stored = pack(value)
         with self._begin(namespace) as c:
             expires = _clock(c) + keys.milliseconds(ttl_seconds) * 1000
             c.execute(

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stores.state.keys import SERVER_REST_SECONDS
-from taboot_pipelines.stores.state.lenient import Lenient
+from taboot_pipelines.stores.state.protocol import Lenient
 
 _CHECK_SECONDS = 1.0
 _CLEAR_SECONDS = 30.0

@@ -37,6 +37,10 @@ class Pattern:
 DLQ_PENDING = Pattern("dlq:pending", None)
 #: The progress of a job; the time to live begins anew with each write, the last of which is the job's end.
 JOB = Pattern("job:", 7 * DAY)
+#: The ingests of the command line that are under way, each until the time from which it counts as dead.
+QUEUE_INGESTS = Pattern("queue:ingests", None)
+#: Which sources such an ingest takes in, and which process it is.
+INGEST = Pattern("ingest:", DAY)
 #: Results of searches.
 CACHE_QUERY = Pattern("cache:query:", HOUR)
 CACHE_QUERY_EMBED = Pattern("cache:query_embed:", DAY)

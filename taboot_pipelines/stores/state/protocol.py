@@ -2,17 +2,60 @@
 
 Keys are patterns inside a namespace (``cache:query_embed:{hash}``, ``job:{id}``, ``dlq:pending``: ``keys``).
 In Redis they become ``taboot:{namespace}:{pattern}``. Times are in seconds; ``due`` times are Unix time.
+
+A value is stored as it is, or gzip-compressed beyond 10 KB; it has at most 50 MB. :class:`Lenient` is for
+uses that can do without state: progress, caches, politeness.
 """
 
 from __future__ import annotations
 
+import gzip
+import logging
 import math
-from collections.abc import Collection, Mapping
+import threading
+import time
+import zlib
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
+
+COMPRESS_BYTES = 10 * 1024
+MAX_BYTES = 50 * 1024 * 1024
+_MAGIC = b"\x1f\x8b"
+T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
+
+
+def pack(value: bytes) -> bytes:
+    """Return the bytes to store. Raises ``E_TOO_LARGE``.
+
+    A short value that looks like gzip is compressed, too, so that it is not mistaken when read.
+    """
+    if len(value) > MAX_BYTES:
+        raise TabootError(
+            "E_TOO_LARGE",
+            f"A value of {len(value)} bytes is more than the state holds ({MAX_BYTES}).",
+            remedy="Nothing needs to be done: it is not cached.",
+        )
+    if len(value) > COMPRESS_BYTES or value.startswith(_MAGIC):
+        return gzip.compress(value, 1, mtime=0)
+    return value
+
+
+def unpack(stored: bytes) -> bytes | None:
+    """Return the value; None if the stored bytes are damaged, since state may be lost."""
+    if not stored.startswith(_MAGIC):
+        return stored
+    machine = zlib.decompressobj(31)
+    try:
+        value = machine.decompress(stored, MAX_BYTES + 1)
+    except zlib.error:
+        return None
+    return value if machine.eof and len(value) <= MAX_BYTES else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +155,40 @@ class State(Protocol):
     def health(self) -> Health: ...
 
     def close(self) -> None: ...
+
+
+class Lenient:
+    """A state backend whose failures are passed over, or none at all. Threads may share one.
+
+    After a failure the backend is left alone for ``rest_seconds``, so that work does not wait for its
+    time-outs one by one. The first failure and the return are logged, by their code only.
+    """
+
+    def __init__(self, state: State | None, *, rest_seconds: float = 30.0) -> None:
+        self._state = state
+        self._rest = rest_seconds
+        self._until = 0.0
+        self._failing = False
+        self._lock = threading.Lock()
+
+    def ask(self, use: Callable[[State], T], otherwise: T) -> T:
+        """Return what ``use`` gives; ``otherwise`` if the backend does not answer or is left alone."""
+        if self._state is None or time.monotonic() < self._until:
+            return otherwise
+        try:
+            found = use(self._state)
+        except TabootError as error:
+            with self._lock:
+                self._until = time.monotonic() + self._rest
+                first, self._failing = not self._failing, True
+            if first:
+                _LOG.warning(
+                    "State is not available (%s): caches, progress and rate limits do without it.", error.code
+                )
+            return otherwise
+        if self._failing:
+            with self._lock:
+                again, self._failing = self._failing, False
+            if again:
+                _LOG.info("State is available again.")
+        return found

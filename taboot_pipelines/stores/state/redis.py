@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.settings import RedisSettings
-from taboot_pipelines.stores.state import keys, values
-from taboot_pipelines.stores.state.protocol import Grant, grant
+from taboot_pipelines.stores.state import keys
+from taboot_pipelines.stores.state.protocol import Grant, grant, pack, unpack
 
 if TYPE_CHECKING:
     import redis
@@ -143,12 +143,12 @@ class RedisState:
     def get(self, namespace: str, key: str) -> bytes | None:
         name = keys.redis_key(namespace, key)
         stored: bytes | None = self._ask(lambda: self._client.get(name))
-        return None if stored is None else values.unpack(stored)
+        return None if stored is None else unpack(stored)
 
     def set(self, namespace: str, key: str, value: bytes, ttl_seconds: float) -> None:
         name, stored, life = (
             keys.redis_key(namespace, key),
-            values.pack(value),
+            pack(value),
             keys.milliseconds(ttl_seconds),
         )
         self._ask(lambda: self._client.set(name, stored, px=life))

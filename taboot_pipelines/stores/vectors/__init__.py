@@ -2,9 +2,9 @@
 ``equal-text-once``, ``one-ranking`` and ``spaces-never-mix``).
 
 There is one backend, ``qdrant``, and no protocol: without it searches are answered by ``shards``, which reads
-whole knowledge bases and offers other operations. ``points`` says what a point holds, ``sparse`` how terms
-become a vector, ``filters`` how a request is bound to its namespace, ``collection`` how the server keeps
-points, and ``connection`` how it is asked. Which points there should be is for the stage that writes them,
+whole knowledge bases and offers other operations. ``points`` says what a point holds, how
+terms become a vector and how a collection keeps points, ``filters`` how a request is bound to its namespace,
+and ``connection`` how it is asked. Which points there should be is for the stage that writes them,
 and how hits are ranked for ``retrieval``.
 """
 

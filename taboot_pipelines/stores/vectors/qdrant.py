@@ -22,11 +22,10 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.settings import QdrantSettings
-from taboot_pipelines.stores.vectors import collection as layout
+from taboot_pipelines.stores.vectors import points as layout
 from taboot_pipelines.stores.vectors.connection import Connection
 from taboot_pipelines.stores.vectors.filters import Where, points_of
-from taboot_pipelines.stores.vectors.points import Points, check, fingerprint
-from taboot_pipelines.stores.vectors.sparse import Sparse
+from taboot_pipelines.stores.vectors.points import Points, Sparse, check, fingerprint
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient, models

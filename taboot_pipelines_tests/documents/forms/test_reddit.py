@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.records import ParsedDocument
-from taboot_pipelines.model.resource_types import REDDIT_THREAD
+from taboot_pipelines.model.records import REDDIT_THREAD, ParsedDocument
 from taboot_pipelines.sources import document_forms
 
 

@@ -36,7 +36,7 @@ class CaddyJsonReader:
     """Tier A for Caddy's JSON: a unit is a file."""
 
     name = "caddy_json"
-    version = "2"
+    version = "3"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file says, in the claims that its Caddyfile makes. What cannot be read or resolved is a

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from taboot_pipelines.extraction.tier_a.compose import merging
 from taboot_pipelines.extraction.tier_a.compose.claims import ProjectClaims
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
+from taboot_pipelines.extraction.tier_a.compose.mounted import mounted_values
 from taboot_pipelines.extraction.tier_a.compose.variables import Environment
 from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, SEQUENCE, Entry, Node, with_text
 from taboot_pipelines.model.records import NodeRef
@@ -21,31 +23,61 @@ _HOST_PORT = re.compile(
 
 
 def claim_connections(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> None:
-    """Connections to the services that the texts of this one name."""
+    """Connections to the services that the texts of this one name, and the hosts that may be other
+    projects'."""
     links = node.get("links")
     local = {
         a: t for t, _, a in (i.text.partition(":") for i in (links.each() if links is not None else ())) if a
     }
-    for text, quoted in _texts(c, name, node):
+    answering = c.answering
+    texts = list(_texts(c, name, node))
+    ports = {variable.upper(): text for variable, text, _ in texts if variable and text.isdecimal()}
+    for variable, text, quoted in texts:
         for scheme, host, port in named_hosts(text):
-            target = c.answering.get(host) or local.get(host)
-            if target is None or target == name or target not in c.project.services:
+            target = answering.get(host) or local.get(host)
+            if target == name:
                 continue
-            end = c.service(target)
-            c.edge(
-                "CONNECTS_TO", ref, end, quoted, "compose_env_url", confidence=0.9, protocol=scheme, port=port
-            )
+            if target is not None and target in c.project.services:
+                end = c.service(target)
+                c.edge(
+                    "CONNECTS_TO",
+                    ref,
+                    end,
+                    quoted,
+                    "compose_env_url",
+                    confidence=0.9,
+                    protocol=scheme,
+                    port=port,
+                )
+            elif variable is not None:
+                c.use(ref, host, quoted, "compose_env_url", protocol=scheme, port=port)
+        asked = "" if variable is None else variable.upper()
+        for host, confidence in lone_hosts(variable, text) if variable is not None else ():
+            if answering.get(host) != name:
+                port = _port(ports.get(_HOST_END.sub("PORT", asked))) if ports else None
+                c.use(ref, host, quoted, "compose_env_host", port=port, confidence=confidence)
         if quoted.missing and "://" in text:
             c.mark(name, "url", quoted)
+    for key, text, where in mounted_values(c, node):
+        if "IMAGE" in key.upper():
+            continue
+        for scheme, host, port in named_hosts(text):
+            if answering.get(host) != name:
+                c.use(ref, host, where, "compose_mounted_url", protocol=scheme, port=port)
+        for host, confidence in lone_hosts(key, text):
+            if answering.get(host) != name:
+                c.use(ref, host, where, "compose_mounted_host", confidence=confidence)
 
 
-def _texts(c: ProjectClaims, name: str, node: Node) -> Iterator[tuple[str, Node]]:
+def _texts(c: ProjectClaims, name: str, node: Node) -> Iterator[tuple[str | None, str, Node]]:
+    """(what it is the value of, text, the node that says it). A label is the value of nothing (None): it
+    speaks to another program, not of what the service asks for."""
     environment = node.get("environment")
     own = merging.pairs(environment)
     for variable, (_, value) in own.items():
         # An image reference has the form of a host and a port.
         if value.kind == SCALAR and "IMAGE" not in variable.upper():
-            yield value.text, value
+            yield variable, value.text, value
     # In an `env_file` the project's environment counts first, then the service's own.
     given = {
         variable: None if value.missing else value.text
@@ -55,13 +87,15 @@ def _texts(c: ProjectClaims, name: str, node: Node) -> Iterator[tuple[str, Node]
     outer = {**given, **c.project.environment}
     for variable, (text, quoted) in _file_values(c, name, "env_file", node.get("env_file"), outer).items():
         if variable not in own and "IMAGE" not in variable.upper() and text is not None:
-            yield text, quoted
+            yield variable, text, quoted
     for field in ("command", "entrypoint"):
         part = node.get(field)
+        option = ""
         for value in part.each() if part is not None else ():
-            yield value.text, value
+            yield option, value.text, value
+            option = value.text if value.text.startswith("-") else ""
     for _, value in all_labels(c, name, node).values():
-        yield value.text, value
+        yield None, value.text, value
 
 
 def _file_values(
@@ -124,5 +158,112 @@ def named_hosts(text: str) -> list[tuple[str, str, int | None]]:
     return found
 
 
+#: What a value by itself may be the name of, by the last word of what it is the value of: a host …
+_OF_HOSTS = frozenset(
+    {
+        *("addr", "address", "addresses", "broker", "brokers", "endpoint", "endpoints", "host", "hostname"),
+        *("hostnames", "hosts", "ip", "nodes", "peer", "peers", "relay", "server", "servers", "upstream"),
+        *("uri", "url", "urls"),
+    }
+)
+#: … or something else.
+_OF_OTHERS = frozenset(
+    {
+        *("adapter", "alias", "app", "auth", "backend", "bucket", "cache", "channel", "class", "client"),
+        *("cluster", "codec", "collection", "command", "connection", "connector", "container", "country"),
+        *(
+            "currency",
+            "database",
+            "db",
+            "dbname",
+            "default",
+            "device",
+            "dialect",
+            "dir",
+            "directory",
+            "domain",
+        ),
+        *(
+            "driver",
+            "edition",
+            "email",
+            "encoding",
+            "engine",
+            "entrypoint",
+            "env",
+            "environment",
+            "extension",
+        ),
+        *("extensions", "feature", "features", "file", "filter", "flavor", "flavour", "folder", "format"),
+        *("framework", "from", "gid", "group", "groups", "handler", "icon", "id", "identifier", "image"),
+        *("index", "interface", "job", "key", "keyspace", "kind", "label", "labels", "lang", "language"),
+        *("level", "locale", "log", "method", "middleware", "mode", "module", "modules", "name", "names"),
+        *("namespace", "network", "networks", "org", "organization", "owner", "package", "pass", "passwd"),
+        *("password", "path", "pid", "platform", "plugin", "plugins", "policy", "port", "prefix", "preset"),
+        *("profile", "profiles", "project", "protocol", "provider", "providers", "pwd", "queue", "realm"),
+        *("region", "release", "repository", "role", "roles", "root", "salt", "schema", "scheme", "scope"),
+        *("secret", "section", "service", "services", "session", "shell", "site", "source", "stage", "state"),
+        *("storage", "store", "strategy", "subject", "suffix", "system", "table", "tag", "tags", "target"),
+        *("team", "template", "tenant", "theme", "title", "token", "topic", "type", "tz", "uid", "user"),
+        *("username", "variant", "vendor", "version", "vhost", "volume", "zone"),
+    }
+)
+#: What ends the name of a variable that has the host of which another, ending in ``PORT``, has the port.
+_HOST_END = re.compile(r"(?:HOST(?:NAME)?|SERVER|ADDR(?:ESS)?|IP)\Z")
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_LONE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
+_NO_NAMES = frozenset({"true", "false", "yes", "no", "on", "off", "null", "none", "auto", "default"})
+#: ``host=db`` of a connection string, ``--host db`` and ``-h db`` of a command within a text.
+_KEYED = re.compile(
+    r"(?:^|(?<=[\s;\"'?&]))(?:(?P<flag>--?[A-Za-z][A-Za-z0-9._-]*)(?:=|[ \t]+)"
+    r"|(?P<key>[A-Za-z][A-Za-z ]*)[ \t]*=[ \t]*)(?:tcp:)?"
+    r"(?P<value>[A-Za-z0-9][A-Za-z0-9._-]*)(?=$|[\s,;\"'&)])",
+    re.ASCII,
+)
+
+
+def lone_hosts(key: str, text: str) -> list[tuple[str, float]]:
+    """(name, how sure it is a host's) of the names of hosts in a text that have no port: it is one, or a list
+    of them, and what it is the ``key`` of does not say that it names something else; or it says within which
+    part of it is the host (``host=db user=app``, ``pg_isready -h db``). ``key`` may be an option."""
+    if "=" in text or " -" in text or text[:1] == "-":
+        if "://" in text:
+            text = _URL.sub(" ", text)
+        return [
+            (match["value"], sure)
+            for match in _KEYED.finditer(text)
+            if match["value"].lower() not in _NO_NAMES
+            and (sure := _of_host(match["flag"] or match["key"], match["flag"] is None)) > 0
+            and any(ch.isalpha() for ch in match["value"])
+        ]
+    if not text or len(text) > 255 or "/" in text or " " in text or not key:
+        return []
+    sure = _of_host(key, exact=False)
+    if sure == 0:
+        return []
+    parts = text.replace(";", ",").split(",")
+    if all(
+        _LONE.fullmatch(part) is not None
+        and (part.upper() != part.lower() or sure > 0.8)
+        and ("." not in part or sure > 0.8)
+        for part in parts
+    ):
+        return [(part, sure) for part in parts if part.lower() not in _NO_NAMES]
+    return []
+
+
+@lru_cache(maxsize=4096)
+def _of_host(key: str, exact: bool) -> float:
+    """How sure the value of a key is the name of a host; 0: it is something else. ``exact``: only where the
+    key says so."""
+    if key.startswith("-") and not key.startswith("--"):
+        return 0.9 if key in ("-h", "-H", "-host") else 0
+    words = _WORDS.findall(key)
+    last = words[-1].lower() if words else ""
+    if last in _OF_HOSTS or last.endswith(("host", "server", "hostname")):
+        return 0.9
+    return 0 if exact or not last or last in _OF_OTHERS else 0.8
+
+
 def _port(text: str | None) -> int | None:
-    return int(text) if text and 1 <= int(text) <= 65535 else None
+    return int(text) if text and len(text) < 6 and 1 <= int(text) <= 65535 else None

@@ -25,7 +25,7 @@ from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, Node
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import SCHEMA_VERSION, Basis
-from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, SourceFacts, UnitSpec
+from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, Problem, SourceFacts, UnitSpec
 
 
 def _depend(
@@ -36,6 +36,7 @@ def _depend(
     method: str,
     *,
     project: bool = True,
+    kind: str = "need",
     **properties: Any,
 ) -> None:
     if SERVICE_NAME.fullmatch(target) is None:
@@ -47,7 +48,11 @@ def _depend(
     if project and target not in c.project.services:
         c.report(quoted, "E_NOT_FOUND", "the service is not declared in the project.")
     c.node(end, quoted, {"schemaVersion": SCHEMA_VERSION})
-    c.edge("DEPENDS_ON", ref, end, quoted, method, **properties)
+    c.edge("DEPENDS_ON", ref, end, quoted, method, kind=kind, **properties)
+
+
+#: What `depends_on` waits for beyond the other's start, which by itself is an order.
+_CONDITIONS_OF_NEED = frozenset({"service_healthy", "service_completed_successfully"})
 
 
 def claim_dependencies(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> None:
@@ -57,13 +62,15 @@ def claim_dependencies(c: ProjectClaims, ref: NodeRef, name: str, node: Node) ->
         if c.mark(name, "depends_on", key):
             continue
         condition, required, restart = (options.scalar(k) for k in ("condition", "required", "restart"))
+        awaited = condition.text if condition is not None and not condition.missing else None
         _depend(
             c,
             ref,
             target,
             key,
             "compose_depends_on",
-            condition=condition.text if condition is not None and not condition.missing else None,
+            kind="need" if awaited in _CONDITIONS_OF_NEED else "order",
+            condition=awaited,
             required=required.boolean(default=True) if required is not None else None,
             restart=restart.boolean() if restart is not None else None,
         )
@@ -226,6 +233,24 @@ def _declare(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
     )
 
 
+def _names(c: ProjectClaims, name: str, node: Node) -> Iterator[str]:
+    """The names of a service's containers besides its own: that of the container, given or made, of the
+    machine that it takes itself for, and of the service in a stack of Swarm."""
+    container = node.scalar("container_name")
+    yield container.text if container is not None and not container.missing else c.container_name(name, 1)
+    hostname = node.scalar("hostname")
+    if hostname is not None and not hostname.missing and hostname.text:
+        yield hostname.text
+    yield f"{c.project.name}_{name}"
+
+
+def _lent(c: ProjectClaims, node: Node) -> tuple[str, Node] | None:
+    """The service of the project whose network a service uses, and where it says so."""
+    mode = node.scalar("network_mode")
+    via = mode.text.removeprefix("service:") if mode is not None and mode.text.startswith("service:") else ""
+    return (via, mode) if mode is not None and via in c.project.services else None
+
+
 def _network_aliases(node: Node) -> Iterator[str]:
     networks = node.get("networks")
     for _, network in networks.entries.values() if networks is not None else ():
@@ -274,6 +299,18 @@ def _containers(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
     container = node.scalar("container_name")
     image = c.images.get(name)
     joined = list(memberships(c, name, key, node))
+    service = c.service(name)
+    called = (name, *_names(c, name, node))
+    for m in joined:
+        if m.network is not None:
+            c.reach(service, m.network.key[0], (*called, *m.aliases), m.quoted)
+    lent = _lent(c, node)
+    if lent is not None:
+        # Whose network it uses, on that one's networks it is; what answers there is the other one.
+        via, quoted = lent
+        for m in memberships(c, via, *c.project.services[via]):
+            if m.network is not None:
+                c.reach(service, m.network.key[0], (), quoted)
     restart = _restart(node)[1]
     for index in range(1, _replicas(c, node) + 1):
         own = container is not None and not container.missing and index == 1
@@ -291,16 +328,17 @@ def _containers(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
             },
             declared=True,
         )
-        for network, quoted, basis, mode, aliases in joined:
+        for m in joined:
             c.edge(
                 "RUNS_IN",
                 ref,
-                network,
-                quoted,
+                m.network,
+                m.quoted,
                 "compose_networks",
-                end_basis=basis,
-                networkMode=mode,
-                aliases=aliases,
+                end_basis=m.basis,
+                networkMode=m.mode,
+                aliases=m.aliases,
+                external=m.external,
             )
         if c.claim_host(key) is not None:
             c.edge("RUNS", ref, c.host, key, "compose_host", end_basis=Basis.SOURCE, restartPolicy=restart)
@@ -313,7 +351,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "5"
+    version = "7"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every
@@ -333,4 +371,6 @@ class ComposeExtractor:
             return Interpretation((), (), problems=loader.problems.listed())
         claims = ProjectClaims(project, loader, source)
         claim_project(claims)
+        for variable in loader.unset:
+            loader.problems.add(Problem(main, "E_UNSET", f"{variable} has no value."))
         return claims.result(loader.subordinates - {main}, loader.environment_files)

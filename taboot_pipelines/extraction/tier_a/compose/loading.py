@@ -72,6 +72,8 @@ class Loader:
         self.problems = self.texts.problems
         self.subordinates: set[str] = set()
         self.environment_files: set[str] = set()
+        #: Variables without a value, in the order in which they are met.
+        self.unset: dict[str, None] = {}
         self._parsed: dict[tuple[str, str], list[Node] | None] = {}
         self._models: dict[tuple[str, str, int], Node | None] = {}
         self._interpolated: dict[tuple[str, str, int], list[Node]] = {}
@@ -260,7 +262,7 @@ class Loader:
         if key not in self._interpolated:
             values = self._environments[environment]
             self._interpolated[key] = [
-                canonical(document, path, values, self.problems)
+                canonical(document, path, values, self.problems, self.unset)
                 for document in self.parsed(path, base) or ()
                 if document.kind == MAPPING
             ]

@@ -222,14 +222,17 @@ def prune(node: Node) -> Node:
 _SECTIONS = frozenset({"services", "networks", "include"})
 
 
-def canonical(document: Node, path: str, values: Environment, problems: Problems) -> Node:
+def canonical(
+    document: Node, path: str, values: Environment, problems: Problems, unset: dict[str, None]
+) -> Node:
     """What of a document (a mapping) makes the graph, with ``values`` put in and bare `environment` names
-    given theirs."""
+    given theirs. Variables without a value are added to ``unset``."""
     document = modernized(document, path)
     entries = {k: e for k, e in document.entries.items() if k in _SECTIONS}
     done: dict[int, Node] = {}
     if "$" in document.origin.text:
         entries = {k: (e[0], _interpolate(e[1], values, done, problems)) for k, e in entries.items()}
+        unset.update((name, None) for node in done.values() for name in node.missing if name not in ("", "$"))
     for section, change in (
         ("services", lambda service: _with_bare_variables(service, values)),
         ("networks", _with_plain_external),

@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from taboot_pipelines.extraction.tier_a.compose import merging
 from taboot_pipelines.extraction.tier_a.compose.claims import ProjectClaims
@@ -17,6 +18,12 @@ from taboot_pipelines.model.records import Evidence, NodeRef
 
 def _network_ref(c: ProjectClaims, name: str) -> NodeRef:
     return NodeRef("Network", (f"{c.place}/{name}",), name)
+
+
+def _is_external(node: Node) -> bool:
+    """Whether a project uses a network that others make."""
+    external = node.get("external")
+    return external is not None and (external.is_map or external.boolean())
 
 
 def _real_network(c: ProjectClaims, name: str) -> str | None:
@@ -31,8 +38,7 @@ def _real_network(c: ProjectClaims, name: str) -> str | None:
     )
     if written is not None:
         return None if written.missing else written.text
-    is_external = external is not None and (external.is_map or external.boolean())
-    return name if is_external else f"{c.project.name}_{name}"
+    return name if _is_external(node) else f"{c.project.name}_{name}"
 
 
 def claim_networks(c: ProjectClaims) -> None:
@@ -46,7 +52,6 @@ def claim_networks(c: ProjectClaims) -> None:
                 key, "E_PARSE", "the network's real name holds a variable without a value; it is left out."
             )
             continue
-        external = node.get("external")
         driver = node.scalar("driver")
         ipam = node.get("ipam")
         config = ipam.get("config") if ipam is not None else None
@@ -56,14 +61,12 @@ def claim_networks(c: ProjectClaims) -> None:
             if (s := item.scalar("subnet")) is not None
         ]
         cidrs = list(dict.fromkeys(s.text for s in subnets if is_cidr(s.text)))
-        is_external = external is not None and (external.is_map or external.boolean())
         c.node(
             _network_ref(c, real),
             key,
             {
                 "name": real,
                 "driver": driver.text if driver is not None and not driver.missing else None,
-                "external": is_external,
                 "cidrs": cidrs,
                 "isPublic": any(is_public(cidr) for cidr in cidrs) if cidrs else None,
             },
@@ -71,10 +74,20 @@ def claim_networks(c: ProjectClaims) -> None:
         )
 
 
-def memberships(
-    c: ProjectClaims, name: str, key: Node, node: Node
-) -> Iterator[tuple[NodeRef | None, Node, Basis | None, str | None, list[str]]]:
-    """(network, quoted node, basis, networkMode, aliases) of a service's containers."""
+class Membership(NamedTuple):
+    """A network that containers are on. ``basis``: as of an edge's end; ``mode``: the networkMode;
+    ``external``: the project uses the network and does not make it."""
+
+    network: NodeRef | None
+    quoted: Node
+    basis: Basis | None
+    mode: str | None
+    aliases: list[str]
+    external: bool | None = None
+
+
+def memberships(c: ProjectClaims, name: str, key: Node, node: Node) -> Iterator[Membership]:
+    """The networks of a service's containers."""
     mode = node.scalar("network_mode")
     if mode is not None:
         if (
@@ -87,7 +100,7 @@ def memberships(
         ref = _network_ref(c, network)
         builtin = network in ("host", "bridge")
         c.node(ref, mode, {"name": network, "driver": network if builtin else None})
-        yield ref, mode, None, network if builtin else "custom", []
+        yield Membership(ref, mode, None, network if builtin else "custom", [])
         return
     networks = node.get("networks")
     entries = merging.names(networks)
@@ -97,7 +110,7 @@ def memberships(
             return
         default = _default_network(c, key)
         if default is not None:
-            yield default, key, Basis.DERIVED, _driver(c, "default"), []
+            yield Membership(default, key, Basis.DERIVED, _driver(c, "default"), [], _external(c, "default"))
         return
     for network, (network_key, options) in entries.items():
         if network_key.missing:
@@ -112,13 +125,20 @@ def memberships(
             c.report(network_key, "E_NOT_FOUND", "the network is not declared in the project.")
         joined = c.node(_network_ref(c, real), network_key, {"name": real})
         aliases = options.get("aliases")
-        yield (
+        yield Membership(
             joined,
             network_key,
             None,
             _driver(c, network),
             [a.text for a in aliases.each() if not a.missing] if aliases is not None else [],
+            _external(c, network),
         )
+
+
+def _external(c: ProjectClaims, network: str) -> bool | None:
+    """True for a network of others; None, which is not said, for one of the project."""
+    entry = c.project.networks.get(network)
+    return True if entry is not None and _is_external(entry[1]) else None
 
 
 def _default_network(c: ProjectClaims, key: Node) -> NodeRef | None:
@@ -135,8 +155,7 @@ def _driver(c: ProjectClaims, name: str) -> str | None:
     driver = entry[1].scalar("driver") if entry is not None else None
     if driver is not None:
         return driver.text if driver.text in NETWORK_MODES else "custom"
-    external = entry[1].get("external") if entry is not None else None
-    if external is not None and (external.is_map or external.boolean()):
+    if entry is not None and _is_external(entry[1]):
         real = _real_network(c, name)
         return real if real in ("host", "bridge") else None
     return "bridge"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taboot_pipelines.extraction.tier_a.compose.claims import ProjectClaims, version_of
+from taboot_pipelines.extraction.tier_a.compose.variables import unexplained
 from taboot_pipelines.extraction.tier_a.proxying import Guard, port_number
 from taboot_pipelines.extraction.tier_a.traefik import rules
 from taboot_pipelines.extraction.tier_a.traefik.dynamic import SECURE_ENTRY_POINTS, SINGLE_SIGN_ON
@@ -248,17 +249,24 @@ def claim_routes(
     start, where, properties, basis = proxy
     for router in own.routers.values():
         quoted = router.rule or router.label or key
-        if router.rule is not None and c.mark(name, "labels", router.rule):
-            continue
-        if router.rule is None and router.protocol != "udp":
+        rule_text: str | None = None
+        unset: tuple[str, ...] = ()
+        if router.rule is not None:
+            # What has no value yet stands in the rule by its name.
+            c.mark(name, "labels", router.rule)
+            rule_text = unexplained(router.rule.text)
+            unset = tuple(v for v in router.rule.missing if v in rule_text)
+            if not {"", "$"}.isdisjoint(unset):
+                continue
+        elif router.protocol != "udp":
             continue
         for end, balancer in _balancers(c, ref, name, router, routes):
             found = (
-                (rules.old_targets if router.old else rules.targets)(router.rule.text)
-                if router.rule is not None
+                (rules.old_targets if router.old else rules.targets)(rule_text)
+                if rule_text is not None
                 else [rules.Target(None, None, None)]
             )
-            if not found:
+            if not found and not unset:
                 c.report(quoted, "E_PARSE", "the router's rule cannot be read.")
             c.node(start, where or quoted, properties)
             for target in found:
@@ -281,9 +289,13 @@ def claim_routes(
                         if balancer is not None and balancer.scheme in SCHEMES
                         else None
                     ),
+                    unresolved=[v for v in unset if v in f"{target.host} {target.location}"],
                 )
     if own.by_default_rule and rule is not None:
         _by_default_rule(c, ref, name, proxy, own, rule)
+    if not own.balancers:
+        # Most services have none, and all labels of a project are many.
+        return
     known = {
         middleware: said for labels in routes.values() for middleware, said in labels.middlewares.items()
     }

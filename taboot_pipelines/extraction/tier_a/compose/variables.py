@@ -44,6 +44,14 @@ def expand(template: str, environment: Environment) -> Expanded:
     return Expanded(text, tuple(dict.fromkeys(state.missing)), state.valid)
 
 
+_DEMAND = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):?\?[^{}]*\}", re.ASCII)
+
+
+def unexplained(text: str) -> str:
+    """A text with what is told to whom does not set a variable (``${NAME:?why}``) taken off: ``${NAME}``."""
+    return _DEMAND.sub(r"${\1}", text)
+
+
 class _Expansion:
     def __init__(self, environment: Environment) -> None:
         self.environment = environment

@@ -26,6 +26,7 @@ _BACKENDS = {
     "FCGI": "fastcgi",
 }
 _PATTERN = re.compile(r"[()\[\]{}*+?^$|\\]")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECURE = frozenset({"websecure", "https"})
 
 
@@ -114,9 +115,15 @@ class _Routes:
         name, port = _backend(backend)
         if name is None:
             return
-        if any(is_open(node.text) for node in (name, host, path) if node is not None):
+        said = host.text if host is not None else ""
+        # A variable in the host's name stands there by its own name.
+        unset = _VARIABLE.findall(said)
+        texts = [_VARIABLE.sub("", said), name.text, path.text if path is not None else ""]
+        if any(map(is_open, texts)):
             claims.problem(place, "E_UNRESOLVED", "the route is yet to be put in.")
             return
+        if unset:
+            claims.problem(place, "E_UNRESOLVED", "the host's name is yet to be put in.")
         end = claims.node(service_ref(claims, self._one.namespace, name.text), name)
         location = path.text if path is not None and path.text else None
         claims.edge(
@@ -132,6 +139,7 @@ class _Routes:
             tls=self._is_secure(host),
             port=self._port(name.text, port),
             scheme=self._scheme,
+            unresolved=unset,
         )
 
     def _literal(self, place: Node, location: str | None) -> str | None:

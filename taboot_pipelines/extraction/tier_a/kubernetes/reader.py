@@ -59,7 +59,7 @@ class ManifestReader:
     """
 
     name = "kubernetes"
-    version = "2"
+    version = "3"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         texts = UnitTexts(view)

@@ -16,6 +16,7 @@ from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
     texts_of,
 )
 from taboot_pipelines.extraction.tier_a.kubernetes.workloads import (
+    claim_reach,
     named_service,
     protocol_of,
     service_ref,
@@ -48,6 +49,8 @@ def claim_service(claims: ClaimBuilder, one: Object, surroundings: Surroundings)
         declared=True,
     )
     spec = one.spec
+    if service is not None:
+        claim_reach(claims, service, one, one.name.text)
     if service is None or spec is None:
         return
     kind = spec.scalar("type")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.compose.claims import version_of
-from taboot_pipelines.extraction.tier_a.compose.connections import named_hosts
+from taboot_pipelines.extraction.tier_a.compose.connections import lone_hosts, named_hosts
 from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import Object, Surroundings, listed, number
 from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node
@@ -44,6 +44,7 @@ def claim_workload(claims: ClaimBuilder, one: Object, surroundings: Surroundings
     )
     if service is None or pod is None:
         return
+    claim_reach(claims, service, one)
     everything = listed(pod, "initContainers", "containers", "ephemeralContainers")
     unresolved: dict[str, None] = {}
     for container in everything:
@@ -54,10 +55,18 @@ def claim_workload(claims: ClaimBuilder, one: Object, surroundings: Surroundings
     for port in ports:
         _claim_host_port(claims, service, port, shared=shares is not None and shares.boolean())
     for container in everything:
-        for value in _texts(container, one.namespace, surroundings):
-            _claim_connections(claims, service, value, one.namespace, surroundings)
+        for key, value in _texts(container, one.namespace, surroundings):
+            _claim_connections(claims, service, key, value, one.namespace, surroundings)
     if unresolved:
         claims.amend(service, unresolved=list(unresolved))
+
+
+def claim_reach(claims: ClaimBuilder, service: NodeRef, one: Object, *names: str) -> None:
+    """A workload and a Service are in the cluster and in their namespace; a Service has ``names`` there."""
+    zone = f"{one.namespace}.svc"
+    full = [f"{name}.{part}" for name in names for part in (one.namespace, zone, f"{zone}.cluster.local")]
+    claims.reach(service, f"{claims.place}/cluster.local", full, one.name)
+    claims.reach(service, f"{claims.place}/{zone}.cluster.local", names, one.name)
 
 
 def protocol_of(port: Node) -> str:
@@ -110,15 +119,16 @@ def _claim_host_port(claims: ClaimBuilder, service: NodeRef, port: Node, *, shar
 # --- connections --------------------------------------------------------------------------------------------
 
 
-def _texts(container: Node, namespace: str, surroundings: Surroundings) -> Iterator[Node]:
-    """The values that a container is given: its environment, that of ConfigMaps included, and its command."""
+def _texts(container: Node, namespace: str, surroundings: Surroundings) -> Iterator[tuple[str, Node]]:
+    """(what it is the value of, the value) of what a container is given: its environment, that of ConfigMaps
+    included, and its command."""
     for variable in listed(container, "env"):
         name, value = variable.scalar("name"), variable.get("value")
         # An image reference has the form of a host and a port.
         if name is not None and "IMAGE" in name.text.upper():
             continue
         if value is not None and value.kind == SCALAR:
-            yield value
+            yield name.text if name is not None else "", value
         origin = variable.get("valueFrom")
         reference = origin.get("configMapKeyRef") if origin is not None else None
         key = reference.scalar("key") if reference is not None else None
@@ -130,28 +140,40 @@ def _texts(container: Node, namespace: str, surroundings: Surroundings) -> Itera
             yield from _configured(reference, namespace, surroundings, None)
     for field in ("command", "args"):
         part = container.get(field)
-        if part is not None:
-            yield from part.each()
+        option = ""
+        for value in part.each() if part is not None else ():
+            yield option, value
+            option = value.text if value.text.startswith("-") else ""
 
 
 def _configured(
     reference: Node, namespace: str, surroundings: Surroundings, key: str | None
-) -> Iterator[Node]:
-    """The values of a ConfigMap, or that of one key."""
+) -> Iterator[tuple[str, Node]]:
+    """The keys and values of a ConfigMap, or those of one key."""
     name = reference.scalar("name")
     config = surroundings.config(namespace, name.text) if name is not None else None
     data = config.get("data") if config is not None else None
     for variable, (_, value) in data.entries.items() if data is not None else ():
         if value.kind == SCALAR and (key is None or variable == key) and "IMAGE" not in variable.upper():
-            yield value
+            yield variable, value
 
 
 def _claim_connections(
-    claims: ClaimBuilder, service: NodeRef, value: Node, namespace: str, surroundings: Surroundings
+    claims: ClaimBuilder,
+    service: NodeRef,
+    key: str,
+    value: Node,
+    namespace: str,
+    surroundings: Surroundings,
 ) -> None:
-    """Connections to the services that a value names by a URL or as ``host:port``."""
+    """Connections to the services that a value names by a URL or as ``host:port``, and the hosts that may be
+    those of other files."""
+    for host, confidence in lone_hosts(key, value.text):
+        claims.use(service, host, value, "kubernetes_env_host", confidence=confidence)
     for scheme, host, port in named_hosts(value.text):
         end = named_service(claims, host, namespace, surroundings)
+        if end is None:
+            claims.use(service, host, value, "kubernetes_env_url", protocol=scheme, port=port)
         if end is None or end == service:
             continue
         claims.edge(

@@ -18,7 +18,7 @@ class NginxExtractor:
     """Tier A for nginx: a unit is a configuration file (or a fragment of SWAG) with all that it includes."""
 
     name = "nginx"
-    version = "3"
+    version = "4"
 
     def units(self, paths: Iterable[str]) -> list[UnitSpec]:
         """Each file handed in is a unit, named by its path; the connector says which files are in force."""

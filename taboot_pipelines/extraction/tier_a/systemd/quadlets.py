@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import ipaddress
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from taboot_pipelines.extraction.tier_a.claims import Quote
 from taboot_pipelines.extraction.tier_a.compose.claims import version_of
-from taboot_pipelines.extraction.tier_a.compose.connections import named_hosts
+from taboot_pipelines.extraction.tier_a.compose.connections import lone_hosts, named_hosts
 from taboot_pipelines.extraction.tier_a.compose.networks import MAX_BINDINGS, Binding, read_ports
 from taboot_pipelines.extraction.tier_a.images import ImageReference, try_reference
 from taboot_pipelines.extraction.tier_a.systemd.units import Unit, UnitFile, drop_ins, parse, unit_name
@@ -122,9 +122,10 @@ def _claim_container(unit: Unit) -> None:
         restartPolicy=_RESTARTS.get(restart.text) if restart is not None else None,
     )
     _claim_ports(unit, "Container")
+    called = () if raw else (title, *_other_names(unit.file))
     for setting in file.all("Container", "Network"):
         for word in setting.words():
-            _join(unit, container, word)
+            _join(unit, container, word, called)
     pod = file.last("Container", "Pod")
     if pod is not None and (other := unit_name(pod.text)) is not None and other.type == "pod":
         _depend(unit, unit.reference(f"{other.service}-pod"), pod, "quadlet_pod")
@@ -186,8 +187,16 @@ def _claim_ports(unit: Unit, section: str) -> None:
             )
 
 
-def _join(unit: Unit, container: NodeRef | None, said: Quote) -> None:
-    """What one `Network=` says: a network, or another container whose network is shared."""
+def _other_names(file: UnitFile) -> list[str]:
+    """The names of a container on its networks besides its own."""
+    host = file.last("Container", "HostName")
+    aliases = [setting.value for setting in file.all("Container", "NetworkAlias")]
+    return [said.text for said in (host, *aliases) if said is not None and "%" not in said.text]
+
+
+def _join(unit: Unit, container: NodeRef | None, said: Quote, called: Sequence[str]) -> None:
+    """What one `Network=` says: a network, on which the container has these names, or another container whose
+    network is shared."""
     claims = unit.claims
     name, _, options = said.text.partition(":")
     if "%" in said.text:
@@ -227,6 +236,8 @@ def _join(unit: Unit, container: NodeRef | None, said: Quote) -> None:
     )
     aliases = [part.removeprefix("alias=") for part in options.split(",") if part.startswith("alias=")]
     claims.edge("RUNS_IN", container, end, said, "quadlet_network", networkMode=mode, aliases=aliases)
+    if end is not None:
+        claims.reach(unit.service, end.key[0], (*called, *aliases), said)
 
 
 def _mode(driver: Quote | None) -> str:
@@ -237,7 +248,7 @@ def _mode(driver: Quote | None) -> str:
 def _depend(unit: Unit, other: NodeRef, said: Quote, method: str) -> None:
     end = unit.claims.node(other, said)
     if end is not None and other != unit.service:
-        unit.claims.edge("DEPENDS_ON", unit.service, end, said, method, written=said.text)
+        unit.claims.edge("DEPENDS_ON", unit.service, end, said, method, written=said.text, kind="need")
 
 
 def _claim_network(unit: Unit) -> None:
@@ -295,41 +306,42 @@ def _claim_hosts(unit: Unit) -> None:
 
 
 def _claim_connections(unit: Unit) -> None:
-    """Connections to other containers of the folder that the environment and the command name."""
-    found = [
-        (said, scheme, host, port) for said in _texts(unit) for scheme, host, port in named_hosts(said.text)
-    ]
-    if not found:
-        return
-    answering = _answering(unit)
-    for said, scheme, host, port in found:
-        target = answering.get(host)
-        if target is None or target == unit.service_name:
-            continue
-        end = unit.claims.node(unit.reference(target), said)
-        unit.claims.edge(
-            "CONNECTS_TO",
-            unit.service,
-            end,
-            said,
-            "quadlet_env_url",
-            confidence=0.9,
-            protocol=scheme,
-            port=port,
-        )
+    """Connections to other containers of the folder that the environment and the command name, and the hosts
+    that may be others'."""
+    texts = list(_texts(unit))
+    answering = _answering(unit) if any(named_hosts(said.text) for _, said in texts) else {}
+    for key, said in texts:
+        for scheme, host, port in named_hosts(said.text):
+            target = answering.get(host)
+            if target is None:
+                unit.claims.use(unit.service, host, said, "quadlet_env_url", protocol=scheme, port=port)
+            elif target != unit.service_name:
+                unit.claims.edge(
+                    "CONNECTS_TO",
+                    unit.service,
+                    unit.claims.node(unit.reference(target), said),
+                    said,
+                    "quadlet_env_url",
+                    confidence=0.9,
+                    protocol=scheme,
+                    port=port,
+                )
+        for host, confidence in lone_hosts(key, said.text):
+            unit.claims.use(unit.service, host, said, "quadlet_env_host", confidence=confidence)
 
 
-def _texts(unit: Unit) -> Iterator[Quote]:
+def _texts(unit: Unit) -> Iterator[tuple[str, Quote]]:
+    """(what it is the value of, the text)"""
     for setting in unit.file.all("Container", "Environment"):
         for item in setting.items():
             name, _, value = item.text.partition("=")
             # An image reference has the form of a host and a port.
             if value and "IMAGE" not in name.upper():
-                yield Quote(value, item.path, item.start, item.end)
+                yield name, Quote(value, item.path, item.start, item.end)
     for key in ("Exec", "Entrypoint"):
         said = unit.file.last("Container", key)
         if said is not None:
-            yield said
+            yield "", said
 
 
 def _answering(unit: Unit) -> dict[str, str]:
@@ -343,11 +355,8 @@ def _answering(unit: Unit) -> dict[str, str]:
         if name is None or other is None:
             continue
         given = other.last("Container", "ContainerName")
-        host = other.last("Container", "HostName")
-        aliases = [setting.value for setting in other.all("Container", "NetworkAlias")]
-        for said in (given, host, *aliases):
-            if said is not None:
-                found.setdefault(said.text, name.service)
+        for said in (*([given.text] if given is not None else []), *_other_names(other)):
+            found.setdefault(said, name.service)
         if given is None:
             found.setdefault(f"systemd-{name.written}", name.service)
     return found

@@ -9,7 +9,6 @@ from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote
 from taboot_pipelines.extraction.tier_a.systemd.quadlets import claim_quadlet
 from taboot_pipelines.extraction.tier_a.systemd.units import (
     QUADLETS,
-    UNITS,
     Setting,
     Unit,
     UnitFile,
@@ -17,11 +16,13 @@ from taboot_pipelines.extraction.tier_a.systemd.units import (
     drop_ins,
     parse,
     unit_name,
+    unit_of,
 )
 from taboot_pipelines.extraction.tier_a.texts import UnitTexts, untemplated
 from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts
 
-#: {directive: whether the unit does not start without the other}. An order alone has less confidence.
+#: {directive: whether the unit does not start without the other}. `After=` says in which order two start that
+#: start anyway, and nothing of what one is to the other.
 _DEPENDENCIES = {
     "Requires": True,
     "Requisite": True,
@@ -46,17 +47,14 @@ _LISTEN = re.compile(r"(?:(\d+\.\d+\.\d+\.\d+|\[[0-9A-Fa-f:.]+\]):)?0*([1-9]\d{0
 
 def is_unit_path(path: str) -> bool:
     """Whether a file of this path is a unit, a quadlet or a drop-in of one."""
-    if drop_in_unit(path) is not None:
-        return True
-    name = unit_name(posixpath.basename(path))
-    return name is not None and name.type in UNITS | QUADLETS
+    return unit_of(path) is not None
 
 
 class SystemdReader:
     """Reads units and quadlets (a :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = "systemd"
-    version = "3"
+    version = "5"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         main = drop_in_unit(path)
@@ -169,6 +167,7 @@ def _claim_dependencies(unit: Unit) -> None:
                     f"systemd_{directive.lower()}",
                     written=word.text,
                     confidence=_ORDER_CONFIDENCE if directive == "After" else 1.0,
+                    kind="order" if directive == "After" else "need",
                     condition=directive.lower(),
                     required=required,
                 )

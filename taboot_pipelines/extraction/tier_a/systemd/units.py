@@ -64,6 +64,12 @@ def drop_in_unit(path: str) -> str | None:
     return main if found is not None and found.type in UNITS | QUADLETS else None
 
 
+def unit_of(path: str) -> UnitName | None:
+    """The unit that a file of this path is, or a drop-in of; None for any other file."""
+    name = unit_name(posixpath.basename(drop_in_unit(path) or path))
+    return name if name is not None and name.type in UNITS | QUADLETS else None
+
+
 def drop_ins(path: str, view: FileView) -> tuple[str, ...]:
     """The drop-ins of the unit at ``path`` in the order in which they take effect: by the names of the files;
     of two with one name the one in the folder that says more of the unit counts."""

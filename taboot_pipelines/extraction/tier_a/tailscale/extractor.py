@@ -50,7 +50,7 @@ class TailscaleExtractor:
     is one."""
 
     name = "tailscale"
-    version = "4"
+    version = "5"
 
     def units(self, paths: Sequence[str]) -> list[UnitSpec]:
         """The folders that hold JSON or HuJSON."""

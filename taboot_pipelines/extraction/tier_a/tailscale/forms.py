@@ -391,12 +391,16 @@ class _Reader:
                 people[called] = _user_names(user)
         nodes = topology["nodes"].members() if "nodes" in topology else {}
         captures = known["captures"].members() if "captures" in known else {}
+        recordings = {name: fields(value) for name, value in captures.items()}
+        # What a node is called in the netmaps of others is known once all are read.
+        seen = {
+            name: self._netmap(fields(recorded["netmap"])) if "netmap" in recorded else None
+            for name, recorded in recordings.items()
+        }
         for name in dict.fromkeys((*nodes, *captures)):
             node = fields(nodes[name]) if name in nodes else {}
-            recorded = fields(captures[name]) if name in captures else {}
-            own = self._netmap(fields(recorded["netmap"])) if "netmap" in recorded else None
-            if own is None:
-                own = self._topology_node(name, node)
+            recorded = recordings.get(name, {})
+            own = seen.get(name) or self._topology_node(node)
             who = _text(node.get("user"))
             own.users |= people.get(who, frozenset({who.lower()} if who else ()))
             if "packetfilterrules" in recorded:
@@ -415,9 +419,14 @@ class _Reader:
         if _text(given.get("scenariohujson")):
             self._policy(given["scenariohujson"], "policy")
 
-    def _topology_node(self, name: str, node: Fields) -> Sighting:
+    def _topology_node(self, node: Fields) -> Sighting:
+        """A node without a netmap of its own; others may have it among their peers, by its addresses."""
         value = node.get("hostname")
-        key = self._stated(value, f"{self._source_id}/{_text(value)}") if value is not None else None
+        held = {held_address(_text(a)) for f in ("ipv4", "ipv6") for a in (node.get(f),)} - {None}
+        peers = (s.key.value for s in self.found.sightings if s.key and held & {a.value for a in s.addresses})
+        key = None
+        if value is not None:
+            key = self._stated(value, next(peers, f"{self._source_id}/{_text(value)}"))
         sighting = self._sighting(key, node, ("hostname",), ("ipv4", "ipv6"))
         self._routes(sighting, node.get("approvedroutes"), node.get("routableips"))
         return sighting

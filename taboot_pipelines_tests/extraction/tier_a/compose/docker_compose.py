@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,14 +157,21 @@ def _hosts(
     }
 
 
-def _networks(service: Mapping[str, Any], real: Mapping[str, str]) -> dict[str, set[str]]:
-    """{real name: aliases} of the networks of a service."""
+#: Stands beside the aliases that a service has on a network of others.
+_EXTERNAL = "<external>"
+
+
+def _networks(
+    service: Mapping[str, Any], real: Mapping[str, str], external: Collection[str]
+) -> dict[str, set[str]]:
+    """{real name: aliases} of the networks of a service; ``external``: the keys of networks of others."""
     mode = service.get("network_mode")
     if mode:
         shared = mode == "none" or mode.startswith(("service:", "container:"))
         return {} if shared else {"bridge" if mode == "default" else mode: set()}
     return _joined(
-        (real[n], (o or {}).get("aliases") or ()) for n, o in (service.get("networks") or {}).items()
+        (real[n], [*((o or {}).get("aliases") or ()), *([_EXTERNAL] if n in external else [])])
+        for n, o in (service.get("networks") or {}).items()
     )
 
 
@@ -181,9 +188,9 @@ def _joined(pairs: Iterable[tuple[str, Iterable[str]]]) -> dict[str, set[str]]:
     return found
 
 
-def _facts(networks: Iterable[tuple[str, bool, str | None, tuple[str, ...]]]) -> dict[str, Any]:
-    """{real name: (external, driver, subnets)}."""
-    return {name: (external, driver or "bridge", subnets) for name, external, driver, subnets in networks}
+def _facts(networks: Iterable[tuple[str, str | None, tuple[str, ...]]]) -> dict[str, Any]:
+    """{real name: (driver, subnets)}."""
+    return {name: (driver or "bridge", subnets) for name, driver, subnets in networks}
 
 
 def said_by_compose(project: Mapping[str, Any], root: Path, *, compatible: bool = False) -> Said:
@@ -195,13 +202,13 @@ def said_by_compose(project: Mapping[str, Any], root: Path, *, compatible: bool 
     networks = _facts(
         (
             n["name"],
-            n.get("external") in (True, "true"),
             n.get("driver"),
             tuple(s for c in (n.get("ipam") or {}).get("config") or () if is_cidr(s := c.get("subnet", ""))),
         )
         for n in (project.get("networks") or {}).values()
     )
     real = {key: n["name"] for key, n in (project.get("networks") or {}).items()}
+    external = {key for key, n in (project.get("networks") or {}).items() if n.get("external")}
     services: dict[str, Any] = {}
     answering = {s: s for s in project.get("services") or {}}
     separator = "_" if compatible else "-"
@@ -232,7 +239,7 @@ def said_by_compose(project: Mapping[str, Any], root: Path, *, compatible: bool 
             "target": (build or {}).get("target"),
             "dockerfile": dockerfile,
             "ports": {p for port in service.get("ports") or () if (p := _port(port))},
-            "networks": _networks(service, real),
+            "networks": _networks(service, real, external),
             "depends_on": {
                 target: (o.get("condition", "service_started"), o.get("required", True))
                 for target, o in (service.get("depends_on") or {}).items()
@@ -288,7 +295,13 @@ def said_by_us(read: Read) -> Said:
                 if e.type == "BINDS"
             },
             "networks": _joined(
-                (e.end.name, e.properties.get("aliases", ()))
+                (
+                    e.end.name,
+                    [
+                        *e.properties.get("aliases", ()),
+                        *([_EXTERNAL] if e.properties.get("external") else []),
+                    ],
+                )
                 for e in found.edges
                 if e.type == "RUNS_IN" and e.start == first
             ),
@@ -306,7 +319,6 @@ def said_by_us(read: Read) -> Said:
     networks = _facts(
         (
             n.node.name,
-            n.properties.get("external", False),
             n.properties.get("driver"),
             tuple(n.properties.get("cidrs", ())),
         )
@@ -328,10 +340,14 @@ def compare(answer: Answer, read: Read | None, root: Path, *, compatible: bool =
     for name in _shared_names(answer.project):
         theirs["networks"].pop(name, None)
         ours["networks"].pop(name, None)
+        for service in (*theirs["services"].values(), *ours["services"].values()):
+            service["networks"].get(name, set()).discard(_EXTERNAL)
+    # Compose warns of a variable that it takes for empty.
     false = [
         f"false problem: {p.message}"
         for p in read.result.problems
         if p.code not in ("E_NOT_FOUND", "E_TOO_LARGE")
+        and not (p.code == "E_UNSET" and f'\\"{p.message.split()[0]}\\" variable is not set' in answer.error)
     ]
     return differences(theirs, ours) + false
 

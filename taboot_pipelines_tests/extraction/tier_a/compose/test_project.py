@@ -183,7 +183,11 @@ def test_override_files_merge_by_the_specification() -> None:
     assert images(read) == ["nginx:2", "postgres:1", "redis:latest"]
     assert [e.properties["port"] for e in read.edges("BINDS")] == [80, 81, 80, 6000]
     assert read.pairs("DEPENDS_ON") == [("web", "db"), ("web", "cache")]
-    assert read.edges("DEPENDS_ON")[1].properties == {"condition": "service_healthy", "required": False}
+    assert read.edges("DEPENDS_ON")[1].properties == {
+        "kind": "need",
+        "condition": "service_healthy",
+        "required": False,
+    }
     assert sorted((e.end.name, e.properties["port"]) for e in read.edges("CONNECTS_TO")) == [
         ("cache", 3),
         ("cache", 9),

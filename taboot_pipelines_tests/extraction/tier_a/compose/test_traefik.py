@@ -217,3 +217,32 @@ def test_a_container_without_a_rule_has_the_default_one() -> None:
     rule = "--providers.docker.defaultrule=Host(`{{ normalize .Name }}.lan`)"
     assert hosts(f"'{rule}'") == [("app", "app-my-lab.lan", 80)]
     assert hosts("'--providers.docker.defaultrule=Host(`{{ index .Labels }}`)'") == [], "no guess"
+
+
+def test_a_route_with_a_variable_that_has_no_value_keeps_its_name() -> None:
+    text = """
+        services:
+          git:
+            image: x
+            labels:
+              - traefik.http.routers.git.rule=Host(`git.${DOMAIN}`) && PathPrefix(`/${BASE:-x}`)
+              - traefik.http.routers.why.rule=Host(`why.${DOMAIN:?set it in .env}`)
+              - traefik.http.routers.all.rule=${RULE}
+              - traefik.http.routers.old.rule=Host(`$HOST`)
+              - traefik.http.services.git.loadbalancer.server.port=${PORT}
+    """
+    read = interpret(text)
+    assert [(e.properties["host"], e.properties["unresolved"]) for e in read.edges("ROUTES_TO")] == [
+        ("git.${DOMAIN}", ["DOMAIN"]),
+        ("why.${DOMAIN}", ["DOMAIN"]),
+        ("$HOST", ["HOST"]),
+    ]
+    said = [(p.code, p.message) for p in read.result.problems]
+    assert said == [("E_UNSET", f"{name} has no value.") for name in ("DOMAIN", "RULE", "HOST", "PORT")]
+    (service,) = read.nodes("Service")
+    assert "labels: ${DOMAIN}" in service.properties["unresolved"]
+    env = "DOMAIN=x.org\nHOST=h\nRULE=Host(`r`)\nPORT=80\n"
+    known = interpret({"app/compose.yaml": text, "app/.env": env})
+    routes = known.edges("ROUTES_TO")
+    assert [e.properties["host"] for e in routes] == ["git.x.org", "why.x.org", "r", "h"]
+    assert not any("unresolved" in e.properties for e in routes) and known.result.problems == ()

@@ -212,3 +212,17 @@ def test_a_release_of_knative_is_read_among_its_resource_definitions() -> None:
         ("CONNECTS_TO", "activator-service", "activator")
     ]
     assert len(said.edges) == 18 and said.problems == ()
+
+
+def test_a_host_with_a_variable_that_flux_puts_in_is_a_route_of_its_raw_name() -> None:
+    backend = "{service: {name: git, port: {number: 3000}}}"
+    said = one(
+        "git.yaml",
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: git}\nspec:\n  rules:\n"
+        "  - host: git.${SECRET_DOMAIN}\n"
+        f"    http: {{paths: [{{path: /, pathType: Prefix, backend: {backend}}}]}}\n",
+    )
+    (route,) = edges(said, "ROUTES_TO")
+    assert route.properties["host"] == "git.${SECRET_DOMAIN}"
+    assert route.properties["unresolved"] == ["SECRET_DOMAIN"]
+    assert [p.code for p in said.problems] == ["E_UNRESOLVED"]

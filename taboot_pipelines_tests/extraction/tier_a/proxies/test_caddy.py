@@ -158,12 +158,12 @@ def test_variables_ranges_and_what_only_a_request_sets() -> None:
     """)
     assert rows(said) == {
         web("home.lan", "http one:80"),
-        web("home.lan", "http two:8001"),
+        *(web("home.lan", f"http two:{port}") for port in (8001, 8002, 8003)),
         web("home.lan", "http name.lan:9000", location="/c", path="/c"),
         web("{$DOMAIN}", "http three:80"),
     }
     exposed = [e.end.key[1:3] for e in said.edges if e.type == "EXPOSES_ENDPOINT" and e.start.name == "two"]
-    assert exposed == [("two", 8001), ("two", 8002), ("two", 8003)], "one route, three endpoints"
+    assert exposed == [("two", 8001), ("two", 8002), ("two", 8003)]
     assert codes(said) == ["E_UNRESOLVED"] * 4
 
 
@@ -313,3 +313,8 @@ def test_what_stands_outside_of_a_site() -> None:
     assert codes(read("@foo {\n path /foo\n}\n")) == ["E_PARSE"]
     assert "E_PARSE" in codes(read("handle {\n reverse_proxy a:1\n}\n"))
     assert rows(read("http://handle {\n reverse_proxy a:1\n}\n"))
+
+
+def test_two_ports_of_one_service_are_two_routes() -> None:
+    said = read("a.b {\n reverse_proxy app:8001-8002 app:9000\n}")
+    assert rows(said) == {web("a.b", f"http app:{port}") for port in (8001, 8002, 9000)}

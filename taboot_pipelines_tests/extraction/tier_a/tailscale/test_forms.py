@@ -439,3 +439,32 @@ def test_users_of_headscale_are_known_and_say_nothing(users):
 def test_what_a_mac_calls_itself_is_a_plain_name():
     found = read({"d.json": {"devices": [device("Anna\u2019s MacBook", 1)]}})
     assert "annas-macbook" in nodes(found, "Host")
+
+
+def test_a_node_of_a_captures_topology_is_the_peer_that_others_see() -> None:
+    peer = {
+        "StableID": "n2",
+        "Name": "store.example.ts.net.",
+        "Addresses": ["100.64.0.2/32"],
+        "Hostinfo": {"Hostname": "store"},
+    }
+    own = {"StableID": "n1", "Name": "desk.example.ts.net.", "Addresses": ["100.64.0.1/32"]}
+    capture = {
+        "topology": {
+            "users": [{"name": "ann"}],
+            "nodes": {
+                # Without a netmap of its own, before the one that has it among its peers.
+                "a": {"hostname": "store", "ipv4": "100.64.0.2", "user": "ann"},
+                "b": {"hostname": "desk", "ipv4": "100.64.0.1", "user": "ann"},
+                "c": {"hostname": "alone", "ipv4": "100.64.0.3", "user": "ann"},
+            },
+        },
+        "captures": {"b": {"netmap": {"SelfNode": own, "Peers": [peer]}}},
+        "input": {"full_policy": {"acls": [{"action": "accept", "src": ["ann@"], "dst": ["*:22"]}]}},
+    }
+    found = read({"x.json": capture})
+    nodes = {n.node.key[0] for n in found.nodes if n.node.label == "TailscaleNode"}
+    assert {key.rpartition("/")[2] for key in nodes} == {"n1", "n2", "alone"}
+    reached = {(e.start.name, e.end.name) for e in found.edges if e.type == "CONNECTS_TO"}
+    hosts = {name for pair in reached for name in pair}
+    assert len(hosts) == 3 and len(reached) == 6, reached

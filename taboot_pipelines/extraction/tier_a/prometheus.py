@@ -1,13 +1,4 @@
-"""Prometheus' configuration: which services it asks for metrics, and where it sends alerts and samples.
-
-Who reads the file is the service called ``prometheus``; vmagent and others read the same format. A target of
-one word is the service of that name, as in proxies' configuration; a dotted one is a host. Relabelling is not
-evaluated: two idioms are read, the constant address of an exporter that probes for others and constant
-schemes and paths, and a job that decides its addresses otherwise is noted and gives nothing.
-
-Reference: Prometheus' configuration (scrape_config, static_config, file_sd_config, dns_sd_config,
-relabel_config, alertmanager_config, remote_write), the blackbox exporter's README.
-"""
+"""Prometheus' configuration: what is asked for metrics, and where alerts and samples go."""
 
 from __future__ import annotations
 
@@ -43,6 +34,13 @@ _MODULES = {
     "ssh": "ssh",
     "grpc": "grpc",
 }
+
+PROMETHEUS = "prometheus"
+#: Targets of one file.
+MAX_TARGETS = 20_000
+_HOST_PORT = re.compile(r"\A[^/]+:\d{1,5}\Z", re.ASCII)
+_PROBE_CONFIDENCE = 0.9
+_TARGET_FILE = re.compile(r"\ufeff?\s*\[\s*\{\s*\"(?:targets|labels)\"\s*:")
 
 
 @dataclass(slots=True)
@@ -156,14 +154,6 @@ def is_local(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host.lower().rstrip(".") in _LOCAL
-
-
-PROMETHEUS = "prometheus"
-#: Targets of one file.
-MAX_TARGETS = 20_000
-_HOST_PORT = re.compile(r"\A[^/]+:\d{1,5}\Z", re.ASCII)
-_PROBE_CONFIDENCE = 0.9
-_TARGET_FILE = re.compile(r"\ufeff?\s*\[\s*\{\s*\"(?:targets|labels)\"\s*:")
 
 
 def looks_like_prometheus(head: str) -> bool:

@@ -1,4 +1,4 @@
-"""Taking in: what became of claimed URLs, and where they lead.
+"""URLs of one crawl as rows: what every part of the frontier stands on, and what is taken in.
 
 A URL's depth is the length of the shortest way that leads to it by the links known so far, whatever the order
 in which pages answer: where a shorter way turns up, what lies behind it moves up as well.
@@ -6,27 +6,77 @@ in which pages answer: where a shorter way turns up, what lies behind it moves u
 
 from __future__ import annotations
 
+import os
+import socket
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import crawls as m
 from taboot_pipelines.model.ids import canonical_json
+from taboot_pipelines.model.records import Stored
 from taboot_pipelines.stores.catalog import schema as t
-from taboot_pipelines.stores.catalog.database import retried
-from taboot_pipelines.stores.catalog.frontier.handing_over import handed_text
-from taboot_pipelines.stores.catalog.frontier.rows import IN_PROGRESS, CrawlRows, U, past_max_pages
+from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.writing import now_micros, parts, upsert, write
+
+#: Written out and not bound: a partial index serves only where the database sees its condition.
+PENDING = sa.text("state = 'PENDING'")
+IN_PROGRESS = sa.text("state = 'IN-PROGRESS'")
+#: Ends the name of a claimant that does not lead its crawl.
+JOINED = ":joined"
+#: The columns of the URLs.
+U = t.crawl_url.c
 
 #: Where URLs stand that are tried again: behind all others, by the time when they may be.
 _AGAIN = 1 << 61
 
 
-class TakingIn(CrawlRows):
-    """What a claimant gives back of its claims."""
+class CrawlUrls:
+    """``claimant`` names who asks, by default this process: its claims are given back to others when it is
+    dead.
+
+    One process at most ``leads`` a crawl, which holds its source's lease: it alone records what was fetched.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        namespace: str,
+        crawl: m.Crawl,
+        claimant: str | None = None,
+        *,
+        leads: bool = True,
+    ) -> None:
+        self.database = database
+        self.crawl = crawl
+        self.leads = leads
+        self._namespace = namespace
+        self._claimant = (claimant or this_process()) + ("" if leads else JOINED)
+        self._scope = (U.namespace == namespace, U.crawl_id == crawl.crawl_id)
+
+    def _read(self, c: Connection, *, lock: bool = False) -> Any:
+        query = sa.select(t.crawl).where(
+            t.crawl.c.namespace == self._namespace, t.crawl.c.crawl_id == self.crawl.crawl_id
+        )
+        row = c.execute(query.with_for_update() if lock else query).one_or_none()
+        if row is None:
+            raise TabootError("E_NOT_FOUND", "There is no such crawl here.", crawl=self.crawl.crawl_id)
+        return row
+
+    def _locked(self, c: Connection) -> Any:
+        return self._read(c, lock=True)
+
+    def _set_crawl(self, c: Connection, **values: Any) -> None:
+        c.execute(
+            sa.update(t.crawl)
+            .where(t.crawl.c.namespace == self._namespace, t.crawl.c.crawl_id == self.crawl.crawl_id)
+            .values(**values)
+        )
 
     #: The order of the URL that was found last.
     _order = 0
@@ -260,6 +310,32 @@ class TakingIn(CrawlRows):
                 if row.depth > depth + 1:
                     self._improve(c, crawl, row, depth + 1, row.score, url_id, further)
             queue.extend(further.items())
+
+
+def this_process() -> str:
+    """A name for this process that no other has, while machines have names of their own."""
+    import psutil
+
+    return f"{socket.gethostname()}:{os.getpid()}:{psutil.Process().create_time()}"
+
+
+def settled_url(row: Any) -> m.SettledUrl:
+    """The URL of a row that has an outcome."""
+    return m.SettledUrl(bytes(row.url_id), row.key, row.depth, m.Outcome(row.outcome), row.code, row.message)
+
+
+def past_max_pages() -> dict[str, Any]:
+    """The end of a URL that lies beyond the limit of pages."""
+    return {
+        "state": m.UrlState.CANCELLED.value,
+        "outcome": m.Outcome.SKIPPED.value,
+        "code": "E_PAGES",
+    }
+
+
+def handed_text(page: Stored | None) -> str:
+    """A page as the column ``handed`` holds it; an empty object stands for a URL without bytes."""
+    return canonical_json({} if page is None else asdict(page))
 
 
 def _first(crawl: Any, depth: int, score: float) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """What is kept of answers so that their candidates can be shown again: ids, hashes and scores, no text.
 
 Under the home, in ``answers.db`` (SQLite), the last :data:`MAX_KEPT` answers of each namespace. What belongs
-to an older manifest goes with the next answer, and with it the ids of documents that were deleted since.
+to an older manifest goes with the next answer, and with it the ids of documents that were deleted since; an
+erasure waits for no answer (:meth:`Replays.forget`).
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ import orjson
 from pydantic import BaseModel, ConfigDict
 
 from taboot_pipelines.model.ids import canonical_json
+from taboot_pipelines.stores.disk import private_file
 
 MAX_KEPT = 1000
 _MAX_WAIT_SECONDS = 1.0
 _TABLE = """CREATE TABLE IF NOT EXISTS answers (
   namespace TEXT NOT NULL, answer_id TEXT NOT NULL, version INTEGER NOT NULL, at REAL NOT NULL,
   body BLOB NOT NULL, PRIMARY KEY (namespace, answer_id)) WITHOUT ROWID"""
+#: The manifest of the last erasure: an answer that was under way meanwhile may be of one before it.
+_ERASED = "CREATE TABLE IF NOT EXISTS erased (namespace TEXT PRIMARY KEY, version INTEGER NOT NULL)"
 _log = logging.getLogger(__name__)
 
 
@@ -77,7 +81,8 @@ class Replays:
         try:
             with self._lock, self._connection() as connection:
                 connection.execute(
-                    "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)",
+                    "INSERT OR REPLACE INTO answers SELECT ?1, ?2, ?3, ?4, ?5 WHERE NOT EXISTS"
+                    " (SELECT 1 FROM erased WHERE namespace = ?1 AND version > ?3)",
                     (self._namespace, made.answer_id, made.version, time.time(), body),
                 )
                 connection.execute(
@@ -102,13 +107,32 @@ class Replays:
             return None
         return Recorded(answer_id=answer_id, version=row[0], **orjson.loads(row[1]))
 
+    def forget(self, version: int) -> bool:
+        """Drop every record of the namespace, and keep out late ones of a manifest before ``version``.
+
+        Questions quote documents as people do, so not even those of other documents' passages stay. Returns
+        whether it could be done.
+        """
+        if not self._path.exists():
+            return True
+        try:
+            with self._lock, self._connection() as connection:
+                connection.execute("DELETE FROM answers WHERE namespace = ?", (self._namespace,))
+                connection.execute("INSERT OR REPLACE INTO erased VALUES (?, ?)", (self._namespace, version))
+        except (sqlite3.Error, OSError) as error:
+            _log.warning("recorded answers cannot be dropped: %s", type(error).__name__)
+            return False
+        return True
+
     def _connection(self) -> sqlite3.Connection:
         if self._opened is None:
             opened = sqlite3.connect(self._path, timeout=_MAX_WAIT_SECONDS, check_same_thread=False)
+            private_file(self._path)
             # A lost record is no loss; an answer is not to wait for the disk.
             opened.execute("PRAGMA synchronous=OFF")
             opened.execute("PRAGMA secure_delete=ON")
             opened.execute(_TABLE)
+            opened.execute(_ERASED)
             self._opened = opened
         return self._opened
 

@@ -1,4 +1,10 @@
-"""Blobs by ``obstore``, in a directory or on an object store: path ``sources/{namespace}/{sha256}``."""
+"""Blobs: the raw bytes that everything is derived from, stored once per namespace by their SHA-256 (rule
+``bytes-first``).
+
+One library, obstore, and one class serve the directory (the default) and the object
+store of ``TABOOT_BLOB_URL``. A protocol would describe nothing but that class, so there is none. Where bytes
+came from and whether they are still alive is for the catalog.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +23,13 @@ from obstore.store import LocalStore
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.model.ids import sha256_hex
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.disk import on_disk, refusal, storage_error
-from taboot_pipelines.stores.objects import Place, directory_health, is_absent
+from taboot_pipelines.stores.objects import Place, directory_health, is_absent, place
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
+
 
 #: Failures of the store rather than of what the bytes say: whoever meets one tries again at every run.
 UNREADABLE = frozenset({"E_BLOB_CORRUPT", "E_BLOB_MISSING", "E_STORAGE"})
@@ -29,6 +37,7 @@ UNREADABLE = frozenset({"E_BLOB_CORRUPT", "E_BLOB_MISSING", "E_STORAGE"})
 #: For so long after a request that was given up, further ones are tried only once: a batch does not wait for
 #: each of its blobs.
 _IMPATIENT_SECONDS = 30.0
+__all__ = ["UNREADABLE", "BlobStore", "open_blobs"]
 
 
 class BlobStore:
@@ -229,3 +238,18 @@ def in_directory(directory: Path, waiting: BlobStore | None = None) -> BlobStore
     with on_disk("The directory of the blobs cannot be made", directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return BlobStore(LocalStore(directory), directory=directory, waiting=waiting)
+
+
+def open_blobs(settings: Settings) -> BlobStore:
+    """Open the blobs at ``TABOOT_BLOB_URL``, by default those of the home. Asks no server.
+
+    Raises ``E_CONFIG`` for a wrong URL, ``E_STORAGE`` for a directory that cannot be made.
+    """
+    home = settings.home_dir
+    if not settings.blob_url:
+        return in_directory(home / "blobs")
+    at = place("TABOOT_BLOB_URL", settings.blob_url, settings.storage)
+    waiting = in_directory(home / "uploads")
+    if at.directory is not None:
+        return in_directory(at.directory, waiting)
+    return in_bucket(at, waiting)

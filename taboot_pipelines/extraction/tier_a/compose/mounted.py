@@ -1,0 +1,76 @@
+"""The values in configuration that a service mounts out of its source, whatever format it has."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from taboot_pipelines.extraction.tier_a.compose.claims import ProjectClaims
+from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
+from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node
+from taboot_pipelines.model.records import Evidence
+
+#: Endings of names of files that configure something, and have a value on a line.
+_ENDINGS = frozenset(
+    {
+        "caddyfile",
+        "cfg",
+        "cnf",
+        "conf",
+        "config",
+        "env",
+        "hcl",
+        "ini",
+        "json",
+        "properties",
+        "toml",
+        "yaml",
+        "yml",
+    }
+)
+#: Files of one mounted directory, and characters of one file, that are looked at.
+_MAX_FILES = 50
+_MAX_CHARACTERS = 200_000
+#: A line with a key and a value, as YAML, INI, TOML, JSON and properties have it; else any line.
+_LINE = re.compile(
+    r"^[ \t]*(?![#;]|//)(?:- +)?(?:[\"']?(?P<key>[A-Za-z_][\w.-]*)[\"']?[ \t]*[:=][ \t]*)?"
+    r"(?P<value>\S[^\r\n]*?)[ \t]*,?[ \t]*$",
+    re.MULTILINE,
+)
+_COMMENT = re.compile(r"[ \t]#.*")
+
+
+def mounted_values(c: ProjectClaims, node: Node) -> Iterator[tuple[str, str, Evidence]]:
+    """(key, value, where it stands) of the lines of the files that a service mounts; the key is empty where
+    there is none."""
+    volumes = node.get("volumes")
+    for item in volumes.items if volumes is not None else ():
+        source = item.scalar("source") if item.is_map else item if item.kind == SCALAR else None
+        if source is None or source.missing:
+            continue
+        written = source.text if item.is_map else source.text.partition(":")[0]
+        # Anything else is the name of a volume, or lies outside of the source.
+        path = resolve_path(source.origin.base, written) if written.startswith(".") else None
+        for file in _files(c, path) if path else ():
+            text = c.loader.read(file)
+            if text is None or len(text) > _MAX_CHARACTERS:
+                continue
+            for line in _LINE.finditer(text):
+                value = _COMMENT.sub("", line["value"]).strip("\"'")
+                start = line.start("value")
+                yield line["key"] or "", value, Evidence(file, start, line.end("value"))
+
+
+def _files(c: ProjectClaims, path: str) -> list[str]:
+    """The files of configuration that a mounted path is, or has in it."""
+    if path in c.loader.view.paths:
+        return [path] if _configures(path) else []
+    if not any(char in path for char in "*?["):
+        within = c.loader.view.glob(posixpath.join(path, "*"))
+        return [p for p in within if _configures(p)][:_MAX_FILES]
+    return []
+
+
+def _configures(path: str) -> bool:
+    return posixpath.basename(path).lower().rpartition(".")[2] in _ENDINGS

@@ -1,0 +1,304 @@
+"""What the host that a service asks for is: the service that answers to the name where both can meet
+(``graph-mapping``, "Between projects").
+
+A document says that a service is on networks, by which names it answers there, which ports of the machine it
+publishes, and which hosts it asks for. These statements are joined here, over all documents of a namespace,
+by a function of the statements alone: order and history never matter, and what goes undoes what it was the
+ground of.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from taboot_pipelines.knowledge.names import NO_MERGES, Merges, merged_key
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.graph import EdgeSource
+from taboot_pipelines.model.ids import canonical_json
+from taboot_pipelines.model.tables import REACHES, rows_of
+
+#: Columns of ``tables.OBSERVATIONS`` that :func:`reach_rows` needs.
+COLUMNS = (
+    *("doc_id", "kind", "type", "start_label", "start_key", "end_label", "end_key", "end_name", "properties"),
+    *("source", "aliases", "run_id", "blob_sha256", "method"),
+    *("span_start", "span_end", "byte_start", "byte_end", "line"),
+)
+#: Edges that say where something is reached.
+EDGES = ("BINDS", "BUILDS", "RESOLVES_TO")
+#: Names by which containers reach the machine that they run on.
+_MACHINE = frozenset(
+    ids.host_id(name)
+    for name in ("host.docker.internal", "gateway.docker.internal", "host.containers.internal")
+)
+_LOOPBACK = frozenset(ids.host_id(name) for name in ("localhost", "127.0.0.1", "::1"))
+#: Software that keeps data for others, as the names of images have it.
+_STORES = frozenset(
+    {
+        *(
+            "arangodb",
+            "cassandra",
+            "clickhouse",
+            "cockroach",
+            "couchdb",
+            "dragonfly",
+            "elasticsearch",
+            "emqx",
+        ),
+        *("etcd", "influxdb", "kafka", "keydb", "mariadb", "meilisearch", "memcached", "milvus", "minio"),
+        *("mongo", "mongodb", "mosquitto", "mssql", "mysql", "nats", "neo4j", "opensearch", "percona"),
+        *("pgvecto", "pgvector", "postgis", "postgres", "postgresql", "qdrant", "rabbitmq", "redis"),
+        *("redpanda", "scylla", "seaweedfs", "surrealdb", "timescaledb", "typesense", "valkey", "weaviate"),
+        "zookeeper",
+    }
+)
+#: Words that make the name of a store's image that of a tool for it.
+_TOOLS = frozenset(
+    {
+        *(
+            "admin",
+            "backup",
+            "backups",
+            "bak",
+            "cli",
+            "client",
+            "commander",
+            "connect",
+            "console",
+            "dashboard",
+        ),
+        *(
+            "dashboards",
+            "exporter",
+            "express",
+            "gui",
+            "insight",
+            "manager",
+            "operator",
+            "proxy",
+            "tools",
+            "ui",
+        ),
+    }
+)
+#: Schemes of the protocols of such software; what stands before or behind a ``+`` does not count.
+_STORE_SCHEMES = _STORES | frozenset(
+    {"amqp", "amqps", "mqtt", "mqtts", "mysql2", "pg", "psql", "pgsql", "rediss", "sqlserver"}
+)
+
+
+def is_store_scheme(scheme: str | None) -> bool:
+    """Whether a protocol is that of software that keeps data for others."""
+    return scheme is not None and not _STORE_SCHEMES.isdisjoint(scheme.lower().split("+"))
+
+
+def is_store_image(name: str) -> bool:
+    """Whether an image, by its name, is software that keeps data for others."""
+    last = name.partition("@")[0].rpartition("/")[2].partition(":")[0].lower()
+    words = set(re.split(r"[^a-z0-9]+", last))
+    return not words.isdisjoint(_STORES) and words.isdisjoint(_TOOLS)
+
+
+def reach_rows(observations: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """``tables.REACHES`` of observations, each row once, ascending."""
+    rows = set()
+    for o in observations:
+        for kind, place, names, port in _said(o):
+            ground = "" if kind in ("use", "store", "address") else _ground(o)
+            doc_id = o["doc_id"]
+            rows.add((ids.doc_bucket(doc_id), doc_id, kind, o["start_key"], place, names, port, ground))
+    ordered = sorted(rows, key=lambda row: (*row[:6], row[6] or 0, row[7]))
+    return pa.Table.from_pylist([dict(zip(REACHES.names, row, strict=True)) for row in ordered], REACHES)
+
+
+def _said(o: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...], int | None]]:
+    """(kind, place, names, port) of an observation."""
+    if o["kind"] == "reach":
+        yield "on", o["end_key"], tuple(o["aliases"]), None
+    elif o["kind"] == "use":
+        yield "use", "", (o["end_name"],), json.loads(o["properties"]).get("port")
+    elif o["kind"] == "edge" and o["source"] in (EdgeSource.TIER_A, EdgeSource.STRUCTURED):
+        if o["type"] == "BINDS" and (place := _place(o["start_key"])):
+            said = json.loads(o["properties"])
+            address = said.get("hostIp") or (o["end_name"] if o["end_label"] == "IP" else "")
+            yield "port", place, (address,) if address else (), said["port"]
+        elif o["type"] == "BUILDS" and is_store_image(o["end_name"]):
+            yield "store", "", (), None
+        elif o["type"] == "RESOLVES_TO":
+            yield "address", o["end_key"], (), None
+
+
+def _ground(o: Mapping[str, Any]) -> str:
+    """The statement of an observation as one of the ``supports`` of a relation, with its document."""
+    return canonical_json(
+        {
+            "run": o["run_id"],
+            "blob": o["blob_sha256"],
+            "start": o["byte_start"],
+            "end": o["byte_end"],
+            "line": o["line"],
+            "span": [o["span_start"], o["span_end"]],
+            "method": o["method"],
+            "doc": o["doc_id"],
+        }
+    )
+
+
+@lru_cache(maxsize=65536)
+def _parts(key: str) -> tuple[str, str]:
+    """Scope and name of a service."""
+    scope, name = json.loads(key)
+    return scope, name
+
+
+def _place(key: str) -> str:
+    """The machine, or the source, that a service's scope begins with; empty where none is known."""
+    return _parts(key)[0].rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """The service that a host is. Unless ``reachable``, it has the name that was asked for, and the two
+    cannot meet. ``network``: by whose name it is found; empty for a port of a machine. ``own``: of the
+    asking service's project. ``ground``: the statements by which the two meet, as in ``supports``."""
+
+    key: str
+    name: str
+    reachable: bool
+    own: bool
+    store: bool
+    network: str
+    ground: tuple[str, ...]
+
+
+class Reaches:
+    """The statements of ``tables.REACHES``, to look up what hosts are; services that were merged are one."""
+
+    def __init__(self, rows: pa.Table, merges: Merges = NO_MERGES) -> None:
+        self._merges = merges
+        #: {service: {network: the statement that it is on it}}
+        self._on: dict[str, dict[str, str]] = defaultdict(dict)
+        #: {host: {service: networks on which it is called so}}; hosts by ``ids.host_id``.
+        self._named: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        #: {(machine, port): {service: (the address, the statement)}}
+        self._ports: dict[tuple[str, int], dict[str, set[tuple[str, str]]]] = defaultdict(
+            lambda: defaultdict(set)
+        )
+        #: {host: machines}
+        self._machines: dict[str, set[str]] = defaultdict(set)
+        self._stores: set[str] = set()
+        addresses: dict[str, set[str]] = defaultdict(set)
+        columns = ("kind", "key", "place", "names", "port", "ground")
+        for kind, key, place, names, port, ground in rows_of(rows, *columns):
+            if kind == "on":
+                held = self._on[key].get(place)
+                self._on[key][place] = ground if held is None else min(held, ground)
+                network = place.rpartition("/")[2]
+                for name in names:
+                    # A container is called by its name, and by that and the network's.
+                    for host in (name, f"{name}.{network}"):
+                        self._named[ids.host_id(host)][key].add(place)
+            elif kind == "port":
+                self._ports[place, port][key].add((names[0] if names else "", ground))
+                self._machines[ids.host_id(place)].add(place)
+            elif kind == "address":
+                addresses[key].add(place)
+            elif kind == "store":
+                self._stores.add(key)
+        for machine, _ in list(self._ports):
+            for address in addresses.get(machine, ()):
+                self._machines[ids.host_id(address)].add(machine)
+
+    def answering(self, key: str, host: str, port: int | None) -> Answering | None:
+        """What the service ``key`` asks for by ``host`` (``ids.host_id``) and ``port``; None if nobody can
+        say."""
+        found = self._by_name(key, host)
+        if found is None and port is not None:
+            found = self._by_port(key, host, port)
+        return None if found is None or self._same(found.key, key) else found
+
+    def _by_name(self, key: str, host: str) -> Answering | None:
+        mine = self._on.get(key, {})
+        candidates = self._named.get(host, {})
+        scope, _ = _parts(key)
+        own = [k for k in candidates if _parts(k)[0] == scope]
+        met = [k for k in own or candidates if not mine.keys().isdisjoint(candidates[k])]
+        if self._is_one(met):
+            service = min(met)
+            network = min(mine.keys() & candidates[service])
+            ground = (mine[network], self._on[service][network])
+            return self._answer(service, network, ground, own=bool(own), reachable=True)
+        near = [k for k in own or candidates if _place(k) == _place(key)]
+        if met or not self._is_one(near):
+            return None
+        return self._answer(min(near), "", (), own=bool(own), reachable=False)
+
+    def _by_port(self, key: str, host: str, port: int) -> Answering | None:
+        inside = host in _LOOPBACK
+        found: dict[str, str] = {}
+        for machine in self._machines_of(key, host):
+            for service, bound in self._ports.get((machine, port), {}).items():
+                open_ = {ground for address, ground in bound if inside or not _is_loopback(address)}
+                if open_:
+                    found[service] = min(open_)
+        if not self._is_one(found):
+            return None
+        service = min(found)
+        own = _parts(service)[0] == _parts(key)[0]
+        return self._answer(service, "", (found[service],), own=own, reachable=True)
+
+    def _machines_of(self, key: str, host: str) -> set[str]:
+        """The machines that a host means where a service asks for it."""
+        here = _place(key)
+        if host in _MACHINE:
+            return {here}
+        if host in _LOOPBACK:
+            # Within a container it is the container itself.
+            return {here} if f"{here}/host" in self._on.get(key, {}) else set()
+        return self._machines.get(host, set())
+
+    def _answer(
+        self, service: str, network: str, ground: tuple[str, ...], *, own: bool, reachable: bool
+    ) -> Answering:
+        return Answering(
+            service,
+            _parts(service)[1],
+            reachable,
+            own,
+            service in self._stores,
+            network.rpartition("/")[2],
+            tuple(sorted(set(ground))),
+        )
+
+    def _is_one(self, services: Iterable[str]) -> bool:
+        return len({merged_key(self._merges, "Service", key) for key in services}) == 1
+
+    def _same(self, one: str, other: str) -> bool:
+        return self._is_one((one, other))
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def moved_uses(before: Reaches, after: Reaches, kept: pa.Table) -> set[str]:
+    """The documents of ``kept`` (rows of ``tables.REACHES``) that ask for a host which is something else
+    now."""
+    moved: set[str] = set()
+    for doc_id, kind, key, names, port in rows_of(kept, "doc_id", "kind", "key", "names", "port"):
+        if kind == "use" and doc_id not in moved:
+            asked = (key, names[0], port)
+            if before.answering(*asked) != after.answering(*asked):
+                moved.add(doc_id)
+    return moved

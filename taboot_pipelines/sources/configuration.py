@@ -1,0 +1,72 @@
+"""What configuration files tell before a source is made of them: whether they are of a format that is
+interpreted, and of which reverse proxy they speak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from taboot_pipelines.extraction.tier_a.formats import all_formats
+from taboot_pipelines.extraction.tier_a.recognition import MAX_HEAD, Format, recognise
+
+#: A file that belongs to a project of another type wherever it lies.
+_OF_PROJECTS = "dockerfile"
+#: {format: the reverse proxy that its files are of}
+_PROXIES = {"caddyfile": "caddy", "caddy_json": "caddy", "haproxy": "haproxy", "traefik": "traefik"}
+#: Compose files that are looked through for the proxy, and bytes of one.
+_MAX_FILES, _MAX_BYTES = 200, 1_000_000
+
+
+def is_configuration(file: Path) -> bool:
+    """Whether a file is of a format that a source with ``interpret: true`` reads."""
+    found = _format(file)
+    return found is not None and found.name != _OF_PROJECTS
+
+
+def proxy_of_files(files: Sequence[Path]) -> str | None:
+    """The one reverse proxy that configuration files are of."""
+    names = {_PROXIES[f.name] for file in files if (f := _format(file)) is not None and f.name in _PROXIES}
+    return names.pop() if len(names) == 1 else None
+
+
+def proxy_of_projects(files: Sequence[Path]) -> str | None:
+    """The one service of Compose projects that runs Traefik, else ``traefik`` where labels speak to it."""
+    running: set[str] = set()
+    labelled = False
+    for file in files[:_MAX_FILES]:
+        for name, service in _services(file):
+            image = str(service.get("image") or "").rpartition("/")[2].partition(":")[0].partition("@")[0]
+            if image == "traefik":
+                running.add(name)
+            labels = service.get("labels") or ()
+            labelled |= any(str(label).startswith("traefik.") for label in labels)
+    return running.pop() if len(running) == 1 else "traefik" if labelled and not running else None
+
+
+def _services(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    import yaml
+
+    try:
+        if file.stat().st_size > _MAX_BYTES:
+            return
+        read = yaml.safe_load(file.read_bytes())
+    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        return
+    services = read.get("services") if isinstance(read, dict) else None
+    for name, service in (services if isinstance(services, dict) else {}).items():
+        if isinstance(service, dict):
+            yield str(name), service
+
+
+def _format(file: Path) -> Format | None:
+    formats, path = all_formats(), file.as_posix()
+    if not any(f.may_be(path) for f in formats):
+        return None
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(MAX_HEAD)
+    except OSError:
+        return None
+    return None if b"\0" in head else recognise(formats, path, head.decode("utf-8", "replace"))

@@ -1,0 +1,284 @@
+"""Connections between projects: a name that another project's container answers to where both can meet
+(rules ``deterministic-reducer``, ``support`` and ``incremental-equals-scratch``).
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Mapping
+
+from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines_tests.world import World, differences, graph, logical
+
+SHARED = "networks:\n  backend: {external: true}\n"
+DB = (
+    "services:\n  db:\n    image: postgres:16\n    container_name: shared-db\n    networks: [backend]\n"
+    + SHARED
+)
+
+
+def app(*lines: str, networks: str = "[backend]") -> str:
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"services:\n  app:\n    image: acme/app\n    networks: {networks}\n{body}" + SHARED
+
+
+def write(world: World, files: Mapping[str, str], source: str = "stacks", **entry: object) -> None:
+    root = world.source(source, entry.pop("type_", "compose"), **{"host": "nas", **entry})
+    for path, text in files.items():
+        file = root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text))
+
+
+def ingest(world: World, files: Mapping[str, str], **entry: object) -> KnowledgeBase:
+    write(world, files, **entry)
+    world.ingest(confirm_deletes=True)
+    return world.kb()
+
+
+def links(kb: KnowledgeBase, *types: str) -> set[str]:
+    rows = kb.edges().to_pylist()
+    return {
+        f"{r['start_name']} {r['type']} {r['end_name']}"
+        for r in rows
+        if r["type"] in (types or ("CONNECTS_TO", "DEPENDS_ON"))
+    }
+
+
+def between(world: World, a: str, b: str = DB, **more: str) -> set[str]:
+    return links(ingest(world, {"a/compose.yaml": a, "b/compose.yaml": b, **more}))
+
+
+def same_as_scratch(world: World) -> None:
+    other = world.open(world.replay())
+    try:
+        assert differences(logical(world.workspace), logical(other)) == {}
+        assert differences(graph(world.kb()), graph(world.kb(home=other.settings.home))) == {}
+    finally:
+        other.close()
+
+
+URL = app("environment:", "  DATABASE_URL: postgresql://u:p@shared-db:5432/app")
+BOTH = {"app CONNECTS_TO db", "app DEPENDS_ON db"}
+
+
+def test_a_name_on_a_shared_network_is_the_other_projects_container(world: World) -> None:
+    kb = ingest(world, {"a/compose.yaml": URL, "b/compose.yaml": DB})
+    assert links(kb) == BOTH
+    assert "app" in kb.answer("What depends on shared-db?").text
+    assert "db" in kb.answer("What does app depend on?").text
+
+
+def test_an_edge_leads_to_the_name_and_to_the_ground_of_both(world: World) -> None:
+    kb = ingest(world, {"a/compose.yaml": URL, "b/compose.yaml": DB})
+    (edge,) = [r for r in kb.edges().to_pylist() if r["type"] == "CONNECTS_TO"]
+    assert json.loads(edge["properties"])["network"] == "backend"
+    why = kb.explain(edge["edge_id"])
+    quotes = [(q.url.rpartition("/sources/")[2], q.line, q.text) for q in why.quotes]
+    assert quotes[0][:2] == ("stacks/a/compose.yaml", 6) and "@shared-db:5432/app" in quotes[0][2]
+    assert quotes[1:] == [
+        ("stacks/a/compose.yaml", 4, "backend"),
+        ("stacks/b/compose.yaml", 5, "backend"),
+    ]
+    (end,) = [e for e in why.ends if e.role == "end"]
+    assert (end.name, end.observed, end.basis) == ("db", "db", "normalized")
+
+
+def test_deleting_renaming_and_moving_the_container_moves_the_edge(world: World) -> None:
+    assert between(world, URL) == BOTH
+    assert between(world, URL, DB.replace("shared-db", "other-db")) == set()
+    same_as_scratch(world)
+    moved = DB.replace("container_name: shared-db", "container_name: other")
+    third = DB.replace("  db:", "  pg:")
+    assert between(world, URL, moved, **{"c/compose.yaml": third}) == {
+        "app CONNECTS_TO pg",
+        "app DEPENDS_ON pg",
+    }
+    same_as_scratch(world)
+    (world.directory / "stacks/c/compose.yaml").unlink()
+    assert between(world, URL, moved) == set()
+    assert between(world, URL) == BOTH
+    same_as_scratch(world)
+
+
+STORES = """\
+name: stores
+services:
+  db:
+    image: postgres:16
+    container_name: shared-db
+    hostname: dbhost
+    ports: ["5433:5432", "127.0.0.1:5444:5444"]
+    networks:
+      backend: {aliases: [pg-main]}
+  cache:
+    image: redis:7
+    networks: [backend]
+  seerr:
+    image: seerr/seerr
+    networks: [backend]
+networks:
+  backend: {external: true}
+"""
+#: What a service says, and what of the stores it thereby connects to.
+FORMS: list[tuple[list[str], str]] = [
+    (["environment: {DATABASE_URL: 'postgresql://u:p@shared-db:5432/app'}"], "db"),
+    (["environment: {DB_HOST: shared-db}"], "db"),
+    (["environment: [REDMINE_DB_POSTGRES=shared-db]"], "db"),
+    (["environment: {X: 'mysql2://pg-main:3306?u=a&p=b'}"], "db"),
+    (["environment: {DBHOST: dbhost}"], "db"),
+    (["environment: {REDIS_HOSTNAME: cache, POSTGRES_SERVER: shared-db}"], "cache db"),
+    (['command: ["serve", "--db-host", "shared-db"]'], "db"),
+    (["command: serve --redis=cache:6379"], "cache"),
+    (["""entrypoint: sh -c "until pg_isready -h shared-db -U cache; do sleep 1; done" """], "db"),
+    (["env_file: shared.env"], "cache db"),
+    (["environment: {A: stores_db}"], "db"),
+    (["environment: {A_HOST: stores-cache-1}"], "cache"),
+    (["environment: {JDBC: 'jdbc:postgresql://shared-db:5432/x'}"], "db"),
+    (["environment: {TARGETS: 'a -> http://seerr, b -> http://cache'}"], "cache seerr"),
+    (["environment: {NODES: 'shared-db,cache'}"], "cache db"),
+    (["environment: {DSN: 'host=shared-db user=cache dbname=seerr'}"], "db"),
+    (["environment: {DB_HOST: shared-db.backend}"], "db"),
+    (["environment: {URL: 'generic+http://seerr/x'}"], "seerr"),
+    # A port of the machine.
+    (["environment: {URL: 'postgres://host.docker.internal:5433/x'}"], "db"),
+    (["environment: {DB_HOST: nas, DB_PORT: 5433}"], "db"),
+    (["environment: {DB_HOST: 192.168.1.5, DB_PORT: '5433'}"], "db"),
+    (["extra_hosts: ['nas:192.168.1.5']"], ""),
+    (["environment: {URL: 'postgres://localhost:5433/x'}"], ""),
+    (["environment: {URL: 'postgres://host.docker.internal:5444/x'}"], ""),
+    # Names of something else.
+    (["environment: {POSTGRES_DB: cache, POSTGRES_USER: seerr, DB_TYPE: db}"], ""),
+    (["environment: {URL: 'postgres://cache:seerr@elsewhere/shared-db'}"], ""),
+    (["environment: {URL: 'https://shared-db.example.org'}"], ""),
+    (["environment: {URL: 'http://localhost:5432'}"], ""),
+    (["environment: {OTHER_IMAGE: 'cache:7'}"], ""),
+    (["command: [cache, db]"], ""),
+    (["labels: {homepage.href: 'http://seerr:5055', homepage.icon: cache}"], ""),
+]
+
+
+def test_every_form_in_which_a_service_names_another_counts_and_look_alikes_do_not(world: World) -> None:
+    files = {"stores/compose.yaml": STORES}
+    for number, (lines, _) in enumerate(FORMS):
+        files[f"u{number}/compose.yaml"] = app(*lines).replace("  app:", f"  app{number}:")
+        files[f"u{number}/shared.env"] = (
+            "HOST=cache\nURL=postgres://u@${HOST_OF_DB:-shared-db}:5432/${HOST}\n"
+        )
+    own = "  cache:\n    image: busybox\n    networks: [default]\n"
+    mine = app("environment: {A_HOST: cache, B_HOST: seerr}", networks="[backend, default]")
+    files["own/compose.yaml"] = mine.replace("  app:", f"{own}  own:")
+    files["far/compose.yaml"] = (
+        app("environment: {DB_HOST: shared-db}", networks="[other]")
+        .replace("  app:", "  far:")
+        .replace("external: true}", "external: true}\n  other: {}")
+    )
+    host = "services:\n  host:\n    image: x\n    network_mode: host\n    environment:\n      U: tcp://127.0.0.1:"
+    files["h/compose.yaml"] = host + "5444/\n"
+    kb = ingest(world, files)
+    found: dict[str, set[str]] = {}
+    cache = {r["end_key"] for r in kb.edges().to_pylist() if r["start_name"] == "own"}
+    for row in kb.edges().to_pylist():
+        if row["type"] == "CONNECTS_TO":
+            found.setdefault(row["start_name"], set()).add(row["end_name"])
+    wanted = {f"app{n}": set(ends.split()) for n, (_, ends) in enumerate(FORMS) if ends}
+    assert found == {**wanted, "own": {"cache", "seerr"}, "host": {"db"}}
+    assert '["nas/own","cache"]' in cache and '["nas/stores","cache"]' not in cache
+    stores = links(kb, "DEPENDS_ON")
+    assert stores == {
+        f"{a} DEPENDS_ON {b}" for a, ends in found.items() for b in ends - {"seerr"} if a != "own"
+    }
+    for row in kb.edges().to_pylist():
+        if row["type"] in ("CONNECTS_TO", "DEPENDS_ON"):
+            kb.explain(row["edge_id"])
+
+
+def test_a_name_without_a_common_network_is_told_as_a_drift(world: World) -> None:
+    far = app("environment: {DB_HOST: shared-db}", networks="[default]")
+    kb = ingest(world, {"a/compose.yaml": far, "b/compose.yaml": DB})
+    assert links(kb) == set()
+    # A file that lies beside the other's may be laid over it.
+    assert links(ingest(world, {"b/compose.tests.yaml": far.replace("  app:", "  tests:")})) == set()
+    kb = world.kb()
+    (drift,) = kb.drift().items
+    assert (drift.kind, drift.name) == ("unreachable_name", "db")
+    assert "a/app asks for b/db" in drift.statement and drift.sides[0].line == 5
+    assert links(ingest(world, {"a/compose.yaml": far.replace("default", "backend")})) == BOTH
+    assert world.kb().drift().items == ()
+    same_as_scratch(world)
+
+
+def test_whose_network_it_is_belongs_to_the_use_and_not_to_the_network(world: World) -> None:
+    maker = DB.replace("external: true", "name: backend")
+    for first, second in ((URL, maker), (maker, URL)):
+        (world.directory / "stacks").exists() and [f.unlink() for f in world.directory.glob("stacks/*/*")]
+        ingest(world, {"x/compose.yaml": first})
+        kb = ingest(world, {"y/compose.yaml": second})
+        (network,) = [n for n in kb.nodes().to_pylist() if n["label"] == "Network" and n["name"] == "backend"]
+        assert "external" not in json.loads(network["properties"])
+        uses = {
+            r["start_name"].split("-")[1]: json.loads(r["properties"]).get("external")
+            for r in kb.edges().to_pylist()
+            if r["type"] == "RUNS_IN"
+        }
+        assert uses == {"app": True, "db": None}
+
+
+CLUSTER = """\
+apiVersion: v1
+kind: Service
+metadata: {name: pg, namespace: data}
+spec: {selector: {app: pg}, ports: [{port: 5432}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: pg, namespace: data}
+spec: {template: {spec: {containers: [{name: pg, image: "postgres:16"}]}}}
+"""
+
+
+def workload(name: str, namespace: str, env: str) -> str:
+    container = f'{{name: c, image: acme/x, env: [{{name: DB_HOST, value: "{env}"}}]}}'
+    return (
+        f"apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, namespace: {namespace}}}\n"
+        f"spec: {{template: {{spec: {{containers: [{container}]}}}}}}\n"
+    )
+
+
+def quadlet(*lines: str, network: str = "backend") -> str:
+    return "\n".join(["[Container]", "Image=docker.io/library/postgres:16", f"Network={network}", *lines, ""])
+
+
+def test_quadlets_manifests_and_mounted_configuration_name_others_too(world: World) -> None:
+    files = {
+        "b/compose.yaml": DB,
+        "a/compose.yaml": app("volumes: ['./config:/config:ro', './x.ini:/x.ini', 'data:/data']"),
+        "a/config/app.yml": "# host: nothing\ndatabase:\n  type: postgres\n  host: shared-db # here\n",
+        "a/x.ini": "[mail]\nserver = relay\nuser = shared-db\n",
+        "m/compose.yaml": DB.replace("shared-db", "relay")
+        .replace("  db:", "  mailer:")
+        .replace("postgres", "m"),
+        "q/one/store.container": quadlet("ContainerName=q-db", "NetworkAlias=q-alias"),
+        "q/two/web.container": quadlet("Environment=DB_HOST=q-db URL=http://u:p@q-alias:1/x"),
+        "q/two/far.container": quadlet("Environment=DB_HOST=q-db", network="other"),
+        "q/two/mixed.container": quadlet("Exec=serve --db-host shared-db"),
+        "k/one/data.yaml": CLUSTER,
+        "k/two/full.yaml": workload("full", "apps", "pg.data.svc.cluster.local"),
+        "k/two/short.yaml": workload("short", "apps", "pg.data"),
+        "k/two/same.yaml": workload("same", "data", "pg"),
+        "k/two/none.yaml": workload("none", "apps", "pg"),
+    }
+    composed = {path: text for path, text in files.items() if path[0] in "abm"}
+    others = {path: text for path, text in files.items() if path not in composed}
+    write(world, others, source="house", type_="files", interpret=True)
+    kb = ingest(world, composed, include=["**"])
+    assert links(kb, "CONNECTS_TO") == {
+        *("app CONNECTS_TO db", "app CONNECTS_TO mailer"),
+        *("web CONNECTS_TO store", "mixed CONNECTS_TO db"),
+        *("full CONNECTS_TO pg", "short CONNECTS_TO pg", "same CONNECTS_TO pg"),
+    }
+    needs = {"app db", "web store", "mixed db", "full pg", "short pg", "same pg"}
+    assert links(kb, "DEPENDS_ON") == {n.replace(" ", " DEPENDS_ON ") for n in needs}
+    (edge,) = [r for r in kb.edges().to_pylist() if (r["start_name"], r["end_name"]) == ("app", "mailer")]
+    assert kb.explain(edge["edge_id"]).quotes[0].url.endswith("/stacks/a/x.ini")
