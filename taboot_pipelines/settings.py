@@ -126,6 +126,21 @@ class ExtractionSettings(BaseModel, extra="forbid"):
             " reading of sentences on them."
         ),
     )
+    calibration: Path | None = Field(
+        None,
+        description=(
+            "A JSON file {model: {relation: precision}} of what was measured of chat models on labelled text."
+        ),
+    )
+    min_precision: float = Field(
+        0.85,
+        ge=0,
+        le=1,
+        description=(
+            "A chat model's facts of a relation are served where its calibration reaches this; 0: all are."
+            " What is not served stays among the answers."
+        ),
+    )
 
 
 class TorchSettings(BaseModel, extra="forbid"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,9 @@ from taboot_pipelines_tests.workers import (  # noqa: F401
     pytest_xdist_auto_num_workers,
     pytest_xdist_make_scheduler,
 )
+
+# Fake models have no calibration: what they say is served unless a test says otherwise.
+os.environ.setdefault("TABOOT_EXTRACTION__MIN_PRECISION", "0")
 
 # An example takes as long as the machine needs for it; pytest's own time limit ends what hangs.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -54,6 +54,8 @@ class RequestAccount:
     output_tokens: int = 0
     cached_tokens: int = 0
     turned: int = 0
+    #: Facts that are read and not served, since the model is not measured to be right so often.
+    candidates: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     #: Why no more is asked in this run: the budget, the quota, or the server.
     stopped: TabootError | None = None
@@ -63,6 +65,8 @@ class RequestAccount:
         """Everything by name; refused triples as ``refused_{reason}``."""
         names = ("windows", "cached", "asked", "waiting", "input_tokens", "output_tokens", "cached_tokens")
         found = {name: getattr(self, name) for name in (*names, "turned")}
+        if self.candidates:
+            found["candidates"] = self.candidates
         return {**found, **{f"refused_{reason}": n for reason, n in sorted(self.refused.items())}}
 
 
@@ -79,6 +83,8 @@ class RequestSettings:
     answer_tokens: int = 1024
     budget: int | None = None
     questions: int | None = None
+    #: Relations of which the model's facts are served; None: all.
+    served: frozenset[str] | None = None
 
 
 def question_tokens(asking: RequestSettings, window: tier_c.Window) -> int:

@@ -41,6 +41,7 @@ def version_of(asking: RequestSettings, window_tokens: int) -> str:
         asking.model,
         asking.counter.name,
         window_tokens,
+        *(() if asking.served is None else (sorted(asking.served),)),
     )[:16]
 
 
@@ -152,7 +153,11 @@ class WindowReader:
                 said = tier_c.read(self._asker.asking.ontology, one.window, answers[one.key])
                 account.refused += Counter(said.refused)
                 account.turned += said.turned
+                served = self._asker.asking.served
                 for claim in tier_c.claims(said.triples, document.node.name):
+                    if served is not None and claim.type not in served:
+                        account.candidates += 1
+                        continue
                     # A fact that is stated twice in a document is one, with both passages; the same passage
                     # stands in one window only.
                     edges.setdefault(repr(claim), claim)

@@ -13,6 +13,7 @@ not answer fails no run. Holds rules ``unit-of-interpretation``, ``versioned-run
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -183,7 +184,31 @@ def asking_of(settings: Settings, model: str) -> RequestSettings:
         answer_tokens=llm.max_output_tokens,
         budget=given.budget_tokens,
         questions=given.questions_per_month,
+        served=served_relations(settings, model),
     )
+
+
+def served_relations(settings: Settings, model: str) -> frozenset[str] | None:
+    """Return the relations in which a model was measured to be right often enough; None where all are served.
+
+    Raises ``E_SCHEMA_INVALID`` for a calibration that is none, ``E_PATH`` for one that cannot be read.
+    """
+    given = settings.extraction
+    if given.min_precision == 0:
+        return None
+    if given.calibration is None:
+        return frozenset()
+    try:
+        measured = json.loads(given.calibration.read_text("utf-8")).get(model, {})
+        return frozenset(relation for relation, p in measured.items() if float(p) >= given.min_precision)
+    except OSError as error:
+        raise TabootError("E_PATH", f"{given.calibration} cannot be read: {type(error).__name__}.") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise TabootError(
+            "E_SCHEMA_INVALID",
+            f"{given.calibration} is no calibration.",
+            remedy="It holds {model: {relation: precision}} as JSON.",
+        ) from error
 
 
 def extractors(given: TierInput) -> Sequence[UnitExtractor]:
@@ -200,7 +225,7 @@ def extractors(given: TierInput) -> Sequence[UnitExtractor]:
         raise TabootError("E_QUERY", f"{MODEL} must be the name of a model.")
     if other is None or other == session.asking.model:
         return [_as_configured(given, session, session.chat, session.asking)]
-    return [_by_another(given, session, replace(session.asking, model=other))]
+    return [_by_another(given, session, replace(session.asking, model=other, served=None))]
 
 
 def _as_configured(
@@ -230,7 +255,8 @@ def _as_configured(
 
 
 def _by_another(given: TierInput, session: Session, asking: RequestSettings) -> UnitExtractor:
-    """Return what reads by another model of the server, for a reinterpretation."""
+    """Return what reads by another model of the server, for a reinterpretation; whoever promotes it decides
+    whether it is right, so all of it is shown."""
     workspace, given_up = given.workspace, TrialDeadLetters()
     window_tokens = workspace.settings.extraction.window_tokens
     reader = TrialReader(

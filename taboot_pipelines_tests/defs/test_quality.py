@@ -18,7 +18,7 @@ def test_the_asset_measures_and_the_check_sees_a_fall(
     gold = tmp_path / "gold.jsonl"
     gold.write_text(
         '{"text": "Plex listens on port 32400.", "sentence": "Plex listens on port 32400.",'
-        ' "triples": [["EXPOSES_ENDPOINT", "Plex", "32400", {"port": 32400}]]}\n'
+        ' "triples": [["BINDS", "Plex", "32400", {"port": 32400}]]}\n'
     )
     sources = tmp_path / "sources.yaml"
     sources.write_text("version: 1\nsources: []\n")
@@ -31,7 +31,7 @@ def test_the_asset_measures_and_the_check_sees_a_fall(
         (made,) = first.asset_materializations_for_node("extraction_quality")
         assert made.metadata["gold_f1"].value == 1.0
         rows = made.metadata["gold_relations"].records
-        assert {row.data["relation"] for row in rows} == {"EXPOSES_ENDPOINT", quality.ALL}
+        assert {row.data["relation"] for row in rows} == {"BINDS", quality.ALL}
 
         monkeypatch.setattr(quality, "found_by_rules", lambda passages: [[] for _ in passages])
         second = job.execute_in_process(instance=instance)

@@ -130,6 +130,28 @@ def test_facts_come_with_the_passage_that_states_them(house: World, llm: FakeOpe
     assert report.counts["input_tokens"] > 0 and report.counts["output_tokens"] > 0
 
 
+def test_a_models_facts_are_served_in_the_relations_that_it_was_measured_in(
+    made: Callable[..., World], llm: FakeOpenAi, tmp_path: Path
+) -> None:
+    measured = tmp_path / "calibration.json"
+    measured.write_text('{"fake/llm": {"DEPENDS_ON": 0.91, "CONNECTS_TO": 0.6}}')
+    text = "Here mastodon depends on postgres. Here gitea talks to loki.\n"
+    world = made(extraction={"min_precision": 0.85})
+    (world.source("notes") / "a.md").write_text(text)
+    report = tier_c(world.ingest())
+    assert stated(world) == set() and report.counts["candidates"] == 2
+    asked = llm.requests
+    world.overrides["extraction"] = {"min_precision": 0.85, "calibration": measured}
+    reopened(world)
+    report = tier_c(world.ingest())
+    assert stated(world) == {("mastodon", "DEPENDS_ON", "postgres")}
+    assert report.counts["candidates"] == 1 and llm.requests == asked, "the answers are kept"
+    measured.write_text("[]")
+    reopened(world)
+    with pytest.raises(TabootError, match="E_SCHEMA_INVALID"):
+        world.ingest("notes")
+
+
 def test_without_a_model_there_are_no_rows_and_the_setting_is_named(world: World) -> None:
     (world.source("notes") / "a.md").write_text("Here mastodon depends on postgres.\n")
     for _ in range(2):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from taboot_pipelines.extraction.tier_a.prose.scan import PACKAGE
@@ -80,6 +80,7 @@ def verbs() -> dict[str, frozenset[str]]:
     return {kind: frozenset(said.split()) for kind, said in pairs}
 
 
+@lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
     """Return a word without the commonest endings, so that forms of a verb meet."""
     word = word.lower().replace("’", "'").removesuffix("'s")
@@ -103,29 +104,36 @@ def flags(segment: Segment, plain: str) -> list[str]:
 
 
 def about(thing: Thing, side: str, vocabulary: Vocabulary) -> list[str]:
-    """Return what a name looks like, as features of the start (``s``) or end (``e``)."""
+    """Return what a name looks like, as features of the first (``1``) or second (``2``) of a pair."""
     lower = thing.text.lower()
-    found = [f"{side} {thing.by or thing.kind}", f"{side} words {min(thing.text.count(' '), 3)}"]
+    found = [f"{side} {thing.by or thing.kind}", *_looks(thing.text, side)]
+    if vocabulary.counts.get(lower, 0) > 1:
+        found.append(f"{side} known")
+    if lower in vocabulary.systems:
+        found.append(f"{side} system")
+    return found
+
+
+@lru_cache(maxsize=20_000)
+def _looks(text: str, side: str) -> tuple[str, ...]:
+    lower = text.lower()
+    found = [f"{side} words {min(text.count(' '), 3)}"]
     words = re.findall(r"[a-z]+", lower)
     if words and words[-1] in roles()["kind"]:
         found.append(f"{side} kind")
-    if is_ordinary_name(thing.text):
+    if is_ordinary_name(text):
         found.append(f"{side} ordinary")
     if lower in roles()["generic"] or (words and words[0] in roles()["nobody"]):
         found.append(f"{side} generic")
     if words and stem(words[0]) in _order_stems():
         found.append(f"{side} order")
-    if vocabulary.counts.get(lower, 0) > 1:
-        found.append(f"{side} known")
-    if lower in vocabulary.systems:
-        found.append(f"{side} system")
     if re.search(r"\d", lower):
         found.append(f"{side} digit")
-    if thing.text.isupper() and len(thing.text) > 1:
+    if text.isupper() and len(text) > 1:
         found.append(f"{side} upper")
-    if re.search(r"[a-z][A-Z]", thing.text):
+    if re.search(r"[a-z][A-Z]", text):
         found.append(f"{side} camel")
-    return found
+    return tuple(found)
 
 
 @cache
@@ -161,6 +169,7 @@ ELSEWHERE = re.compile(
 )
 
 
+@lru_cache(maxsize=20_000)
 def is_generic(text: str) -> bool:
     """Whether it says what any system has (a user, the internet, a database) or what is embedded."""
     if "." in text.strip("."):

@@ -308,6 +308,10 @@ def _cell(
             if is_setting(name.text) or is_generic(name.text):
                 continue
             before = re.findall(r"[a-z]+", cell.plain[: name.start].lower())
+            fits = _FITS.get(role) == way
+            told = not fits and not verbs().get(way, frozenset()).isdisjoint(before[-4:])
+            if not fits and not told and role != "subject":
+                continue  # Nothing in the row says so.
             extra = [
                 way,
                 f"{way} role {role}",
@@ -321,7 +325,7 @@ def _cell(
                 f"{way} {'said' if set(before) & verbs().get(way, frozenset()) else 'unsaid'}",
                 f"{way} words {min(len(words) // 4, 3)}",
             ]
-            if _FITS.get(role) == way:
+            if fits:
                 alone = (
                     name.end - name.start >= len(cell.plain.strip()) - 2 or len(_SPLIT.split(cell.plain)) > 1
                 )
@@ -331,7 +335,7 @@ def _cell(
                     f"name fits {'alone' if alone else 'among'}",
                     f"name fits {name.by}",
                 ]
-            elif set(before[-4:]) & verbs().get(way, frozenset()):
+            elif told:
                 extra += ["name said", f"{way} name said"]
             else:
                 extra.append("name unsaid")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from taboot_pipelines.extraction.tier_a.images import try_reference
@@ -67,7 +67,7 @@ _EXAMPLE_HOST = re.compile(
     r"\bexample\b|your|^my[-.]|[-_.](?:ip|host|hostname|domain|address)$|^(?:host|hostname|domain|"
     r"ip|server|address|swarmip|serverip|hostip)$|_ip|_host"
 )
-_BLANK = re.compile(r" (?=\S)")
+_ROLE_BEHIND = re.compile(r" ([a-z]+)(?![\w-])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +103,14 @@ def roles() -> dict[str, frozenset[str]]:
     return {role: frozenset(said) for role, said in found.items()}
 
 
+@lru_cache(maxsize=20_000)
 def ordinary(word: str) -> bool:
     """Whether a word is one of English that is mostly written small, or one that any system has."""
     word = word.lower()
     return len(word) < 2 or word in word_list(PACKAGE, "ordinary_words.txt") or word in roles()["generic"]
 
 
+@lru_cache(maxsize=20_000)
 def is_setting(text: str) -> bool:
     """Whether a word is called like a variable, an option, a path or a file, and so is no system."""
     return (
@@ -120,6 +122,7 @@ def is_setting(text: str) -> bool:
     )
 
 
+@lru_cache(maxsize=20_000)
 def is_ordinary_name(text: str) -> bool:
     """Whether every word of a name is ordinary."""
     return all(ordinary(w) or w.isdigit() for w in re.split(r"[\s_/.-]+", text.strip().lower()) if w)
@@ -285,6 +288,11 @@ def names(text: Text, taken: Iterable[Thing], vocabulary: Vocabulary | None = No
     def free(start: int, end: int) -> bool:
         return not any(s < end and start < e for s, e in blocked)
 
+    def with_role(end: int) -> int:
+        """Where a marked name ends with the noun of its role behind it: "`web` service"."""
+        following = _ROLE_BEHIND.match(plain, end)
+        return following.end() if following and following[1] in roles()["kind"] else end
+
     def put(start: int, end: int, by: str) -> None:
         while end > start and plain[end - 1] in " .,;:!?*'\"-–(":
             end -= 1
@@ -304,13 +312,13 @@ def names(text: Text, taken: Iterable[Thing], vocabulary: Vocabulary | None = No
                 and _PLAIN_NAME.fullmatch(said)
                 and not (" " in said and said.islower())
             ):
-                put(start, end, "code")
+                put(start, with_role(end), "code")
             else:
                 blocked.append((start, end))
         elif len(said) < 48 and said.count(" ") < 4 and any(c.isalpha() for c in said) and free(start, end):
             bare = said.rstrip(" :.")
             if bare and not _NO_NAME.fullmatch(bare) and not (is_ordinary_name(bare) and bare.islower()):
-                put(start, end, mark)
+                put(start, with_role(end), mark)
     words = [(m.start(), m.end()) for m in _WORD.finditer(plain)]
     kinds = roles()["kind"]
     index = 0
@@ -416,6 +424,7 @@ def names(text: Text, taken: Iterable[Thing], vocabulary: Vocabulary | None = No
     return found
 
 
+@lru_cache(maxsize=20_000)
 def _inflected(word: str) -> bool:
     for ending in (
         "s",
