@@ -18,7 +18,6 @@ import click
 
 from taboot_pipelines.cli import (
     admin,
-    audit,
     browse,
     capture,
     completion,
@@ -103,7 +102,7 @@ for command in (
     sources.init,
     sources.sources,
     documents.documents,
-    audit.audit,
+    admin.audit,
     letters.letters,
     capture.capture,
     domains.domains,

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from taboot_pipelines.documents.html_tree import Element, decoded
-from taboot_pipelines.model.places import Places
+from taboot_pipelines.model.offsets import Places
 
 MAX_VALUE = 2000
 _MAX_KEYWORDS = 50

@@ -18,8 +18,7 @@ from taboot_pipelines.documents.mime import HTML, MARKDOWN, PLAIN, is_text, magi
 from taboot_pipelines.documents.secrets import mask, mask_value
 from taboot_pipelines.documents.structured import structured
 from taboot_pipelines.errors import TabootError, raised_at
-from taboot_pipelines.model.offsets import OffsetMap
-from taboot_pipelines.model.places import PLACES
+from taboot_pipelines.model.offsets import PLACES, OffsetMap
 from taboot_pipelines.model.records import Extraction, ParsedDocument
 
 #: Part of every fingerprint downstream: raise it when the same bytes would give another document.

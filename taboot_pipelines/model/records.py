@@ -176,7 +176,7 @@ class ParsedDocument:
     lang: str
     offsets: OffsetMap
     #: author, description, keywords, canonical_url, og_image; only what the document says.
-    #: Where its passages have places in its URL, these too (``model.places``).
+    #: Where its passages have places in its URL, these too (``model.offsets``).
     metadata: Mapping[str, Any] = field(default_factory=dict)
     #: The document's own date, if it states one (timezone-aware).
     date: datetime | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex
-from taboot_pipelines.model.places import read_places
+from taboot_pipelines.model.offsets import read_places
 from taboot_pipelines.retrieval.bm25 import Keywords
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.retrieval.lazy import Lazy

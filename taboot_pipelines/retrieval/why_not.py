@@ -12,7 +12,7 @@ from typing import Protocol, get_args
 import numpy as np
 
 from taboot_pipelines.errors import TabootError, or_near
-from taboot_pipelines.model.places import read_places
+from taboot_pipelines.model.offsets import read_places
 from taboot_pipelines.retrieval import vectors
 from taboot_pipelines.retrieval.filters import Filter
 from taboot_pipelines.retrieval.fusion import DIGITS, Scores

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.evidence import chunk_lines
 from taboot_pipelines.model import tables
-from taboot_pipelines.model.places import stored_places
+from taboot_pipelines.model.offsets import stored_places
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.inputs import DocumentRows
 from taboot_pipelines.shards.postings import inverted_lists, portable

@@ -293,9 +293,17 @@ class Gmail(SourceKind["GmailSource"]):
         return GmailSource
 
     def connect(self, entry: GmailSource, access: Access) -> Connector:
-        from taboot_pipelines.connectors.gmail.connector import connect
+        if entry.path is not None:
+            from taboot_pipelines.connectors.gmail.files import DEFAULT_INCLUDE, MailFolder, MailReader
 
-        return connect(entry, access)
+            return MailFolder(entry, access, MailReader(access.attachments), default_include=DEFAULT_INCLUDE)
+        if entry.imap is not None:
+            from taboot_pipelines.connectors.gmail.imap import ImapMailbox
+
+            return ImapMailbox(entry, entry.imap, access)
+        from taboot_pipelines.connectors.gmail.api import GmailApi
+
+        return GmailApi(entry, access)
 
     @property
     def forms(self) -> Mapping[str, Form]:

@@ -104,7 +104,7 @@ def test_the_owner_begins(house: House) -> None:
     assert "→ taboot init" in first["status"]
     assert "does not exist" in first["too early"] and "taboot init" in first["too early"]
     assert "E_KB_UNINITIALIZED" in first["nothing yet"] and "taboot ingest" in first["nothing yet"]
-    for found in ("stacks (compose): 6 files", "proxy (swag): 13 files", "runbooks (files): 13 files"):
+    for found in ("stacks (compose): 13 files", "proxy (swag): 13 files", "runbooks (files): 13 files"):
         assert found in first["init"]
     assert "# host:" in house.file.read_text() and "is right: 3 sources" in first["check"]
     assert "+ redis.md" in first["dry run"] and "runbooks (files, new): 13 added" in first["dry run"]

@@ -25,7 +25,7 @@ from taboot_pipelines.connectors.youtube.entry import YoutubeSource
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex
-from taboot_pipelines.model.places import read_places
+from taboot_pipelines.model.offsets import read_places
 from taboot_pipelines.model.records import (
     Checkpoint,
     Enumerated,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taboot_pipelines.model.ids import canonical_json
-from taboot_pipelines.model.places import PLACES, Places, read_places, stored_places
+from taboot_pipelines.model.offsets import PLACES, Places, read_places, stored_places
 
 steps = st.lists(st.tuples(st.integers(1, 500), st.integers(0, 90)), max_size=30)
 

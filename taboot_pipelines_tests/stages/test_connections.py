@@ -198,6 +198,9 @@ def test_a_name_without_a_common_network_is_told_as_a_drift(world: World) -> Non
     far = app("environment: {DB_HOST: shared-db}", networks="[default]")
     kb = ingest(world, {"a/compose.yaml": far, "b/compose.yaml": DB})
     assert links(kb) == set()
+    # A file that lies beside the other's may be laid over it.
+    assert links(ingest(world, {"b/compose.tests.yaml": far.replace("  app:", "  tests:")})) == set()
+    kb = world.kb()
     (drift,) = kb.drift().items
     assert (drift.kind, drift.name) == ("unreachable_name", "db")
     assert "a/app asks for b/db" in drift.statement and drift.sides[0].line == 5

@@ -3,6 +3,6 @@
 What all three give is one item per message and one for each text that is attached to it, whose path begins
 with the message's: ``<message>#<number>-<name>``.
 
-``connector`` opens one of the three: ``api`` with the requests of ``mailbox``, ``imap``, or ``files``.
-``entry`` has the entry and its access token.
+The three are ``api`` with the requests of ``mailbox``, ``imap``, and ``files``; ``entry`` has the entry and
+its access token.
 """

@@ -1,7 +1,7 @@
 """Captions as text that one reads: paragraphs, each led by its time.
 
 Takes WebVTT, SRT, SBV, and YouTube's XML and json3, told apart by what they hold. A document of captions says
-in its :class:`~taboot_pipelines.model.places.Places` at which second each cue begins.
+in its :class:`~taboot_pipelines.model.offsets.Places` at which second each cue begins.
 
 Caption files: WebVTT (https://www.w3.org/TR/webvtt1/), SubRip (.srt) and SubViewer as YouTube writes it
 (.sbv).
@@ -30,7 +30,7 @@ from taboot_pipelines.documents.forms.writing import Formed, Given, SourceWriter
 from taboot_pipelines.documents.metadata import Facts
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import json_text
-from taboot_pipelines.model.places import Places
+from taboot_pipelines.model.offsets import Places
 
 _TIME = r"(-?)(?:([0-9]{1,6}):)?([0-9]{1,6}):([0-9]{1,2})(?:[.,]([0-9]{1,9}))?"
 _ARROW = re.compile(rf"\s*{_TIME}\s*-{{1,3}}>\s*{_TIME}(?:\s.*)?")

@@ -27,7 +27,7 @@ from taboot_pipelines.documents.forms.writing import Formed, Given, JsonWriter
 from taboot_pipelines.documents.metadata import Facts, parse_date
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.json_text import Value, parse
-from taboot_pipelines.model.places import Places
+from taboot_pipelines.model.offsets import Places
 from taboot_pipelines.model.videos import VIDEO, kind_of, unplayable, watch_url
 
 #: As YouTube takes chapters from a description: so many, the first at 0:00, each at least so long (seconds).

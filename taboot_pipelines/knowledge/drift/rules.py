@@ -115,14 +115,19 @@ def _are_alternatives(declared: Declared, one: Service, other: Service, mine: Fa
 
 
 def unreachable_names(declared: Declared) -> Iterator[Drift]:
-    """Services that ask for another by a name that it has where they cannot meet: on no network are both."""
+    """Services that ask for another by a name that it has where they cannot meet: on no network are both.
+
+    Not of files of one folder, which may be laid over each other where they run.
+    """
     found: dict[tuple[str, str], list[Fact]] = defaultdict(list)
     for fact in declared.facts:
         if fact.type == "MENTIONS":
             found[str(fact.properties.get("by")), fact.end_key].append(fact)
     for (key, other), facts in sorted(found.items()):
         asking, named = declared.services.get(key), declared.services.get(other)
-        if asking is not None and named is not None:
+        if asking is None or named is None or asking.scope == named.scope:
+            continue
+        if declared.folders(asking).isdisjoint(declared.folders(named)):
             yield Drift(
                 DriftKind.UNREACHABLE_NAME,
                 "Service",

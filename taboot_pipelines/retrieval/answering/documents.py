@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from taboot_pipelines.model.places import Places, read_places
+from taboot_pipelines.model.offsets import Places, read_places
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.retrieval.sentences import Form, TextStatement, statements

@@ -16,7 +16,7 @@ from taboot_pipelines.documents.forms.captions import read_track
 from taboot_pipelines.documents.forms.captions_cues import Cue, merged
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.places import read_places
+from taboot_pipelines.model.offsets import read_places
 from taboot_pipelines.model.records import ParsedDocument
 from taboot_pipelines_tests.world import DATA
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.places import read_places
+from taboot_pipelines.model.offsets import read_places
 from taboot_pipelines.model.records import ParsedDocument
 from taboot_pipelines.model.videos import VIDEO
 from taboot_pipelines.sources import document_forms
