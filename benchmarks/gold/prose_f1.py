@@ -30,8 +30,8 @@ from benchmarks.gold.prose_set import (
     matches_relaxed,
     score,
 )
-from taboot_pipelines.extraction import tier_b
-from taboot_pipelines.extraction.tier_b.names import Mention
+from taboot_pipelines.extraction.tier_a.prose import SENTENCES, STRUCTURED
+from taboot_pipelines.extraction.tier_a.prose.reading import Stated, stated
 from taboot_pipelines.model.graph import EDGES
 
 
@@ -42,25 +42,20 @@ def found_in(gold: ProseSet) -> dict[str, list[Triple]]:
     for sentence in gold.sentences:
         by_file[sentence.file].append(sentence)
     files = sorted(file for file in by_file if not file.endswith(".html"))
-    prose = [tier_b.Prose(file, gold.document(file)) for file in files]
-    for asserted in tier_b.assertions(prose):
-        for sentence in by_file[files[asserted.document]]:
-            inside = max(asserted.place[0], sentence.start) < min(asserted.place[1], sentence.end)
-            triple = _triple(asserted.triple)
-            if inside and any(
-                sentence.start <= e.start < sentence.end for e in (triple.subject, triple.object)
-            ):
-                found[sentence.id].append(triple)
+    for file in files:
+        for said in stated(gold.document(file), STRUCTURED | SENTENCES):
+            triple, text = _triple(said), said.segment.text
+            for sentence in by_file[file]:
+                if max(text.start, sentence.start) < min(text.end, sentence.end):
+                    found[sentence.id].append(triple)
     pages = [s for s in gold.sentences if s.file.endswith(".html")]
-    rebuilt = [Rebuilt(gold, sentence) for sentence in pages]
-    for asserted in tier_b.assertions([tier_b.Prose(r.sentence.file, r.text) for r in rebuilt]):
-        page = rebuilt[asserted.document]
-        if asserted.place[0] < page.begin:
-            continue  # The introduction's own.
-        triple = _triple(asserted.triple)
-        found[page.sentence.id].append(
-            Triple(triple.type, page.placed(triple.subject), page.placed(triple.object))
-        )
+    for page in (Rebuilt(gold, sentence) for sentence in pages):
+        for said in stated(page.text, STRUCTURED | SENTENCES):
+            if said.segment.text.start < page.begin:
+                continue  # The introduction's own.
+            triple = _triple(said)
+            ends = page.placed(triple.subject), page.placed(triple.object)
+            found[page.sentence.id].append(Triple(triple.type, *ends))
     return found
 
 
@@ -97,37 +92,15 @@ class Rebuilt:
         return End(whole.start, whole.end, label=end.label, context=True)
 
 
-def _triple(triple: object) -> Triple:
-    type_ = triple.type  # type: ignore[attr-defined]
-    start, end = triple.start, triple.end  # type: ignore[attr-defined]
-    return Triple(type_, _end(start, _label(type_, start, "start")), _end(end, _label(type_, end, "end")))
+def _triple(said: Stated) -> Triple:
+    one = said.candidate
+    end_place = one.end_place if one.end is not None else (one.start_place[0], one.start_place[0] + 1)
+    return Triple(one.type, _end(one.start_place, one.type, "start"), _end(end_place, one.type, "end"))
 
 
-def _end(mention: Mention, label: str) -> End:
-    return End(mention.start, mention.end, label=label, context=mention.context)
-
-
-def _label(type_: str, mention: Mention, side: str) -> str:
+def _end(place: tuple[int, int], type_: str, side: str) -> End:
     allowed = EDGES[type_].start if side == "start" else EDGES[type_].end
-    by_kind = {
-        "url": "Endpoint",
-        "hostport": "Endpoint",
-        "port": "Endpoint",
-        "ip": "IP",
-        "host": "Host",
-        "image": "Image",
-    }
-    for label in (
-        by_kind.get(mention.kind, "Service"),
-        "Service",
-        "ReverseProxy",
-        "Image",
-        "Container",
-        "Network",
-    ):
-        if label in allowed:
-            return label
-    return sorted(allowed)[0]
+    return End(*place, label="Service" if "Service" in allowed else sorted(allowed)[0], context=False)
 
 
 def main() -> None:

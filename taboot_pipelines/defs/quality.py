@@ -31,7 +31,7 @@ def extraction_quality(workspace: WorkspaceResource) -> dg.MaterializeResult[Non
         if gold is None:
             return dg.MaterializeResult(metadata={"skipped": "skipped: TABOOT_EXTRACTION__GOLD"})
         passages = quality.read_passages(Path(gold))
-        scores = quality.score(quality.found_by_grammar(passages), passages)
+        scores = quality.score(quality.found_by_rules(passages), passages)
     whole = scores[quality.ALL]
     metadata: dict[str, dg.MetadataValue] = {
         "gold_precision": dg.MetadataValue.float(whole.precision),

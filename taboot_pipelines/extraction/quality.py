@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction import tier_b
+from taboot_pipelines.extraction.tier_a.prose import SENTENCES, STRUCTURED
+from taboot_pipelines.extraction.tier_a.prose.reading import stated
 from taboot_pipelines.model.graph import EDGES
 
 #: The key of the sum over all relations.
@@ -112,16 +113,15 @@ class Score:
         return Score(self.matched + other.matched, self.found + other.found, self.labelled + other.labelled)
 
 
-def found_by_grammar(passages: Sequence[Passage]) -> list[list[Labelled]]:
-    """What Tier B finds in the sentence of each passage. Raises ``E_MODEL`` as the reader does."""
-    documents = [tier_b.Prose(str(number), passage.text) for number, passage in enumerate(passages)]
+def found_by_rules(passages: Sequence[Passage]) -> list[list[Labelled]]:
+    """What Tiers A and B find in the sentence of each passage."""
     found: list[list[Labelled]] = [[] for _ in passages]
-    for asserted in tier_b.assertions(documents):
-        passage = passages[asserted.document]
-        start, end = asserted.place
-        if max(start, passage.start) < min(end, passage.end):
-            triple = asserted.triple
-            found[asserted.document].append(Labelled(triple.type, triple.start.text, triple.end.text))
+    for mine, passage in zip(found, passages, strict=True):
+        for said in stated(passage.text, STRUCTURED | SENTENCES):
+            one, text = said.candidate, said.segment.text
+            if max(text.start, passage.start) < min(text.end, passage.end):
+                end = str(one.port) if one.end is None else one.end.text
+                mine.append(Labelled(one.type, one.start.text, end))
     return found
 
 

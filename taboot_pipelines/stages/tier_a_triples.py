@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from taboot_pipelines.documents.mime import is_code
-from taboot_pipelines.extraction.tier_a.prose import PROSE_VERSION, Mention, find_mentions
+from taboot_pipelines.extraction.tier_a.prose import (
+    PROSE_VERSION,
+    Mention,
+    find_mentions,
+    model_version,
+    relations,
+)
 from taboot_pipelines.knowledge.document_units import DocumentText, DocumentUnits
 from taboot_pipelines.knowledge.project_units import FormatExtractor, ProjectExtractor, ProjectUnits
 from taboot_pipelines.knowledge.runs import Tier
@@ -39,6 +45,7 @@ def versions(source: InterpretedKind) -> Sequence[object]:
     return (
         VERSION,
         PROSE_VERSION,
+        model_version(),
         kinds if len(kinds) > 1 else kinds[0] if kinds else None,
         *(found for found in formats if found),
     )
@@ -71,15 +78,20 @@ def _projects(source: InterpretedKind) -> Sequence[ProjectExtractor]:
 
 
 class ProseExtractor:
-    """Finds what any document mentions: URLs, addresses and images, by their form."""
+    """Finds what any document mentions (URLs, addresses and images, by their form), and what its tables,
+    items and arrows state."""
 
     name = "prose"
-    version = PROSE_VERSION
+
+    def __init__(self) -> None:
+        self.version = f"{PROSE_VERSION}.{model_version()}"
 
     def interpret(self, documents: Sequence[DocumentText]) -> Iterator[records.Interpretation]:
         for document in documents:
-            mentions = find_mentions(document.text, code=is_code(document.mime))
-            yield records.Interpretation((), tuple(_mentions(document.node, mention) for mention in mentions))
+            code = is_code(document.mime)
+            edges = [_mentions(document.node, m) for m in find_mentions(document.text, code=code)]
+            stated = () if code else relations(document.text, document.node.name)
+            yield records.Interpretation((), (*edges, *stated))
 
 
 def _mentions(document: NodeRef, mention: Mention) -> EdgeClaim:

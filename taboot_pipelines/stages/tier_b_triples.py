@@ -1,4 +1,4 @@
-"""tier_b_triples: what the sentences of running text assert.
+"""tier_b_triples: what the sentences of running text state.
 
 Every document of running text is a unit; configuration and code have no sentences. Holds rules
 ``unit-of-interpretation``, ``versioned-runs`` and ``support``.

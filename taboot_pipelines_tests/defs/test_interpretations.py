@@ -12,7 +12,7 @@ from taboot_pipelines_tests.defs.conftest import Project
 SECRET = "swordfish-eleven"
 PAGE = (
     f"# Grafana\n\nGrafana depends on Postgres (`DB_PASSWORD={SECRET}`).\n\n"
-    "# Jellyfin\n\nIt depends on Redis.\n"
+    "# Jellyfin\n\nJellyfin needs Redis.\n"
 )
 
 

@@ -75,6 +75,13 @@ def test_a_backfill_of_many_sources_publishes_once_and_ends_as_one_by_one(
         if e.asset_key == dg.AssetKey("documents") and e.materialization.partition == "s03"
     ]
     assert own.metadata["source"].value == "default/s03" and own.metadata["new"].value == 1
+    # What ran once for all of them is told of each by its own name.
+    shared = {
+        str(e.materialization.partition): e.materialization.metadata["source"].value
+        for e in result.get_asset_materialization_events()
+        if e.asset_key == dg.AssetKey("entity_snapshots")
+    }
+    assert shared == {key: f"default/{key}" for key in everyone}
     assert set(project.checks(result).values()) == {True}
 
     single = World(project.world.root / "single", tei.url)

@@ -33,7 +33,7 @@ def test_the_asset_measures_and_the_check_sees_a_fall(
         rows = made.metadata["gold_relations"].records
         assert {row.data["relation"] for row in rows} == {"EXPOSES_ENDPOINT", quality.ALL}
 
-        monkeypatch.setattr(quality, "found_by_grammar", lambda passages: [[] for _ in passages])
+        monkeypatch.setattr(quality, "found_by_rules", lambda passages: [[] for _ in passages])
         second = job.execute_in_process(instance=instance)
         (check,) = second.get_asset_check_evaluations()
         assert not check.passed

@@ -18,7 +18,7 @@ from taboot_pipelines_tests.world import World
 pytestmark = pytest.mark.slow
 
 SURE = "Grafana depends on Postgres.\n"
-LESS_SURE = "# Jellyfin\n\nIt depends on Redis (`REDIS_PASSWORD=swordfish-zero`).\n"
+LESS_SURE = "# Jellyfin\n\nJellyfin needs Redis (`REDIS_PASSWORD=swordfish-zero`).\n"
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_diff_quotes_what_is_added_and_removed(world: World, kb: KnowledgeBase
     assert (
         item.change == "removed" and item.fact.statement == "(Service jellyfin)-[DEPENDS_ON]->(Service redis)"
     )
-    assert item.fact.quote is not None and "It depends on Redis" in item.fact.quote.text
+    assert item.fact.quote is not None and "Jellyfin needs Redis" in item.fact.quote.text
     assert "swordfish" not in found.model_dump_json() and "swordfish" not in str(found.to_arrow().to_pylist())
     assert (item.fact.path, item.fact.line) == ("less.md", 3)
     text = LESS_SURE[slice(*item.fact.spans[0])]
@@ -90,7 +90,7 @@ def test_a_diff_says_how_well_each_side_reads_labelled_passages(world: World, kb
     kb.reinterpret(source="notes", tier="B", config={"min_confidence": 1})
     gold = kb.diff("active", "candidate", source="notes", tier="B").gold
     assert gold is not None and gold.passages >= len(passages)
-    found = quality.score(quality.found_by_grammar(passages), passages)[quality.ALL]
+    found = quality.score(quality.found_by_rules(passages), passages)[quality.ALL]
     assert gold.a.precision > 0.9 and gold.a.found >= found.matched > 0
     # A threshold that nothing reaches finds nothing, and so nothing wrong.
     assert (gold.b.found, gold.b.precision, gold.b.recall) == (0, 1.0, 0.0)

@@ -36,8 +36,8 @@ from taboot_pipelines_tests.stages.test_kill_windows import assert_like_scratch,
 from taboot_pipelines_tests.world import World, graph, holding, rows_of
 
 SURE = "Grafana depends on Postgres.\n"
-#: A heading that names the subject makes a claim a little less sure.
-LESS_SURE = "# Jellyfin\n\nIt depends on Redis.\n"
+#: Of "depends on" more such sentences were right than of "needs".
+LESS_SURE = "# Jellyfin\n\nJellyfin needs Redis.\n"
 #: Keeps the first and drops the second.
 CONFIG = {"min_confidence": 0.8}
 
@@ -156,7 +156,8 @@ def test_every_run_keeps_its_configuration_and_its_measures(world: World, notes:
         assert ("min_confidence" in config) == (row["run_id"] in made.run_ids)
         assert row["started_at"] <= row["completed_at"] and row["status"] == "completed"
     kept = {row["run_id"]: row["confidence"] for row in runs(world)}
-    assert set(kept.values()) == {0.8, 0.75, None}
+    low, high = sorted({c for c in kept.values() if c is not None})
+    assert None in kept.values() and low < 0.8 <= high
     with pytest.raises(TabootError, match=r"E_QUERY.*temper"):
         again(world, config={"temper": 1})
     with pytest.raises(TabootError, match=r"E_QUERY.*has none"):

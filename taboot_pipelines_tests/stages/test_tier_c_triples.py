@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.stages import dead_letters
+from taboot_pipelines.model.records import Interpretation
+from taboot_pipelines.stages import dead_letters, tier_b_triples
 from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines.stages.letter_retries import STAGE as WINDOWS
 from taboot_pipelines.stages.letter_retries import WindowLetters
@@ -34,6 +35,14 @@ WORD = "zyxwvutquux"
 FILLING = (
     "It was bought in spring and nobody has looked at its cables since, which is how we all like it best. "
 )
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Tier B say nothing: its word goes before a model's, and the sentences here are plain ones."""
+    monkeypatch.setattr(
+        tier_b_triples.tier_b, "read_all", lambda prose, _n: (Interpretation((), ()) for _ in prose)
+    )
 
 
 @pytest.fixture
@@ -106,7 +115,7 @@ def tried(world: World, seconds_ago: float) -> None:
 
 def test_facts_come_with_the_passage_that_states_them(house: World, llm: FakeOpenAi) -> None:
     (house.source("notes") / "a.md").write_text(
-        "# House\n\nHere **mastodon** depends on `postgres`, and nothing else does.\n"
+        "# House\n\nHere _mastodon_ depends on _postgres_, and nothing else does.\n"
     )
     report = tier_c(house.ingest())
     assert stated(house) == {("mastodon", "DEPENDS_ON", "postgres")}
@@ -117,7 +126,7 @@ def test_facts_come_with_the_passage_that_states_them(house: World, llm: FakeOpe
         "bytes",
         "bytes",
     )
-    assert house.kb().explain(edge["edge_id"]).quote == "mastodon** depends on `postgres"
+    assert house.kb().explain(edge["edge_id"]).quote == "mastodon_ depends on _postgres"
     assert report.counts["input_tokens"] > 0 and report.counts["output_tokens"] > 0
 
 
@@ -217,7 +226,9 @@ def test_a_window_that_fails_is_a_dead_letter_and_the_others_stand(
     made: Callable[..., World], llm: FakeOpenAi, fault: str
 ) -> None:
     world = made(llm={"max_concurrency": 1, "timeout_seconds": 1})
-    (world.source("notes") / "a.md").write_text(page("mastodon depends on postgres.", "gitea talks to loki."))
+    (world.source("notes") / "a.md").write_text(
+        page("Here mastodon depends on postgres.", "Here gitea talks to loki.")
+    )
     inject, code = _FAULTS[fault]
     inject(llm)
     report = tier_c(world.ingest())

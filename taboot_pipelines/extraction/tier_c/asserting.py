@@ -1,14 +1,12 @@
 """Which sentences state nothing, and which are written to the model rather than to a reader.
 
 A model is told to pass over them, and small ones do not. This looks at words alone and refuses rather too
-much: what is refused here and so all the same is read by the grammar of the second tier.
+much: what is refused here and is so all the same, the second tier may read.
 """
 
 from __future__ import annotations
 
 import re
-
-from taboot_pipelines.extraction.tier_b import modality
 
 _DENIES = re.compile(
     r"(?i)\b(?:not|never|neither|nor|without|cannot|no longer|instead of|rather than)\b|n['’]t\b"
@@ -23,6 +21,19 @@ _TO_A_MODEL = re.compile(
     r"\bsystem prompt\b|\byou are (?:now )?(?:an? )?(?:ai|assistant|language model|llm)\b|"
     r"\b(?:add|output|emit|return|include|extract|insert)\b.{0,30}\b(?:triples?|facts?|json)\b|"
     r"\b(?:assistant|system|user)\s*:|[\"“”']\s*(?:relation|start_type|end_type|quote|facts)\s*[\"“”']\s*:"
+)
+_HISTORY = re.compile(
+    r"^\s*\*{0,2}(?:\d{1,2}\.\d{1,2}\.\d{2,4}\b|\d{4}-\d{2}-\d{2}\b|v?\d+(?:\.\d+){1,3}\*{0,2}\s*[:\u2013\u2014-]"
+    r"\s)"
+)
+#: Sections that tell what changed, by their headings: a word for it, or the number of a release.
+_HISTORY_SECTION = re.compile(
+    r"(?i)\W*(?:change ?logs?|(?:notable |breaking |contributor-facing )?changes|history|versions|"
+    r"release notes|what'?s new|\[?v?\d+\.\d+(?:\.\w+)*\]?(?:\W.*)?)\W*"
+)
+_PAST = re.compile(
+    r"(?i)\b(?:before the|previously|formerly|originally|back then|in the past|until \d{4}|at that time|"
+    r"by the end of|years? ago|used to|once (?:had|was|were)|earlier versions?|back in \d{4})\b"
 )
 _HEADING = re.compile(r"(?m)^# (.*)$")
 _BREAK = re.compile(r"[.!?](?=\s)|\n")
@@ -47,7 +58,11 @@ def is_past(text: str, at: int) -> bool:
     line = text[begin : end if end >= 0 else len(text)]
     headings = _HEADING.findall(text, 0, begin)
     above = headings[-1].split(" > ") if headings else ()
-    return modality.is_history(line, above) or modality.tells_of_past(line)
+    return (
+        _HISTORY.match(line) is not None
+        or any(map(_HISTORY_SECTION.fullmatch, above))
+        or _PAST.search(line) is not None
+    )
 
 
 def is_to_a_model(said: str) -> bool:

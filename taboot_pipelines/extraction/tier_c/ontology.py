@@ -34,16 +34,10 @@ class Relation:
 #: An end of a relation: its label, and its name as a window writes it.
 Named = tuple[str, str]
 Fits = Callable[[str, Named, Named, Window], bool]
-Tells = Callable[[str, str, str, str], bool]
 
 
 def _any_name(_relation: str, _start: Named, _end: Named, _window: Window) -> bool:
     """Any names fit any relation: for ontologies without a grammar of names."""
-    return True
-
-
-def _anything(_relation: str, _sentence: str, _start: str, _end: str) -> bool:
-    """Any sentence may tell any relation: for ontologies whose words are not known."""
     return True
 
 
@@ -52,15 +46,14 @@ class Ontology:
     """The relations that may be told, and what they are about (one word for the prompt).
 
     ``fits``: whether a relation may lead from the one thing to the other, by their names as a window writes
-    them. ``tells``: whether a sentence has words that tell a relation, of the one name to the other.
-    ``asserted_only``: refuse what a sentence denies, supposes, asks or recommends. ``most``: facts of one
+    them. ``asserted_only``:
+    refuse what a sentence denies, supposes, asks or recommends. ``most``: facts of one
     answer; what would say more is a list of names.
     """
 
     about: str
     relations: tuple[Relation, ...]
     fits: Fits = _any_name
-    tells: Tells = _anything
     asserted_only: bool = True
     most: int = 24
 
@@ -106,7 +99,7 @@ _ASKED: dict[str, Mapping[str, Any]] = {
 _MOST_OF_GRAPH = 12
 
 
-def of_graph(labels: Collection[str], fits: Fits, tells: Tells) -> Ontology:
+def of_graph(labels: Collection[str], fits: Fits) -> Ontology:
     """Return the relations of the graph model between nodes of these labels, those that a text can key."""
     relations = []
     for edge in EDGES.values():
@@ -116,4 +109,4 @@ def of_graph(labels: Collection[str], fits: Fits, tells: Tells) -> Ontology:
             relations.append(
                 Relation(edge.type, tuple(start), tuple(end), _MEANINGS.get(edge.type, ""), asks)
             )
-    return Ontology("infrastructure", tuple(relations), fits, tells, most=_MOST_OF_GRAPH)
+    return Ontology("infrastructure", tuple(relations), fits, most=_MOST_OF_GRAPH)

@@ -18,7 +18,7 @@ from taboot_pipelines.extraction.tier_c.ontology import Ontology, Relation
 from taboot_pipelines.extraction.tier_c.windows import Window
 
 #: Raise it when equal answers would give other triples.
-READING_VERSION = "3"
+READING_VERSION = "4"
 #: A statement is a sentence; a longer passage proves nothing.
 _MAX_QUOTE = 400
 
@@ -48,8 +48,8 @@ class Read:
 
     Reasons: ``quote`` (not in the window), ``context`` (a heading that stands elsewhere), ``names`` (not both
     in the passage), ``relation`` and ``signature`` (not of the ontology), ``grammar`` (no name of such a
-    thing, or no thing that the relation leads to), ``words`` (none of the sentence tells the relation of the
-    one to the other), ``property`` (a value that the passage does not hold), ``asserted`` (denied, supposed,
+    thing, or no thing that the relation leads to), ``property`` (a value that the passage does not hold),
+    ``asserted`` (denied, supposed,
     asked, past), ``instruction`` (written to the model). ``turned``: triples whose ends were swapped, as
     their signature leaves no other reading; they count among the triples.
     """
@@ -95,8 +95,6 @@ def _triple(ontology: Ontology, window: Window, fact: Mapping[str, Any]) -> Trip
     start, end = _directed(ontology, relation, first, second, window)
     if ontology.asserted_only and (not states(said) or is_past(window.text, at)):
         raise _Refused("asserted")
-    if not ontology.tells(relation.type, said, start.name, end.name):
-        raise _Refused("words")
     return Triple(relation.type, start, end, quote, place, _properties(relation, fact, quote))
 
 

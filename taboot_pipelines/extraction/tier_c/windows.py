@@ -14,15 +14,13 @@ import unicodedata
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from taboot_pipelines.extraction.tier_a.prose import find_mentions
-from taboot_pipelines.extraction.tier_b.blocks import Block, Heading, blocks
-from taboot_pipelines.extraction.tier_b.lexicon import software
+from taboot_pipelines.extraction.tier_c.blocks import Block, Heading, blocks
 from taboot_pipelines.extraction.tier_c.tokens import TokenCounter
 
 #: Raise it when equal text would give other windows.
-WINDOWS_VERSION = "1"
+WINDOWS_VERSION = "2"
 #: Tokens of the limit that are kept for the names.
 _NAME_TOKENS = 32
 _MAX_NAMES = 8
@@ -159,7 +157,7 @@ class _Filling:
 
 
 class _Known:
-    """The names that a document shows somewhere: code words, addresses and images, well-known software."""
+    """The names that a document shows somewhere: code words, addresses and images."""
 
     def __init__(self, text: str, found: Sequence[Block]) -> None:
         names: dict[str, None] = {}
@@ -177,9 +175,8 @@ class _Known:
     def within(self, text: str, counter: TokenCounter) -> tuple[str, ...]:
         """Return the names that a text holds as it writes them, in its order, as many as there is room."""
         spots: dict[str, int] = {}
-        for pattern in filter(None, (self._own, _software())):
-            for match in pattern.finditer(text):
-                spots[match.group()] = min(match.start(), spots.get(match.group(), match.start()))
+        for match in self._own.finditer(text) if self._own is not None else ():
+            spots.setdefault(match.group(), match.start())
         names = sorted(spots, key=lambda name: (spots[name], name))[:_MAX_NAMES]
         # The words around the names cost a few tokens too.
         while names and counter.count(", ".join(names)) > _NAME_TOKENS - 4:
@@ -187,17 +184,12 @@ class _Known:
         return tuple(names)
 
 
-@cache
-def _software() -> re.Pattern[str] | None:
-    return _whole_names(sorted(software()), ignore_case=True)
-
-
-def _whole_names(names: Sequence[str], *, ignore_case: bool = False) -> re.Pattern[str] | None:
+def _whole_names(names: Sequence[str]) -> re.Pattern[str] | None:
     if not names:
         return None
     longest_first = sorted(names, key=lambda name: (-len(name), name))
     joined = "|".join(map(re.escape, longest_first))
-    return re.compile(rf"(?<![\w.-])(?:{joined})(?![\w-])", re.IGNORECASE if ignore_case else 0)
+    return re.compile(rf"(?<![\w.-])(?:{joined})(?![\w-])")
 
 
 def _pieces(found: Sequence[Block], counter: TokenCounter, room: int) -> Iterator[_Piece]:

@@ -102,12 +102,19 @@ def _said_of(declared: Declared, fact: Fact) -> tuple[Service | None, int | None
 def _is_outside(declared: Declared, service: Service, fact: Fact) -> bool:
     """Whether a text says how a service is reached from outside of its container, for certain."""
     if fact.type == "BINDS":
-        return True
+        return not _is_bare(fact)
     return endpoint_of(fact).host.lower() in declared.names_of(service.host)
+
+
+def _is_bare(fact: Fact) -> bool:
+    """Whether a text says that a service listens on a port, and not where."""
+    return fact.end_name in _LOCAL and fact.port("targetPort") is None
 
 
 def _contradicts(declared: Declared, service: Service, fact: Fact, port: int) -> bool:
     outside = set(service.published)
+    if fact.type == "BINDS" and _is_bare(fact):
+        return port not in service.known and port not in OF_PROXIES and bool(service.known - SIDE)
     if fact.type == "BINDS":
         if port not in outside:
             return bool(outside) and fact.end_label in ("IP", "Host")

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from taboot_pipelines.extraction.tier_a.prose.claims import service_name
 from taboot_pipelines.extraction.tier_b import Prose, extractor, read_all
-from taboot_pipelines.extraction.tier_b.claims import service_name
 from taboot_pipelines.model.graph import Basis, check_edge, check_node
 from taboot_pipelines_tests.world import DATA
 
-FOLDER = DATA / "linuxserver-docs-md"
+FOLDER = DATA / "awesome-compose"
 
 
 def documents(number: int) -> list[Prose]:
@@ -23,7 +23,7 @@ def documents(number: int) -> list[Prose]:
 
 @pytest.mark.needs("data")
 def test_claims_of_real_pages_fit_the_model_and_quote_their_sentences() -> None:
-    pages = documents(25)
+    pages = documents(40)
     found = list(read_all(pages))
     edges = [(page, edge) for page, said in zip(pages, found, strict=True) for edge in said.edges]
     assert len(edges) > 10
@@ -39,8 +39,8 @@ def test_claims_of_real_pages_fit_the_model_and_quote_their_sentences() -> None:
 
 
 def test_two_names_of_one_node_make_one_claim() -> None:
-    (said,) = read_all([Prose("a.md", "Nextcloud and the Nextcloud cron container depend on Redis.\n")])
-    assert [(e.start.name, e.type, e.end.name) for e in said.edges] == [("nextcloud", "DEPENDS_ON", "redis")]
+    (said,) = read_all([Prose("a.md", "The `wikila` service and `wikila` both depend on `redis`.\n")])
+    assert [(e.start.name, e.type, e.end.name) for e in said.edges] == [("wikila", "DEPENDS_ON", "redis")]
 
 
 @pytest.mark.parametrize("processes", [2, 3])

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from taboot_pipelines.extraction import tier_b
 from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.config_files import ConfigFiles
 from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
+from taboot_pipelines.extraction.tier_a.prose import SENTENCES, STRUCTURED, relations
 from taboot_pipelines.knowledge.drift import Authority, DocumentView, Drift, find_drift
 from taboot_pipelines.knowledge.graph import OBSERVED_EDGES
 from taboot_pipelines.model.graph import EdgeSource
@@ -116,8 +116,7 @@ class House:
 
 @cache
 def _asserted(path: str, text: str) -> Interpretation:
-    (read,) = tier_b.read_all([tier_b.Prose(path, text)])
-    return read
+    return Interpretation((), relations(text, path, STRUCTURED | SENTENCES))
 
 
 def _standing(path: str) -> Authority:

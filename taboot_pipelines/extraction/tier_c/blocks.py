@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyromark
 
-from taboot_pipelines.extraction.tier_b.lexicon import words
+from taboot_pipelines.packaged import word_list
 
 _OPTIONS = (
     pyromark.Options.ENABLE_TABLES
@@ -26,7 +26,42 @@ _OPTIONS = (
 _SURROGATE = re.compile("[\ud800-\udfff]")
 #: What looks like a tag and is none: a placeholder such as ``<your-ip>``.
 _PLACEHOLDER = re.compile(r"<[A-Za-z][\w .-]{0,40}>")
-_ELEMENTS = words("elements")
+_ELEMENTS = word_list("taboot_pipelines.documents", "html_block_elements.txt") | frozenset(
+    [
+        "a",
+        "abbr",
+        "b",
+        "bdi",
+        "bdo",
+        "br",
+        "cite",
+        "code",
+        "data",
+        "del",
+        "dfn",
+        "em",
+        "font",
+        "i",
+        "img",
+        "input",
+        "ins",
+        "kbd",
+        "label",
+        "mark",
+        "q",
+        "s",
+        "samp",
+        "small",
+        "span",
+        "strong",
+        "sub",
+        "sup",
+        "time",
+        "u",
+        "var",
+        "wbr",
+    ]
+)
 _SILENT = frozenset(("CodeBlock", "MetadataBlock", "HtmlBlock", "Table", "Image", "FootnoteDefinition"))
 _ENDING = frozenset(("Paragraph", "Item", "List", "BlockQuote"))
 #: A block of so many code points is no paragraph that anybody wrote.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taboot_pipelines.extraction.tier_b.blocks import blocks
+from taboot_pipelines.extraction.tier_c.blocks import blocks
 
 PAGE = """\
 ---

@@ -1,0 +1,368 @@
+"""What lines with arrows may state, in text and diagrams: only what touches an arrow counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from taboot_pipelines.extraction.tier_a.prose.pairs import (
+    Candidate,
+    about,
+    flags,
+    is_generic,
+    stem,
+    verbs,
+)
+from taboot_pipelines.extraction.tier_a.prose.segments import ARROW, Segment, Text
+from taboot_pipelines.extraction.tier_a.prose.things import (
+    Thing,
+    Vocabulary,
+    addresses,
+    is_ordinary_name,
+    is_setting,
+    names,
+    roles,
+)
+
+_NODE = re.compile(
+    r"(?<![\w\"'])(?P<id>[A-Za-z_][\w.-]*)\s*(?:@\{[^}\n]*label:\s*\"(?P<at>[^\"\n]*)\"[^}\n]*\}"
+    r"|(?P<open>\[{1,2}|\({1,3}|\{{1,2}|>|\[\(|\(\[|\[/|\[\\)\s*[(\[]?\"?(?P<label>[^\"\[\]{}\n]"
+    r"{1,200}?)\"?\s*[)\]]?(?:\]{1,2}|\){1,3}|\}{1,2}|/\]|\\\]))(?::::\w+)?"
+)
+_TITLE = re.compile(
+    r"(?i)^\s*(?:participant|actor)\s+(?P<id>[\w.-]+)(?:\s+as\s+(?P<label>.+?))?\s*$|^\s*(?:graph|"
+    r"flowchart|sequenceDiagram|subgraph|end|style|classDef|class|direction|note|loop|alt|else|"
+    r"opt|activate|deactivate|title|autonumber|stateDiagram|erDiagram|gantt|pie|click|linkStyle)"
+    r"\b"
+)
+_MERMAID = re.compile(r"\s*(?:graph|flowchart|sequenceDiagram)\b")
+_BOX = re.compile(r"[│┃|+┌┐└┘├┤┬┴╔╗╚╝║═─━]{1,}")
+_JOIN = re.compile(r"\s*(?:/|,|\+|&|\band\b|\bor\b)\s*")
+_BEFORE = re.compile(
+    r"(?:^|[.:;,|(\[–—!?]|\s-\s|\b(?:via|through|from|like|is|are|by|path|flow|with|e\.g\.))\s*(?=\S)", re.I
+)
+_BEHIND = re.compile(
+    r"\s*(?:$|[.:;,|)\]\[(–—!?]|\s-\s|\b(?:for|via|with|to|in|on|as|and then|using|over|which|"
+    r"that|when|is|are|so)\b)",
+    re.I,
+)
+_BRACKETS = re.compile(r"\s*\([^()\n]{0,80}\)\s*\Z")
+_MESSAGE = re.compile(r"\s*:\s*(?P<label>\S.{0,80})\Z")
+
+
+@dataclass(slots=True)
+class Diagram:
+    """The nodes of a drawn diagram by their ids, and what its lines look like together."""
+
+    labels: dict[str, Thing]
+    arrows: int = 0
+    #: Whether it is written in a language in which nodes have ids.
+    nodes: bool = False
+
+
+def diagram(lines: Sequence[Segment]) -> Diagram:
+    """Return what the lines of one fence say together."""
+    found = Diagram({}, nodes=any(s.fence == "mermaid" or _MERMAID.match(s.text.plain) for s in lines[:3]))
+    for line in lines:
+        plain = line.text.plain
+        found.arrows += len(ARROW.findall(plain))
+        title = _TITLE.match(plain)
+        if title and title["label"]:
+            found.labels.setdefault(title["id"], _label(title["label"]))
+        for node in _NODE.finditer(plain) if found.nodes else ():
+            label = node["at"] or node["label"]
+            if label and any(c.isalnum() for c in label):
+                found.labels.setdefault(node["id"], _label(label))
+    return found
+
+
+def _label(label: str) -> Thing:
+    first = re.split(r"<br\s*/?>|\\n", label)[0]
+    first = re.sub(r"<[^<>]*>", "", first)
+    for part in re.split(r"<br\s*/?>|\\n", label):
+        part = re.sub(r"<[^<>]*>", "", part).strip(" *_`\"'")
+        if any(c.isalpha() for c in part):
+            first = part
+            break
+    first = re.sub(r"^[^\w/~.]+", "", first.strip(" *_`\"'"))
+    first = (
+        re.split(r"\s*\((?=[^)]*(?:\d|$))|\s+:\d|:\d{2}|\s+\d{1,3}(?:\.\d{1,3}){3}", first)[0].strip()
+        or first
+    )
+    return Thing(0, len(first), first, "name", "node")
+
+
+def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabulary) -> Iterator[Candidate]:
+    """Yield the candidates of a line with arrows; in a diagram also those of a node's own definition."""
+    text = segment.text
+    plain = text.plain
+    if drawn is not None and segment.fence is not None:
+        title = _TITLE.match(plain)
+        if title:
+            return
+        if drawn.nodes:
+            yield from _definitions(segment, vocabulary)
+    found = list(ARROW.finditer(plain))
+    if not found or len(found) > 12:
+        return
+    bounds = [0, *(m.end() for m in found)]
+    ends = [*(m.start() for m in found), len(plain)]
+    parts = [plain[a:b] for a, b in zip(bounds, ends, strict=True)]
+    shared = [
+        "form arrow",
+        *flags(segment, plain),
+        f"fence {segment.fence}" if segment.fence is not None else "no fence",
+        f"chain {min(len(found), 4)}",
+        f"item {'number' if segment.item[:1].isdigit() else 'mark' if segment.item else 'no'}",
+    ]
+    shared.append("fence" if segment.fence is not None else "text")
+    if drawn is not None:
+        shared.append(f"drawing {min(drawn.arrows.bit_length(), 4)}")
+        if drawn.labels:
+            shared.append("nodes")
+    first = re.findall(r"[A-Za-z]+", plain)
+    if first and first[0].lower() in roles()["order"]:
+        shared.append("begins order")
+    bold = sum(1 for m in text.marks if m[2] == "bold")
+    if bold >= len(found) + 1:
+        shared.append("bold chain")
+    lists = [
+        _ends(text, bounds[k], ends[k], k > 0, k < len(found), drawn, vocabulary) for k in range(len(parts))
+    ]
+    message = _MESSAGE.search(parts[-1]) if segment.fence == "mermaid" else None
+    for k, arrow in enumerate(found):
+        label = (
+            arrow["label"]
+            or arrow["inner"]
+            or arrow["drawn"]
+            or (message["label"] if message and k == len(found) - 1 else "")
+            or ""
+        ).strip()
+        if (
+            not label
+            and re.match(r"\s*[A-Z]\w+s\b", parts[k + 1])
+            and stem(parts[k + 1].split()[0]) in _SAID_STEMS
+        ):
+            label = parts[k + 1].split()[0]
+        left, right = lists[k][1], lists[k + 1][0]
+        if arrow["left"]:
+            left, right = right, left
+        kinds = [("CONNECTS_TO", "bare" if not label else "labelled")]
+        words = set(re.findall(r"[a-z]+", label.lower()))
+        for kind in ("DEPENDS_ON", "ROUTES_TO", "RUNS", "USES_VPN"):
+            if words & verbs()[f"{kind}>"]:
+                kinds.append((kind, "label"))
+        if len(kinds) > 1:
+            kinds = kinds[1:]
+        for start in left[:5]:
+            for end in right[:5]:
+                if start.text.lower() == end.text.lower() or any(
+                    is_generic(t.text) or is_setting(t.text) or t.by in ("url", "code like")
+                    for t in (start, end)
+                ):
+                    continue
+                for kind, why in kinds:
+                    made = Candidate(kind, start, end)
+                    one, other = about(start, "1", vocabulary), about(end, "2", vocabulary)
+                    made.features = [
+                        *shared,
+                        kind,
+                        f"{kind} {why}",
+                        why,
+                        *(f"fence {f}" if segment.fence is not None else f"text {f}" for f in (*one, *other)),
+                        *one,
+                        *other,
+                        f"sign {(arrow['right'] or arrow['left'] or arrow['both'] or '').strip()[:1]}",
+                        *(f"label {stem(w)}" for w in sorted(words)[:3]),
+                        *(["left"] if arrow["left"] else []),
+                        *(["both"] if arrow["both"] else []),
+                        f"lists {min(len(left), 2)} {min(len(right), 2)}",
+                    ]
+                    if k == 0:
+                        made.features.append("first pair")
+                        lead = (
+                            re.findall(r"[a-z]+", plain[: start.start].lower())
+                            if drawn is None or start.by != "node"
+                            else []
+                        )
+                        made.features += [f"lead {stem(w)}" for w in lead[-2:]]
+                        made.features.append("lead" if lead else "no lead")
+                    known = sum(1 for t in (start, end) if vocabulary.counts.get(t.text.lower(), 0) > 1)
+                    made.features.append(f"known {known}")
+                    made.features.append(
+                        f"systems {sum(1 for t in (start, end) if t.text.lower() in vocabulary.systems)}"
+                    )
+                    made.features.append(
+                        f"ordinary {sum(1 for t in (start, end) if is_ordinary_name(t.text))}"
+                    )
+                    if _alike(start.text, end.text):
+                        made.features.append("alike")
+                    whole = (segment.text.start, segment.text.end)
+                    made.start_place = (
+                        text.place(start.start, start.end)
+                        if start.by != "node" and start.end > start.start
+                        else whole
+                    )
+                    made.end_place = (
+                        text.place(end.start, end.end) if end.by != "node" and end.end > end.start else whole
+                    )
+                    yield made
+
+
+_SAID_STEMS = frozenset(stem(w) for said in verbs().values() for w in said if len(w) > 3)
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two ends look like states of one thing: "old → new", versions, paths."""
+    a, b = (re.split(r"[^a-z0-9]+", t.lower()) for t in (one, other))
+    return a[0] == b[0] or (one[:1].isdigit() and other[:1].isdigit())
+
+
+def _ends(
+    text: Text,
+    start: int,
+    end: int,
+    before: bool,
+    behind: bool,
+    drawn: Diagram | None,
+    vocabulary: Vocabulary,
+) -> tuple[list[Thing], list[Thing]]:
+    """What of a part touches the arrow before it, and what the arrow behind it."""
+    plain = text.plain
+    part = plain[start:end]
+    if drawn is not None and drawn.labels:
+        inside = [n["id"] for n in _NODE.finditer(part)]
+        bare = [w for w in re.split(r"[\s&;]+", part.partition(":")[0]) if w in drawn.labels]
+        ids = inside or bare
+        if ids:
+            nodes = [_placed(drawn.labels[i], text, start, end, i) for i in ids if i in drawn.labels]
+            return nodes, nodes
+    if drawn is not None:
+        bounds = [(m.start(), m.end()) for m in _BOX.finditer(part)]
+        clean = list(part)
+        for a, b in bounds:
+            if not (b - a == 1 and part[a] in "+|" and 0 < a < len(part) - 1 and part[a - 1].isalnum()):
+                clean[a:b] = " " * (b - a)
+        part = "".join(clean)
+    return (
+        _touching(text, part, start, True, vocabulary) if before else [],
+        _touching(text, part, start, False, vocabulary) if behind else [],
+    )
+
+
+def _placed(label: Thing, text: Text, start: int, end: int, node: str) -> Thing:
+    at = text.plain.find(label.text, start, end)
+    if at < 0:
+        at = text.plain.find(node, start, end)
+        return (
+            Thing(at, at + len(node), label.text, "name", "node")
+            if at >= 0
+            else Thing(start, start, label.text, "name", "node")
+        )
+    return Thing(at, at + len(label.text), label.text, "name", "node")
+
+
+def _touching(text: Text, part: str, offset: int, at_start: bool, vocabulary: Vocabulary) -> list[Thing]:
+    """The names that begin (or end) a part, in a list joined by commas, slashes and "and"."""
+    if at_start:
+        lead = len(part) - len(part.lstrip(" \t`*\"'·✅("))
+        cut = _BEHIND.search(part, lead + 1) if lead < len(part) else None
+        chunk_start, chunk_end = lead, len(part)
+        if cut:
+            chunk_end = cut.start()
+            # A list goes on behind a comma, as in "Prometheus, Loki and Tempo".
+    else:
+        stripped = _BRACKETS.sub("", part)
+        chunk_end = len(stripped.rstrip(" \t`*\"'·:"))
+        chunk_start = 0
+        for lead_in in _BEFORE.finditer(part, 0, chunk_end):
+            if lead_in.end() < chunk_end:
+                chunk_start = lead_in.end()
+    chunk = part[chunk_start:chunk_end]
+    if not chunk.strip() or len(chunk) > 80:
+        return []
+    found: list[Thing] = []
+    at = 0
+    for piece in [*_JOIN.finditer(chunk), None]:
+        stop = piece.start() if piece else len(chunk)
+        said = chunk[at:stop]
+        begin = offset + chunk_start + at + len(said) - len(said.lstrip(" `*\"'[("))
+        said = said.strip(" `*\"'[]()·.")
+        if said and any(c.isalpha() for c in said):
+            found.append(_end(text, begin, said, vocabulary))
+        at = piece.end() if piece else stop
+    if any(t.by == "phrase" and t.text.count(" ") > 3 for t in found):
+        return []
+    return found
+
+
+def _end(text: Text, begin: int, said: str, vocabulary: Vocabulary) -> Thing:
+    marked = next((m[2] for m in text.marks if m[0] <= begin < m[1]), "")
+    here = Text(said, 0, len(said))
+    kinds = addresses(here)
+    if kinds and kinds[0].end - kinds[0].start >= len(said) - 1:
+        return Thing(begin, begin + len(said), said, "name", kinds[0].kind)
+    inside = names(here, kinds, vocabulary)
+    if marked:
+        by = marked
+    elif inside and inside[0].start == 0 and inside[0].end >= len(said) - 1:
+        by = inside[0].by
+    elif said[:1].isupper():
+        by = "capitalised"
+    elif " " in said:
+        by = "phrase"
+    else:
+        by = "word"
+    if re.search(r"[/\\=$<>{}]", said) or said.endswith("()"):
+        by = "code like"
+    return Thing(begin, begin + len(said), said, "name", by)
+
+
+def _definitions(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candidate]:
+    """What the label of a node says of it: image, ports, address."""
+    text = segment.text
+    for node in _NODE.finditer(text.plain):
+        group = "at" if node["at"] else "label"
+        label = node[group]
+        if not label:
+            continue
+        subject = _label(label)
+        at = text.plain.find(subject.text, node.start(group))
+        if at < 0 or not subject.text:
+            continue
+        subject = Thing(at, at + len(subject.text), subject.text, "name", "node")
+        from_, to = node.span(group)
+        shown = re.sub(r"<[^<>]*>|\\n", lambda m: " " * len(m[0]), text.plain[from_:to])
+        rest = Text(shown, 0, to - from_)
+        for thing in addresses(rest):
+            if from_ + thing.start < subject.end and subject.start < from_ + thing.end:
+                continue
+            for kind in {
+                "port": ("BINDS",),
+                "hostport": ("BINDS",),
+                "url": ("EXPOSES_ENDPOINT",),
+                "ip": ("RESOLVES_TO",),
+                "image": ("BUILDS",),
+                "host": ("EXPOSES_ENDPOINT",),
+            }.get(thing.kind, ()):
+                made = Candidate(kind, subject, thing)
+                if kind == "BINDS":
+                    if thing.port is None:
+                        continue
+                    made.port, made.protocol, made.target = thing.port, thing.protocol, thing.target
+                    if thing.kind == "port" or thing.placeholder:
+                        made.end = None
+                own = thing.start + from_, thing.end + from_
+                made.features = [
+                    "form arrow",
+                    "defined",
+                    f"defined {kind}",
+                    f"defined {thing.kind} {thing.by}",
+                    *flags(segment, ""),
+                    f"{kind} {'own line' if '<br' in label else 'one line'}",
+                    *(f"defined {f}" for f in about(subject, "1", vocabulary)),
+                ]
+                made.start_place = text.place(subject.start, subject.end)
+                made.end_place = text.place(*own)
+                yield made

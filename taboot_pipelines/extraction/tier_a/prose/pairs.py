@@ -1,0 +1,360 @@
+"""Candidate relations of a piece of text with what speaks for and against each, as named features.
+
+Every candidate is a relation of the graph model between two things of the piece. What the features weigh is
+in ``model.json``; nothing here decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+
+from taboot_pipelines.extraction.tier_a.prose.scan import PACKAGE
+from taboot_pipelines.extraction.tier_a.prose.segments import Segment
+from taboot_pipelines.extraction.tier_a.prose.things import (
+    Thing,
+    Vocabulary,
+    is_ordinary_name,
+    is_setting,
+    roles,
+)
+
+#: Things of one piece of text beyond which it is a list and states nothing of pairs.
+_MOST_THINGS = 14
+_NAMED = ("DEPENDS_ON", "CONNECTS_TO", "ROUTES_TO", "RUNS", "RUNS_IN", "USES_VPN")
+_WORDS = re.compile(r"[A-Za-z][A-Za-z'’-]*|[:()=@|/,;&+–—-]")
+FLAGS = {
+    "not": re.compile(
+        r"(?i)\b(?:not|never|neither|nor|without|cannot|no longer|none|instead of|rather than|"
+        r"replaces?d?|disabled)\b|n['’]t\b|❌"
+    ),
+    "if": re.compile(
+        r"(?i)\b(?:if|unless|whether|assuming|suppose|in case|depending on|optional(?:ly)?|otherwise)\b"
+    ),
+    "may": re.compile(
+        r"(?i)\b(?:could|might|may|can|would|should|must|able to|want|allows?|supports?|let's|"
+        r"let us|consider)\b"
+    ),
+    "past": re.compile(
+        r"(?i)\b(?:was|were|had|did|previously|formerly|used to|until|failed|discovered|became|"
+        r"migrated|moved|changed|switched|stopped|restarted)\b|\b20\d\d-\d\d-\d\d\b|\b\d{1,2}:\d\d\b"
+    ),
+    "future": re.compile(
+        r"(?i)\b(?:will|plan(?:s|ned)?|todo|future|later|pending|proposed|rejected|considered|"
+        r"upcoming|roadmap|next)\b"
+    ),
+    "example": re.compile(r"(?i)\b(?:e\.\s?g|for example|for instance|such as|example|e\.g\.|i\.e\.|like)\b"),
+    "ask": re.compile(r"\?\W*\Z"),
+    "you": re.compile(r"(?i)\b(?:you|your|yourself|we|our|i|my)\b"),
+    "default": re.compile(r"(?i)\bdefaults?\b"),
+    "any": re.compile(r"(?i)\b(?:any|each|every|some|other|another|different|either|various)\b"),
+    "flow": re.compile(r"(?i)\b(?:flow|path|chain|pipeline|traffic|architecture|route|topology|diagram)\b"),
+    "sets": re.compile(r"[A-Z]{2,}_[A-Z_]+|--[a-z]|\$\{?\w|=\S"),
+}
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A relation that a piece may state. ``end`` is None for a BINDS whose address is not named."""
+
+    type: str
+    start: Thing
+    end: Thing | None
+    port: int | None = None
+    protocol: str | None = None
+    target: int | None = None
+    features: list[str] = field(default_factory=list)
+    #: Where the ends stand in the document.
+    start_place: tuple[int, int] = (0, 0)
+    end_place: tuple[int, int] = (0, 0)
+
+
+@cache
+def verbs() -> dict[str, frozenset[str]]:
+    """Return the words that state a relation, by relation and direction (``verbs.txt``)."""
+    lines = files(PACKAGE).joinpath("verbs.txt").read_text("utf-8").splitlines()
+    pairs = (line.split(":", 1) for line in lines if not line.startswith("#"))
+    return {kind: frozenset(said.split()) for kind, said in pairs}
+
+
+def stem(word: str) -> str:
+    """Return a word without the commonest endings, so that forms of a verb meet."""
+    word = word.lower().replace("’", "'").removesuffix("'s")
+    for ending in ("ing", "ies", "es", "ed", "s", "e"):
+        if word.endswith(ending) and len(word) - len(ending) > 2:
+            return word.removesuffix(ending)
+    return word
+
+
+def flags(segment: Segment, plain: str) -> list[str]:
+    """Return what tells whether the piece states that something is so: its words, its headings, its form."""
+    found = [f"flag {name}" for name, pattern in FLAGS.items() if pattern.search(plain)]
+    first = re.search(r"[A-Za-z][a-z]+", plain)
+    if first and first.start() < 6 and first[0].lower() in roles()["order"]:
+        found.append("flag order")
+    above = {w for h in segment.headings[-2:] for w in re.findall(r"[a-z]+", h.lower())}
+    found += [name for name, said in roles().items() if name.startswith("under-") and above & said]
+    if segment.item[:1].isdigit():
+        found.append("flag step")
+    return found
+
+
+def about(thing: Thing, side: str, vocabulary: Vocabulary) -> list[str]:
+    """Return what a name looks like, as features of the start (``s``) or end (``e``)."""
+    lower = thing.text.lower()
+    found = [f"{side} {thing.by or thing.kind}", f"{side} words {min(thing.text.count(' '), 3)}"]
+    words = re.findall(r"[a-z]+", lower)
+    if words and words[-1] in roles()["kind"]:
+        found.append(f"{side} kind")
+    if is_ordinary_name(thing.text):
+        found.append(f"{side} ordinary")
+    if lower in roles()["generic"] or (words and words[0] in roles()["nobody"]):
+        found.append(f"{side} generic")
+    if words and stem(words[0]) in _order_stems():
+        found.append(f"{side} order")
+    if vocabulary.counts.get(lower, 0) > 1:
+        found.append(f"{side} known")
+    if lower in vocabulary.systems:
+        found.append(f"{side} system")
+    if re.search(r"\d", lower):
+        found.append(f"{side} digit")
+    if thing.text.isupper() and len(thing.text) > 1:
+        found.append(f"{side} upper")
+    if re.search(r"[a-z][A-Z]", thing.text):
+        found.append(f"{side} camel")
+    return found
+
+
+@cache
+def _order_stems() -> frozenset[str]:
+    return frozenset(map(stem, roles()["order"]))
+
+
+def alike(name: str, host: str) -> bool:
+    """Whether a host is called like a name: ``mongodb.data.svc`` and MongoDB."""
+    label = re.sub(r"[^a-z0-9]", "", host.lower().partition(".")[0])
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    return len(label) > 2 and (
+        label in words
+        or "".join(words) in (label, "".join(re.findall(r"[a-z0-9]+", host.lower().partition(".")[0])))
+        or any(len(w) > 3 and w in label for w in words)
+    )
+
+
+#: What stands between two names that are said not to be so related, or only to be able to.
+_UNREAL = re.compile(
+    r"(?i)\b(?:not|never|cannot|could|might|may|can|should|would|must|no longer|instead of|rather than)\b"
+    r"|n['’]t\b"
+)
+#: What begins a sentence of which nothing holds as it stands.
+_SUPPOSED = re.compile(
+    r"(?i)(?:^|[.,;:(]\s*)(?:if|unless|whether|should|suppose|assuming|imagine|optionally)\b"
+)
+#: Hosts that hold code, images and documentation of anything, and are no part of a system.
+ELSEWHERE = re.compile(
+    r"(?i)(?:^|\.)(?:github|gitlab|bitbucket|docker|readthedocs|wikipedia|npmjs|pypi|youtube|medium|"
+    r"stackoverflow|ghcr|quay)\.(?:com|org|io|net)$|^(?:docs?|wiki|hub|blog|forum|support)\.|githubusercontent|"
+    r"artifacthub"
+)
+
+
+def is_generic(text: str) -> bool:
+    """Whether it says what any system has (a user, the internet, a database) or what is embedded."""
+    if "." in text.strip("."):
+        return False  # A host.
+    words = re.findall(r"[a-z]+", text.lower())
+    return (
+        not words
+        or text.lower().rstrip("0123456789") in roles()["generic"]
+        or words[-1] in roles()["nobody"]
+        or (words[0] in roles()["nobody"] and len(words) < 3)
+    )
+
+
+def excluded(kind: str, name: Thing, address: Thing) -> bool:
+    """Whether a name and an address cannot be so related by what they are."""
+    host = address.host or ""
+    if kind in ("EXPOSES_ENDPOINT", "ROUTES_TO") and ELSEWHERE.search(host):
+        return True
+    if (
+        address.kind != "hostport"
+        or address.placeholder
+        or not any(c.isalpha() for c in host)
+        or host == "localhost"
+    ):
+        return False
+    # Of a host by another name a thing is a client, and not what listens there.
+    return alike(name.text, host) if kind == "CONNECTS_TO" else kind == "BINDS" and not alike(name.text, host)
+
+
+def text_candidates(segment: Segment, things: Sequence[Thing], vocabulary: Vocabulary) -> Iterator[Candidate]:
+    """Yield the candidates of a sentence, item or line ``key: value``."""
+    plain = segment.text.plain
+    if not 2 <= len(things) <= _MOST_THINGS:
+        return
+    shared = [f"form {segment.form}", *flags(segment, plain)]
+    said = {w.lower() for w in re.findall(r"[A-Za-z-]+", plain)}
+    possible = {way for way, words in verbs().items() if words & said}
+    if FLAGS["ask"].search(plain):
+        return
+    for i, one in enumerate(things):
+        for j in range(i + 1, len(things)):
+            other = things[j]
+            if _UNREAL.search(plain, one.end, other.start) or _SUPPOSED.search(plain, 0, one.start):
+                continue
+            for kind, start, end in _types(one, other):
+                if start.kind == "name" and (
+                    is_setting(start.text) or (kind in _NAMED and is_generic(start.text))
+                ):
+                    continue
+                if end.kind == "name" and (is_setting(end.text) or is_generic(end.text)):
+                    continue
+                if end.kind != "name" and excluded(kind, start, end):
+                    continue
+                if segment.item == "lines" and one.kind == other.kind:
+                    continue
+                turned = start is other
+                if one.kind == other.kind == "name" and f"{kind}{'<' if turned else '>'}" not in possible:
+                    continue
+                if segment.text.place(one.start, one.end)[0] >= segment.text.place(other.start, other.end)[1]:
+                    continue
+                found = Candidate(kind, start, end)
+                if kind == "BINDS":
+                    address = end
+                    assert address is not None
+                    found.port, found.protocol = address.port, address.protocol
+                    found.target = address.target
+                    if address.kind == "port" or address.placeholder:
+                        found.end = None
+                found.features = _pair(
+                    kind, turned, one, other, things[i + 1 : j], plain, shared, things, vocabulary
+                )
+                if j > i + 1:
+                    found.features.append(f"{kind} skips {min(j - i - 1, 3)}")
+                yield found
+
+
+def _types(one: Thing, other: Thing) -> Iterator[tuple[str, Thing, Thing]]:
+    """Yield the relations that two things may have by what they are."""
+    if one.kind == "name" and other.kind == "name":
+        for kind in _NAMED:
+            yield kind, one, other
+            yield kind, other, one
+        return
+    name, address = (one, other) if one.kind == "name" else (other, one)
+    if name.kind != "name":
+        if {one.kind, other.kind} == {"host", "ip"}:
+            host, ip = (one, other) if one.kind == "host" else (other, one)
+            if not host.placeholder:
+                yield "RESOLVES_TO", host, ip
+        return
+    match address.kind:
+        case "port":
+            yield "BINDS", name, address
+        case "hostport":
+            if address.port is not None:
+                yield "BINDS", name, address
+            if not address.placeholder:
+                yield "CONNECTS_TO", name, address
+                yield "ROUTES_TO", name, address
+        case "url":
+            if not address.placeholder:
+                yield "EXPOSES_ENDPOINT", name, address
+                yield "ROUTES_TO", name, address
+            elif address.port is not None:
+                yield "BINDS", name, address
+        case "host":
+            if not address.placeholder:
+                yield "EXPOSES_ENDPOINT", name, address
+                yield "RUNS", name, address
+                yield "CONNECTS_TO", name, address
+        case "ip":
+            yield "RESOLVES_TO", name, address
+        case "image":
+            yield "BUILDS", name, address
+        case _:
+            pass
+
+
+def _pair(
+    kind: str,
+    turned: bool,
+    one: Thing,
+    other: Thing,
+    between: Sequence[Thing],
+    plain: str,
+    shared: Sequence[str],
+    things: Sequence[Thing],
+    vocabulary: Vocabulary,
+) -> list[str]:
+    way = f"{kind}{'<' if turned else '>'}"
+    named = one.kind == "name" and other.kind == "name"
+    group = "NN" if named else kind
+    form = shared[0]
+    gap = plain[one.end : other.start]
+    blanked = gap
+    for thing in reversed(between):
+        a, b = thing.start - one.end, thing.end - one.end
+        blanked = f"{blanked[:a]} {'N' if thing.kind == 'name' else 'A'} {blanked[b:]}"
+    words = [w if len(w) == 1 else stem(w) for w in _WORDS.findall(blanked)]
+    found = [f"{kind}", f"{way}", form, f"{way} {form}", *shared[1:], *(f"{group} {f}" for f in shared[1:])]
+    if len(words) <= 4:
+        found.append(f"{way} gap {' '.join(words)}")
+        found.append(f"gap {' '.join(words)}")
+    found.append(f"{group} far {min(len(words) // 3, 5)}")
+    said = {w for w in words if len(w) > 1}
+    raw = {w.lower() for w in re.findall(r"[A-Za-z-]+", blanked)}
+    found += [f"{way} w {w}" for w in sorted(said)[:14]]
+    before = [stem(w) for w in re.findall(r"[A-Za-z]+", plain[max(0, one.start - 60) : one.start])[-2:]]
+    after = [stem(w) for w in re.findall(r"[A-Za-z]+", plain[other.end : other.end + 60])[:2]]
+    found += [f"{way} b {w}" for w in before] + [f"{way} a {w}" for w in after]
+    table = verbs()
+    if raw & table.get(way, _NONE):
+        found += ["said", f"{way} said"]
+        hits = [w for w in re.findall(r"[a-z-]+", blanked.lower()) if w in table[way]]
+        if hits and len(re.findall(r"[A-Za-z]+", blanked)) <= 4:
+            found.append(f"{group} said near")
+    else:
+        found += ["unsaid", f"{way} unsaid"]
+    others = [k for k in table if k != way and k[:-1] in _NAMED and raw & table[k]] if named else []
+    found += [f"{way} but {k}" for k in others]
+    if not others and named:
+        found.append(f"{way} only" if raw & table.get(way, _NONE) else "NN silent")
+    found += [f"{group} {f}" for f in about(one, "1", vocabulary)]
+    found += [f"{group} {f}" for f in about(other, "2", vocabulary)]
+    if not plain[: one.start].strip(" *`-:✅[("):
+        found.append(f"{group} begins")
+        if form == "form key-value":
+            found.append(f"{group} is key")
+    if not any(c.isalnum() for c in plain[other.end :]):
+        found.append(f"{group} ends")
+    if "." in gap.replace("..", "") and re.search(r"[.;]\s", gap):
+        found.append(f"{group} over stop")
+    if "," in gap:
+        found.append(f"{group} over comma")
+    if gap.count("(") != gap.count(")"):
+        found.append(f"{group} bracket")
+    if not named:
+        address = other if one.kind == "name" else one
+        name = one if address is other else other
+        if address.host and alike(name.text, address.host):
+            found += ["host alike", f"{kind} host alike"]
+        found += [f"{kind} a {address.kind} {address.by}", f"{kind} order {'<' if one is address else '>'}"]
+        if address.placeholder:
+            found.append("placeholder")
+        if address.host in ("localhost", "127.0.0.1", "0.0.0.0"):
+            found.append(f"{kind} local")
+        nearer = [t for t in things if t.kind == "name" and t not in (one, other)]
+        distance = other.start - one.end
+        if any(
+            abs(t.start - address.end if t.start >= address.end else address.start - t.end) < distance
+            for t in nearer
+        ):
+            found.append(f"{kind} not nearest")
+    return found
+
+
+_NONE: frozenset[str] = frozenset()

@@ -1,0 +1,420 @@
+"""What rows of tables may state: the subject of a row with what stands under the headers beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from taboot_pipelines.extraction.tier_a.prose.pairs import (
+    Candidate,
+    about,
+    alike,
+    excluded,
+    flags,
+    is_generic,
+    stem,
+    verbs,
+)
+from taboot_pipelines.extraction.tier_a.prose.segments import Segment, Table, Text
+from taboot_pipelines.extraction.tier_a.prose.things import (
+    _NUMBER,
+    Thing,
+    Vocabulary,
+    addresses,
+    is_ordinary_name,
+    is_setting,
+    names,
+    roles,
+)
+
+#: By the role of a column, what a name in it is to the subject of the row; ``<`` turns it round.
+_OF_ROLE = {
+    "host": ("RUNS>", "RUNS<"),
+    "needs": ("DEPENDS_ON>",),
+    "needed": ("DEPENDS_ON<",),
+    "network": ("RUNS_IN>",),
+    "reaches": ("CONNECTS_TO>",),
+    "proxy": ("ROUTES_TO<",),
+    "told": ("DEPENDS_ON<", "CONNECTS_TO>", "DEPENDS_ON>", "ROUTES_TO>", "ROUTES_TO<", "RUNS<"),
+    "": (),
+    "subject": ("RUNS<",),
+    "image": ("BUILDS>",),
+    "url": ("ROUTES_TO<",),
+}
+#: The roles that a column may have, by its header.
+_COLUMNS = frozenset(
+    (
+        "port",
+        "image",
+        "url",
+        "ip",
+        "host",
+        "network",
+        "needs",
+        "needed",
+        "reaches",
+        "proxy",
+        "subject",
+        "setting",
+    )
+) | frozenset(("time", "trouble", "step", "compare", "told"))
+#: What the role of a column says by itself.
+_FITS = {
+    "host": "RUNS>",
+    "needs": "DEPENDS_ON>",
+    "needed": "DEPENDS_ON<",
+    "network": "RUNS_IN>",
+    "reaches": "CONNECTS_TO>",
+    "proxy": "ROUTES_TO<",
+}
+_SPLIT = re.compile(r"\s*(?:,|;|\s\+\s|\s&\s|\band\b|·|<br>|\s/\s)\s*")
+_AFTER_NAME = re.compile(r"\s*(?:[(\[–—]|\s-\s|:\s|,|·|\s\+\s|\s@\s).*", re.DOTALL)
+_LEADING = re.compile(r"\A[^\w@]+")
+_EMPTY = re.compile(
+    r"\W*(?:n/?a|none|yes|no|tbd|todo|true|false|unknown|various|all|any|internal|external)?\W*", re.I
+)
+
+
+@lru_cache(maxsize=4096)
+def header_roles(text: str) -> frozenset[str]:
+    """Return what the words of a header say that stands under it."""
+    words = re.findall(r"[a-z0-9]+", text.lower())
+    found: set[str] = {
+        role for role, said in roles().items() if role in _COLUMNS and any(w in said for w in words)
+    }
+    if "port" in found:
+        found -= {"host", "subject"}
+    if found > {"told"}:
+        found.discard("told")
+    return frozenset(found) or frozenset(("",))
+
+
+def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candidate]:
+    """Yield the candidates of a row."""
+    table = segment.table
+    assert table is not None
+    cells = segment.cells
+    if not cells or (len(table.header) < 2 and len(cells) < 2):
+        return
+    header = [_header(table, k) for k in range(len(cells))]
+    at = _subject(table, cells, header)
+    first = header_roles(header[0])
+    shared = [
+        "form table",
+        *(f"first {r}" for r in sorted(first)),
+        *(f"subject {r}" for r in sorted(header_roles(header[at]))),
+        f"rows {min(table.rows.bit_length(), 5)}",
+        f"columns {min(len(cells), 6)}",
+        f"subject at {min(at, 2)}",
+        *(
+            f
+            for f in flags(segment, " | ".join(c.plain[:300] for c in cells))
+            if f.startswith("under") or f in ("flag not", "flag future", "flag step")
+        ),
+    ]
+    subject = _whole(cells[at])
+    machine = next(
+        (
+            (k, m)
+            for k, cell in enumerate(cells)
+            if (
+                k != at
+                and "host" in header_roles(header[k])
+                and not header_roles(header[k]) & {"url", "subject", "needs"}
+            )
+            or (k != at and header[k].strip().lower() in ("host", "node", "server", "machine"))
+            for m in [_whole(cell)]
+            if m is not None and not addresses(cell) and not _EMPTY.fullmatch(m.text)
+        ),
+        None,
+    )
+    if subject is not None and not _NUMBER.fullmatch(subject.text) and not is_setting(subject.text):
+        shared_of = [
+            *shared,
+            *about(subject, "1", vocabulary),
+            *(["whole"] if len(subject.text) == len(cells[at].plain.strip()) else []),
+        ]
+        for k, cell in enumerate(cells):
+            if k == at or _EMPTY.fullmatch(cell.plain):
+                continue
+            if k > at + 12:
+                break
+            for one in _cell(segment, subject, cells[at], k - at, cell, header[k], shared_of, vocabulary):
+                if machine is not None and one.type == "BINDS" and one.end is None:
+                    one.end, one.end_place = (
+                        machine[1],
+                        cells[machine[0]].place(machine[1].start, machine[1].end),
+                    )
+                yield one
+    # Within a cell, "`ci-runner` @ 10.0.0.5"; and rows that begin with a port and name the service behind it.
+    for k, cell in enumerate(cells):
+        found = addresses(cell) if len(cell.plain) < 600 else []
+        inside = names(cell, found, vocabulary) if len(cell.plain) < 600 else []
+        if not inside:
+            continue
+        if found and k != at:
+            for thing in found:
+                name = min(
+                    inside,
+                    key=lambda n: (
+                        abs(n.start - thing.end) if n.start >= thing.end else abs(thing.start - n.end)
+                    ),
+                )
+                yield from _addressed(
+                    segment,
+                    name,
+                    cell,
+                    thing,
+                    cell,
+                    [*shared, "inside", *about(name, "1", vocabulary)],
+                    header[k],
+                    0,
+                )
+        if (
+            k
+            and header_roles(header[0]) & {"port", "ip", "image", "url"}
+            and k <= 3
+            and not is_setting(cells[0].plain)
+        ):
+            inside = (
+                inside
+                if "subject" in header_roles(header[k])
+                else [
+                    n
+                    for n in inside
+                    if cell.plain[n.start - 1 : n.start] == "(" and cell.plain[n.end : n.end + 1] == ")"
+                ]
+            )
+            owner = addresses(cells[0])
+            owner = owner or _numbers(cells[0], header[0])
+            if owner:
+                for name in inside[:2]:
+                    for thing in owner[:4]:
+                        extra = [
+                            *shared,
+                            "turned",
+                            *about(name, "1", vocabulary),
+                            f"turned {'one' if len(inside) == 1 else 'more'}",
+                        ]
+                        yield from _addressed(segment, name, cell, thing, cells[0], extra, header[0], -k)
+
+
+def _header(table: Table, k: int) -> str:
+    return table.header[k].plain[:80] if k < len(table.header) else ""
+
+
+def _subject(table: Table, cells: list[Text], header: list[str]) -> int:
+    """Which column says what a row is about: the first, unless it counts or has a later one's ports."""
+    for k in range(min(3, len(cells))):
+        plain = cells[k].plain.strip()
+        counts = not plain or plain.isdigit() or header[k].strip().lower() in ("#", "no", "no.", "nr", "")
+        named = header_roles(header[k])
+        if counts and k + 1 < len(cells) and k < 2:
+            continue
+        if (
+            k == 0
+            and len(cells) > 2
+            and not named & {"subject"}
+            and named & {"port", "url", "ip", "time", "step", "compare"}
+        ):
+            for later in range(1, min(4, len(cells))):
+                if header_roles(header[later]) & {"subject"} and cells[later].plain.strip():
+                    return later
+        if (
+            k == 0
+            and len(cells) > 1
+            and is_ordinary_name(plain)
+            and "subject" not in named
+            and "subject" in header_roles(header[1])
+            and cells[1].plain.strip()
+        ):
+            return 1
+        return k
+    return 0
+
+
+def _whole(cell: Text) -> Thing | None:
+    """The name that a cell is, without remarks behind it."""
+    plain = cell.plain
+    lead = _LEADING.match(plain)
+    begin = lead.end() if lead else 0
+    for start, end, mark in cell.marks:
+        if start <= begin + 1 and end - start > 1 and mark in ("bold", "link", "code"):
+            inner = plain[start:end]
+            cut = _AFTER_NAME.search(inner, 1)
+            end = start + cut.start() if cut and mark != "code" else end
+            if plain[start:end].strip():
+                return Thing(start, end, plain[start:end], "name", mark)
+    tail = _AFTER_NAME.search(plain, begin + 1) if begin < len(plain) else None
+    end = tail.start() if tail else len(plain)
+    text = plain[begin:end].rstrip(" .:*")
+    if not text or len(text) > 60 or not any(c.isalpha() for c in text):
+        return None
+    return Thing(begin, begin + len(text), text, "name", "cell")
+
+
+def _numbers(cell: Text, header: str) -> list[Thing]:
+    """Ports of a column of ports: bare numbers, lists, ranges aside."""
+    if "port" not in header_roles(header) or re.search(r"\d\s*[-–]\s*\d", cell.plain):
+        return []
+    return [
+        Thing(m.start(), m.end(), m[0], "port", "bare", port=int(m[0]))
+        for m in _NUMBER.finditer(cell.plain.replace("/", " "))
+        if 0 < int(m[0]) < 65536
+    ]
+
+
+def _cell(
+    segment: Segment,
+    subject: Thing,
+    subject_cell: Text,
+    far: int,
+    cell: Text,
+    header: str,
+    shared: list[str],
+    vocabulary: Vocabulary,
+) -> Iterator[Candidate]:
+    found = addresses(cell)
+    taken = {t.start for t in found}
+    found += [
+        t
+        for t in _numbers(cell, header)
+        if t.start not in taken and not any(o.start <= t.start < o.end for o in found)
+    ]
+    for thing in found:
+        yield from _addressed(segment, subject, subject_cell, thing, cell, shared, header, far)
+    if len(cell.plain) > 400:
+        return
+    said = header_roles(header)
+    wanted = {(way, role) for role in said for way in _OF_ROLE.get(role, ())}
+    if cell.plain.count(" ") > 1:
+        wanted |= {(way, "text") for way in _OF_ROLE["told"]}
+    if not wanted:
+        return
+    whole = _whole(cell) if said & {"host", "proxy", "network", "image"} and len(cell.plain) < 60 else None
+    inside = names(cell, found, vocabulary)
+    if whole is not None and not any(n.start <= whole.start < n.end for n in inside):
+        inside.append(whole)
+    elif not inside and len(cell.plain) < 40 and said & {"needs", "needed", "reaches"}:
+        inside = [t for part in _SPLIT.split(cell.plain) for t in [_part(cell, part)] if t is not None]
+    words = re.findall(r"[a-z]+", cell.plain.lower())
+    for way, role in sorted(wanted):
+        kind = way[:-1]
+        turned = way[-1] == "<"
+        if kind == "BUILDS":
+            continue
+        for name in inside[:6]:
+            if is_setting(name.text) or is_generic(name.text):
+                continue
+            before = re.findall(r"[a-z]+", cell.plain[: name.start].lower())
+            extra = [
+                way,
+                f"{way} role {role}",
+                f"role {role}",
+                f"{way} {'alone' if name.end - name.start >= len(cell.plain.strip()) - 2 else 'among'}",
+                *(f"{way} c {stem(w)}" for w in before[-3:]),
+                *(f"{kind} {f}" for f in shared),
+                *(f"{kind} {f}" for f in about(name, "2", vocabulary)),
+                *about(name, "2", vocabulary),
+                *(f"{way} h {stem(w)}" for w in re.findall(r"[a-z]+", header.lower())),
+                f"{way} {'said' if set(before) & verbs().get(way, frozenset()) else 'unsaid'}",
+                f"{way} words {min(len(words) // 4, 3)}",
+            ]
+            if _FITS.get(role) == way:
+                alone = (
+                    name.end - name.start >= len(cell.plain.strip()) - 2 or len(_SPLIT.split(cell.plain)) > 1
+                )
+                extra += [
+                    "name fits",
+                    f"{kind} fits",
+                    f"name fits {'alone' if alone else 'among'}",
+                    f"name fits {name.by}",
+                ]
+            elif set(before[-4:]) & verbs().get(way, frozenset()):
+                extra += ["name said", f"{way} name said"]
+            else:
+                extra.append("name unsaid")
+            made = Candidate(
+                kind, name if turned else subject, subject if turned else name, features=[*shared, *extra]
+            )
+            own, theirs = subject_cell.place(subject.start, subject.end), cell.place(name.start, name.end)
+            made.start_place, made.end_place = (theirs, own) if turned else (own, theirs)
+            yield made
+
+
+def _part(cell: Text, part: str) -> Thing | None:
+    part = part.strip(" `*.")
+    at = cell.plain.find(part) if part else -1
+    if at < 0 or not any(c.isalpha() for c in part) or part.count(" ") > 2:
+        return None
+    return Thing(at, at + len(part), part, "name", "part")
+
+
+def _addressed(
+    segment: Segment,
+    subject: Thing,
+    subject_cell: Text,
+    thing: Thing,
+    cell: Text,
+    shared: list[str],
+    header: str,
+    far: int,
+) -> Iterator[Candidate]:
+    said = header_roles(header)
+    for kind in _KINDS.get(thing.kind, ()):
+        if kind == "EXPOSES_ENDPOINT" and thing.placeholder:
+            if thing.port is None:
+                continue
+            kind = "BINDS"
+        if excluded(kind, subject, thing):
+            continue
+        made = Candidate(kind, subject, thing)
+        if kind == "BINDS":
+            if thing.port is None:
+                continue
+            made.port, made.protocol, made.target = thing.port, thing.protocol, thing.target
+            if thing.kind == "port" or thing.placeholder:
+                made.end = None
+        words = re.findall(r"[a-z]+", header.lower())
+        alone = thing.end - thing.start >= len(cell.plain.strip()) - 2
+        before = re.findall(r"[a-z]+", cell.plain[: thing.start].lower())
+        made.features = [
+            *shared,
+            kind,
+            f"{kind} table",
+            *(f"{kind} {f}" for f in shared),
+            f"{kind} far {max(-2, min(far, 4))}",
+            "alone" if alone else "among",
+            f"{kind} {'alone' if alone else 'among'}",
+            *(f"{kind} role {r}" for r in said),
+            *(f"{kind} {thing.kind} {thing.by} role {r}" for r in said),
+            *(f"{kind} h {stem(w)}" for w in words),
+            f"{kind} a {thing.kind} {thing.by}",
+            *(f"{kind} c {stem(w)}" for w in before[-2:]),
+        ]
+        if (
+            kind in {"BINDS": "port", "BUILDS": "image", "EXPOSES_ENDPOINT": "url", "RESOLVES_TO": "ip"}
+            and {"BINDS": "port", "BUILDS": "image", "EXPOSES_ENDPOINT": "url", "RESOLVES_TO": "ip"}[kind]
+            in said
+        ):
+            made.features += ["fits", f"{kind} fits"]
+        if thing.host and alike(subject.text, thing.host):
+            made.features += ["host alike", f"{kind} host alike"]
+        if thing.placeholder:
+            made.features.append("placeholder")
+        made.start_place, made.end_place = (
+            subject_cell.place(subject.start, subject.end),
+            cell.place(thing.start, thing.end),
+        )
+        yield made
+
+
+_KINDS = {
+    "port": ("BINDS",),
+    "hostport": ("BINDS", "CONNECTS_TO"),
+    "url": ("EXPOSES_ENDPOINT",),
+    "host": ("EXPOSES_ENDPOINT", "RUNS"),
+    "ip": ("RESOLVES_TO",),
+    "image": ("BUILDS",),
+}

@@ -1,0 +1,222 @@
+"""What tables, items and arrows of any document state, and what they do not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taboot_pipelines.extraction.tier_a.prose import SENTENCES, STRUCTURED, relations
+from taboot_pipelines.extraction.tier_a.prose.segments import read_text, segments
+from taboot_pipelines.model.graph import Basis, check_edge, check_node
+
+Fact = tuple[str, str, str, int | None]
+
+
+def facts(text: str) -> set[Fact]:
+    return {
+        (e.start.name, e.type, e.end.name, e.properties.get("port"))
+        for e in relations(text, "a.md", STRUCTURED | SENTENCES)
+    }
+
+
+SERVICES = """# House
+
+| Service | Image | Port | URL | Database |
+|---|:--:|---|---|---|
+| **Wikila** | wik/wikila:2.1 | 8300 | https://wikila.lab.net | wikila-postgres |
+| [Blogger](docs/b.md) | `ghcr.io/blg/blogger:9` | `9123:80/tcp` | — | |
+"""
+
+
+def test_a_row_is_read_by_its_headers_and_its_cells() -> None:
+    found = facts(SERVICES)
+    assert {
+        ("wikila", "BUILDS", "docker.io/wik/wikila:2.1", None),
+        ("wikila", "BINDS", "0.0.0.0", 8300),
+        ("wikila", "EXPOSES_ENDPOINT", "https://wikila.lab.net", None),
+        ("wikila", "DEPENDS_ON", "wikila-postgres", None),
+        ("blogger", "BUILDS", "ghcr.io/blg/blogger:9", None),
+        ("blogger", "BINDS", "0.0.0.0", 9123),
+    } <= found
+    assert len(found) == 6, found
+
+
+def test_a_table_in_html_is_read_as_one_in_markdown() -> None:
+    text = (
+        "<table>\n<tr><th>Service</th><th>Port</th></tr>\n"
+        "<tr><td>Wikila</td><td>8300</td></tr>\n<tr><td>Blogger</td><td>9123</td></tr>\n</table>\n"
+    )
+    assert facts(text) == {("wikila", "BINDS", "0.0.0.0", 8300), ("blogger", "BINDS", "0.0.0.0", 9123)}
+    (first, _) = (e for e in relations(text, "a.md"))
+    assert "Wikila" in text[first.evidence.start : first.evidence.end]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| Variable | About | Default |\n|---|---|---|\n| `DB_HOST` | Host of Postgres | `postgres:5432` |\n",
+        "| Setting | Value |\n|---|---|\n| Image | `wik/wikila:2.1` |\n| Port | 8300 |\n",
+        "| Aspect | Traefik | Caddy |\n|---|---|---|\n| Port | 8443 | 443 |\n",
+        "Go to **Settings** → **Users** → **Add**\n",
+        "- `wikila:1.9` → `wikila:2.0`\n",
+        "1. Start Postgres → wait → start Wikila\n",
+        "- Middleware: auth → ratelimit → headers\n",
+        "Wikila does not depend on Redis.\n",
+        "You can put Wikila behind nginx.\n",
+        "If you enable search, Wikila needs Elasticsearch.\n",
+        "- Documentation: https://docs.wikila.io\n",
+        "- Base URL: `http://10.1.2.3:11434`\n",
+    ],
+)
+def test_settings_steps_menus_and_what_is_not_asserted_say_nothing(text: str) -> None:
+    assert facts(text) == set()
+
+
+def test_arrows_relate_only_what_touches_them() -> None:
+    found = facts("# Data flow\n\nCentralized logging via Promtail → Loki (kept for a week).\n")
+    assert found == {("promtail", "CONNECTS_TO", "loki", None)}
+    chain = facts("# Flow\n\n- MQTT flow: Zigbee2MQTT -> Mosquitto -> Home Assistant/Node-RED\n")
+    assert {(s, e) for s, _, e, _ in chain} == {
+        ("zigbee2mqtt", "mosquitto"),
+        ("mosquitto", "home-assistant"),
+        ("mosquitto", "node-red"),
+    }
+
+
+def test_nodes_of_a_diagram_are_called_by_their_labels() -> None:
+    text = (
+        "```mermaid\nflowchart LR\n  GW[API Gateway] --> AU[Auth Service]\n  AU --> PG[(Postgres)]\n"
+        '  USER["LAN user"] --> GW\n```\n'
+    )
+    assert {(s, e) for s, _, e, _ in facts(text)} == {
+        ("api-gateway", "auth-service"),
+        ("auth-service", "postgres"),
+    }
+
+
+def test_items_name_their_address() -> None:
+    text = "## Access\n\n- Grafana: http://grafana.localhost\n- **Wikila** (Port 5300) - notes\n"
+    assert facts(text) == {
+        ("grafana", "EXPOSES_ENDPOINT", "http://grafana.localhost", None),
+        ("wikila", "BINDS", "0.0.0.0", 5300),
+    }
+
+
+def test_evidence_is_an_exact_slice_and_every_claim_fits_the_model() -> None:
+    text = "Ein Wort \U0001f600 davor.\n\n" + SERVICES.replace("\n", "\r\n")
+    found = relations(text, "a.md")
+    assert len(found) == 6
+    for edge in found:
+        for node in (edge.start, edge.end):
+            check_node(node.label, node.key, {})
+        check_edge(edge.type, edge.start.label, edge.end.label, dict(edge.properties), edge.confidence)
+        quote = text[edge.evidence.start : edge.evidence.end]
+        assert quote.startswith("|") and quote.endswith("|") and "\n" not in quote
+        for basis, node in ((edge.start_basis, edge.start), (edge.end_basis, edge.end)):
+            assert basis is not Basis.BYTES or node.name in quote
+
+
+def test_what_is_said_has_the_measured_precision_of_its_form_as_confidence() -> None:
+    confidence = {
+        e.method: e.confidence
+        for e in relations(SERVICES + "\nWikila listens on port 8300.\n", "a.md", STRUCTURED | SENTENCES)
+    }
+    assert confidence["prose_table"] > 0.85 and all(0.5 < c < 1 for c in confidence.values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| Service | Port |\n|---|---|\n" + "".join(f"| svc-{n} | {1024 + n} |\n" for n in range(10_000)),
+        "| Service | Port |\n|---|---|\n| Wikila | " + "x 8300 " * 150_000 + " |\n",
+        "".join("  " * depth + f"- level {depth} `svc{depth}` on port 80{depth:02}\n" for depth in range(30)),
+        "| Service | Port |\n|---|---|\n",
+        "| Service | Port |\n|---|---|",
+        "|" * 5000 + "\n" + "|-" * 5000 + "|\n" + "|" * 5000,
+        "a" + "-" * 100_000 + ">" + "`" * 50_000,
+        "<table" * 20_000,
+        "[" * 50_000 + "](" * 50_000,
+        "**" * 50_000 + "\n" + "_" * 50_000,
+        "## \u05e9\u05d9\u05e8\n\n| \u05e9\u05d9\u05e8 | Port |\n|---|---|\n| Wikila | 8300 |\n",
+        "# \u670d\u52a1\n\nNginx \u76d1\u542c\u7aef\u53e3 80\uff0c\u8f6c\u53d1\u5230 Wikila\u3002" * 2000,
+    ],
+    ids=[
+        "rows",
+        "megabyte",
+        "nested",
+        "header",
+        "headless",
+        "bars",
+        "dashes",
+        "tags",
+        "links",
+        "marks",
+        "rtl",
+        "chinese",
+    ],
+)
+def test_bad_input_is_read_in_bounded_time(text: str) -> None:
+    began = time.process_time()
+    found = relations(text, "a.md", STRUCTURED | SENTENCES)
+    assert time.process_time() - began < 20
+    for edge in found:
+        assert 0 <= edge.evidence.start < edge.evidence.end <= len(text)
+
+
+def test_every_row_of_a_long_table_is_read() -> None:
+    text = "| Service | Port |\n|---|---|\n" + "".join(f"| svc-{n} | {1024 + n} |\n" for n in range(2_000))
+    assert len(relations(text, "a.md")) == 2_000
+
+
+_PIECES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [
+                "| ",
+                " |",
+                "---|",
+                "\n",
+                "\n\n",
+                "- ",
+                "**",
+                "`",
+                "Redis ",
+                "http://a:80 ",
+                "port 80 ",
+                " → ",
+                "[a](b)",
+                "# ",
+                "<td>",
+            ]
+        ),
+        st.text(max_size=6),
+    ),
+    max_size=40,
+).map("".join)
+
+
+@settings(max_examples=150, deadline=None)
+@given(_PIECES)
+def test_any_text_is_cut_into_slices_of_itself(text: str) -> None:
+    for piece in segments(text):
+        for one in (piece.text, *piece.cells):
+            assert 0 <= one.start <= one.end <= len(text)
+            for at, character in enumerate(one.plain):
+                start, end = one.place(at, at + 1)
+                assert one.start <= start < end <= max(one.end, start + 1)
+                if text[start] not in "\\&\n<\r \t>":
+                    assert character == text[start]
+    for edge in relations(text, "a.md", STRUCTURED | SENTENCES):
+        assert 0 <= edge.evidence.start < edge.evidence.end <= len(text)
+
+
+def test_marks_are_left_out_and_places_kept() -> None:
+    source = "See **[Wiki](x.md)** on `port 80` &amp; <https://a.b>"
+    text = read_text(source, 0, len(source))
+    assert text.plain == "See Wiki on port 80 & https://a.b"
+    at = text.plain.index("Wiki")
+    assert source[slice(*text.place(at, at + 4))] == "Wiki"
+    assert {text.plain[s:e] for s, e, _ in text.marks} == {"Wiki", "port 80"}
