@@ -196,7 +196,6 @@ def ui(host: str, port: int) -> None:
 @json_option
 def audit(repair: bool, deep: bool, namespace: str | None, as_json: bool) -> None:
     """Compare catalog, blobs, tables, shards, Qdrant and Neo4j by id; exit code 1 if they differ."""
-    from taboot_pipelines.cli.admin_ import require_catalog
     from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages import storage_audit
     from taboot_pipelines.stages.workspace import Workspace

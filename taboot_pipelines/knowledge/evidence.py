@@ -53,8 +53,9 @@ class QuotedText:
 
     def place(self, start: int, end: int) -> SourceSpan:
         """The place of the span ``[start, end)``."""
-        (place,) = self.places([start], [end])
-        return place
+        low, high = self._offsets.to_bytes(start, end)
+        line = int(self._newlines.searchsorted(start if self._lines_of_text else low)) + 1
+        return SourceSpan(start, end, low, high, line)
 
     def places(self, starts: Sequence[int], ends: Sequence[int]) -> list[SourceSpan]:
         """The places of many spans, given as two columns of equal length."""

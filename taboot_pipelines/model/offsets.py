@@ -94,8 +94,20 @@ class OffsetMap:
     def to_bytes(self, start: int, end: int) -> tuple[int, int]:
         """The byte range that holds the document's ``[start, end)``; empty for an empty span where it is
         exact."""
-        starts, ends = self.to_bytes_many(np.array([start]), np.array([end]))
-        return int(starts[0]), int(ends[0])
+        if len(self) == 0:
+            return 0, 0
+        # By single numbers: arrays of one cost fifty times as much, for each claim of a file.
+        last = len(self) - 1
+        i = min(int(self.doc_end.searchsorted(start, "right")), last)
+        j = max(i, int(self.doc_start.searchsorted(max(end - 1, start), "right")) - 1)
+        low, high = int(self.byte_start[i]), int(self.byte_end[j])
+        if width := int(self.width[i]):
+            low += max(start - int(self.doc_start[i]), 0) * width
+        if width := int(self.width[j]):
+            reach = min(end, int(self.doc_end[j])) - int(self.doc_start[j])
+            high = int(self.byte_start[j]) + max(reach, 0) * width
+        low = min(low, int(self.byte_end[i]))
+        return low, max(low, high)
 
     def to_bytes_many(self, start: Array, end: Array) -> tuple[Array, Array]:
         """Vectorized :meth:`to_bytes` for arrays of spans."""

@@ -279,10 +279,11 @@ def test_the_engineer_finds_what_the_command_line_did(house: House) -> None:
         # An ingest is no run of Dagster's: each stage of each source, and each check, is an event of its own.
         assert instance.get_runs() == []
         sources = set(instance.get_dynamic_partitions("sources"))
-        # What was retired on the way has left events and is no partition any more.
-        assert {"stacks", "proxy", "runbooks"} <= sources
+        assert sources == {"stacks", "proxy", "runbooks"}
         for stage in CHAIN.names:
-            assert instance.get_materialized_partitions(dg.AssetKey(stage)) >= sources, stage
+            # What was retired on the way is no partition any more; its events stay, since nothing of Dagster
+            # takes those of a partition out of SQLite.
+            assert instance.get_materialized_partitions(dg.AssetKey(stage)) - {"notes"} == sources, stage
         only = dg.AssetRecordsFilter(dg.AssetKey("documents"), asset_partitions=["stacks"])
         (record,) = instance.fetch_materializations(only, limit=1).records
         made = record.asset_materialization

@@ -245,9 +245,14 @@ def test_a_search_loads_nothing_that_it_has_no_use_for(shell: Shell) -> None:
 
 
 def test_a_process_that_ends_at_once_says_all_and_calls_what_asked_for_it(shell: Shell) -> None:
+    # A library asks to be called at the end once it is loaded, which is after the command began.
     program = (
         "import atexit, sys\nsys.modules['openvino'] = sys\n"
-        "atexit.register(lambda: sys.stderr.write('called'))\n" + PROGRAM
+        "class Late:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'taboot_pipelines.retrieval':\n"
+        "            atexit.register(lambda: sys.stderr.write('called'))\n"
+        "sys.meta_path.insert(0, Late())\n" + PROGRAM
     )
     assert "sessions.md" in shell.process("search", "sessions", "--mode", "keyword", program=program)
     assert shell.err == "called"

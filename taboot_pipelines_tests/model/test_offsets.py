@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,3 +49,25 @@ def test_blocks_give_their_whole_range_and_gaps_the_nearest() -> None:
     assert offsets.to_bytes(8, 14) == (100, 230)
     assert offsets.to_bytes(10, 12)[0] == 200
     assert not offsets.exact
+
+
+@given(
+    st.lists(
+        st.tuples(*[st.integers(0, 4)] * 2, st.integers(1, 5), st.integers(0, 3), st.integers(0, 6)),
+        max_size=6,
+    ),
+    st.integers(0, 40),
+    st.integers(0, 40),
+)
+def test_one_span_and_many_give_the_same_bytes(
+    parts: list[tuple[int, int, int, int, int]], start: int, length: int
+) -> None:
+    segments, at, byte = [], 0, 0
+    for gap, lost, size, width, block in parts:
+        at, byte = at + gap, byte + lost
+        held = size * width or block
+        segments.append((at, at + size, byte, byte + held, width))
+        at, byte = at + size, byte + held
+    offsets = OffsetMap.of(segments)
+    lows, highs = offsets.to_bytes_many(np.array([start]), np.array([start + length]))
+    assert offsets.to_bytes(start, start + length) == (int(lows[0]), int(highs[0]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import threading
 from collections.abc import Set
 from pathlib import Path
@@ -81,12 +82,12 @@ def replayed_on_sqlite(server: World, tei: FakeTei, decided: Set[str]) -> World:
     holds. Of the tables of decisions, those of ``decided`` must hold some.
     """
     assert not (server.home / "catalog.db").exists()
-    # Beside blobs no catalog is begun anew, since it would know of no deletion; this one is given all of it.
-    for name in ("blobs", "tables", "kb"):
-        (server.home / name).rename(server.home / f"kept-{name}")
+    # Beside blobs no catalog is begun anew, since it would know of no deletion: this one was begun in an
+    # empty home, and is given all of it.
+    empty = World(server.root / "empty", tei.url)
+    empty.workspace.close()
+    shutil.copy(empty.home / "catalog.db", server.home)
     file = World(server.root, tei.url)
-    for name in ("blobs", "tables", "kb"):
-        (server.home / f"kept-{name}").rename(server.home / name)
     with (
         server.workspace.catalog.database.read(None) as source,
         file.workspace.catalog.database.begin(None) as target,

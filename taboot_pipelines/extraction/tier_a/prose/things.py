@@ -351,9 +351,9 @@ def names(text: Text, taken: Iterable[Thing], vocabulary: Vocabulary | None = No
                 lead = plain[slice(*words[begin])].lower()
                 rest = plain[words[begin + 1][0] : words[last][1]]
                 whole = plain[words[begin][0] : words[last][1]].lower()
-                said = vocabulary is not None and vocabulary.counts.get(whole, 0) > 1
-                if (lead in roles()["leading"] and not said) or (
-                    not said and (ordinary(lead) or _inflected(lead)) and not is_ordinary_name(rest)
+                told = vocabulary is not None and vocabulary.counts.get(whole, 0) > 1
+                if (lead in roles()["leading"] and not told) or (
+                    not told and (ordinary(lead) or _inflected(lead)) and not is_ordinary_name(rest)
                 ):
                     begin += 1
             while begin <= last and plain[slice(*words[begin])].lower() in roles()["article"]:
