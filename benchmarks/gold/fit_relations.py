@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import re
+import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.gold import relations
 from benchmarks.gold.relations import DOCUMENTS, UNITS, Labelled, prediction

@@ -11,8 +11,8 @@ from taboot_pipelines_tests.defs.conftest import Project
 
 SECRET = "swordfish-eleven"
 PAGE = (
-    f"# Grafana\n\nGrafana depends on Postgres (`DB_PASSWORD={SECRET}`).\n\n"
-    "# Jellyfin\n\nJellyfin needs Redis.\n"
+    "# Grafana\n\nGrafana depends on Postgres.\n\n"
+    f"# Jellyfin\n\nJellyfin needs Redis (`DB_PASSWORD={SECRET}`).\n"
 )
 
 
@@ -48,9 +48,9 @@ def test_a_tier_shows_its_runs_how_sure_they_are_and_triples_with_their_sentence
     triples = table(found["triples"])
     assert {t["relation"] for t in triples} == {"DEPENDS_ON"} and {t["line"] for t in triples} == {3, 7}
     if names:
-        (sure,) = (t for t in triples if t["line"] == 3)
-        assert sure["triple"] == "(Service grafana)-[DEPENDS_ON]->(Service postgres)"
-        assert sure["sentence"].startswith("Grafana depends on Postgres (`DB_PASSWORD=****")
+        (told,) = (t for t in triples if t["line"] == 7)
+        assert told["triple"] == "(Service jellyfin)-[DEPENDS_ON]->(Service redis)"
+        assert told["sentence"].startswith("Jellyfin needs Redis (`DB_PASSWORD=****")
     else:
         assert "triple" not in triples[0] and "grafana" not in str(found).lower()
     assert SECRET not in str(found)

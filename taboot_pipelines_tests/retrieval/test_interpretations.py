@@ -82,7 +82,7 @@ def test_a_diff_says_how_well_each_side_reads_labelled_passages(
 ) -> None:
     rows = [
         {"text": text, "sentence": text, "triples": [["DEPENDS_ON", "Grafana", name]]}
-        for name in ("Postgres", "Redis", "Loki", "MariaDB")
+        for name in ("Tempo", "Redis", "Loki", "MariaDB")
         for text in [f"Grafana depends on {name}."]
     ]
     own = tmp_path / "gold.jsonl"
