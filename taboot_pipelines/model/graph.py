@@ -70,6 +70,8 @@ SCHEMES = frozenset(
 AUTHS = frozenset({"bearer", "basic", "oauth2", "apikey", "mtls", "none"})
 RESTART_POLICIES = frozenset({"no", "always", "unless-stopped", "on-failure"})
 NETWORK_MODES = frozenset({"bridge", "host", "none", "overlay", "macvlan", "custom"})
+#: How the names of the extraction methods begin that read text, not configuration.
+TEXT_METHOD = "prose_"
 #: Whether what depends goes down with the other, or only starts after it.
 DEPENDENCY_KINDS = frozenset({"need", "order"})
 RECORD_TYPES = frozenset({"A", "AAAA", "CNAME", "MX", "TXT", "NS", "PTR"})

@@ -22,7 +22,7 @@ from taboot_pipelines.knowledge.project_units import FormatExtractor, ProjectExt
 from taboot_pipelines.knowledge.runs import Tier
 from taboot_pipelines.knowledge.units import UnitExtractor
 from taboot_pipelines.model import records
-from taboot_pipelines.model.graph import Basis, EdgeSource
+from taboot_pipelines.model.graph import TEXT_METHOD, Basis, EdgeSource
 from taboot_pipelines.model.records import EdgeClaim, Evidence, NodeRef
 from taboot_pipelines.sources import source_kind
 from taboot_pipelines.stages.documents import PARSING
@@ -100,7 +100,7 @@ def _mentions(document: NodeRef, mention: Mention) -> EdgeClaim:
         document,
         mention.node,
         Evidence(document.name, mention.start, mention.end),
-        method=f"prose_{mention.kind}",
+        method=f"{TEXT_METHOD}{mention.kind}",
         start_basis=Basis.DERIVED,
         end_basis=mention.basis,
         properties={"span": [mention.start, mention.end]},

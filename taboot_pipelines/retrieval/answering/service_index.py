@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.extraction.tier_a.systemd.units import drop_in_unit, unit_of
+from taboot_pipelines.model.graph import TEXT_METHOD
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.retrieval.index import Index
@@ -115,6 +116,21 @@ class Document:
         return unit_of(self.path) is not None
 
 
+def _ports_of_texts(graph: Graph) -> npt.NDArray[np.bool_]:
+    """Which edges are ports that only a text names of a service that configuration declares: a text says on
+    what a process listens, the declaration what is published of it."""
+    binds = pc.and_(
+        pc.equal(graph.edges.column("type"), "BINDS"),
+        pc.starts_with(graph.edges.column("extraction_method"), TEXT_METHOD),
+    ).to_numpy()
+    scopes = pc.fill_null(graph.nodes.column("scope"), "")
+    declared = pc.match_substring_regex(scopes, "[^/]$").to_numpy()
+    known = graph.start >= 0
+    found = np.zeros(len(binds), dtype=bool)
+    found[known] = binds[known] & declared[graph.start[known]]
+    return found
+
+
 class ServiceIndex:
     """Made once per view. Safe to use from several threads: what is filled later is only ever replaced by its
     equal."""
@@ -130,6 +146,7 @@ class ServiceIndex:
         types = graph.edges.column("type").combine_chunks()
         facts = pc.not_equal(types, "MENTIONS").to_numpy(zero_copy_only=False)
         facts &= (graph.start >= 0) & (graph.end >= 0)
+        facts &= ~_ports_of_texts(graph)
         self._edges = np.flatnonzero(facts)
         self._types = np.array(types.take(pa.array(self._edges)).to_pylist(), dtype=object)
         self._starts, self._ends = graph.start[self._edges], graph.end[self._edges]

@@ -13,7 +13,7 @@ from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_a.prose.pairs import Candidate
 from taboot_pipelines.extraction.tier_a.prose.reading import STRUCTURED, Stated, stated
 from taboot_pipelines.extraction.tier_a.prose.things import Thing
-from taboot_pipelines.model.graph import SCHEMES, Basis, is_hostname, is_ip
+from taboot_pipelines.model.graph import SCHEMES, TEXT_METHOD, Basis, is_hostname, is_ip
 from taboot_pipelines.model.records import EdgeClaim, Evidence, NodeRef
 
 #: Relations of what is keyed by the project that declares it.
@@ -58,7 +58,7 @@ def claim(said: Stated, document: str, text: str) -> EdgeClaim | None:
         start,
         end,
         Evidence(document, *place),
-        method=f"prose_{said.segment.form.replace('-', '_').replace(' ', '_')}",
+        method=TEXT_METHOD + said.segment.form.replace("-", "_").replace(" ", "_"),
         start_basis=_basis(start, quoted),
         end_basis=Basis.DERIVED if one.end is None else _basis(end, quoted),
         properties=_properties(one, end),
