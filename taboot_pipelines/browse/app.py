@@ -6,7 +6,12 @@ and ends by Ctrl-C.
 
 from __future__ import annotations
 
+import pkgutil
+import secrets
+import socket
+import threading
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -27,16 +32,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from taboot_pipelines.retrieval import KnowledgeBase
-
-
-import secrets
-import socket
-import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from taboot_pipelines.retrieval import KnowledgeBase
-
 
 View = Callable[["Request"], Response]
 
@@ -148,6 +143,8 @@ _MOST_AT_ONCE = 64
 #: Bytes of a request's line and headers. The longest query that is searched takes a tenth of it.
 _MAX_HEAD = 1 << 17
 _GRACE_SECONDS = 2
+#: The packages whose modules pages reach.
+_PARTS = ("connectors", "documents", "extraction", "knowledge", "retrieval", "shards", "sources", "stages")
 
 
 def take_port(port: int) -> socket.socket:
@@ -166,6 +163,18 @@ def take_port(port: int) -> socket.socket:
             "E_PORT", f"Port {port} of {HOST} cannot be used: {error.strerror}.", port=port
         ) from error
     return taken
+
+
+def load_parts() -> None:
+    """Import what pages import when they first need it, in this thread.
+
+    Two threads that import modules of one package at the same moment may each wait for the other's; CPython
+    then gives one of them a module half made, and its page fails with ImportError. Costs about a second.
+    """
+    for name in _PARTS:
+        package = import_module(f"taboot_pipelines.{name}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
 
 
 def serve(kb: KnowledgeBase, taken: socket.socket, ready: Callable[[str, str], None]) -> None:
@@ -196,6 +205,7 @@ def serve(kb: KnowledgeBase, taken: socket.socket, ready: Callable[[str, str], N
     server = uvicorn.Server(config)
     # The socket listens already: what is asked before the loop runs waits in its queue.
     ready(*(f"http://{HOST}:{port}/?token={value}" for value in (token, once)))
+    load_parts()
     # The first question of a process loads the model and maps the shards; it need not be a person's.
     threading.Thread(target=app.state.warm, name="browse-warm", daemon=True).start()
     try:

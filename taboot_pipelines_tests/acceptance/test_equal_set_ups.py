@@ -24,8 +24,9 @@ from taboot_pipelines_tests.world import DATA, World, differences, graph, logica
 
 MOMENT = 1_750_000_000_000_000
 #: In CI fewer than the 5,000 of a full run (``TABOOT_TEST_DOCUMENTS=5000``), where Qdrant's fake takes
-#: minutes to answer.
-DOCUMENTS = int(os.environ.get("TABOOT_TEST_DOCUMENTS", "800"))
+#: minutes to answer, and of the real confs and pages every third.
+DOCUMENTS = int(os.environ.get("TABOOT_TEST_DOCUMENTS", "360"))
+STEP = 3 if DOCUMENTS < 800 else 1
 NAMESPACE = "equal"
 
 
@@ -51,10 +52,10 @@ def fill(world: World) -> None:
     stacks = world.source("stacks", "compose", host="box.lan", namespace=NAMESPACE, tags=["prod"])
     shutil.copytree(DATA / "awesome-compose", stacks, dirs_exist_ok=True)
     proxy = world.source("proxy", "swag", proxy="swag", namespace=NAMESPACE)
-    for path in sorted((DATA / "swag-reverse-proxy-confs").glob("*.conf.sample")):
+    for path in sorted((DATA / "swag-reverse-proxy-confs").glob("*.conf.sample"))[::STEP]:
         (proxy / path.name.removesuffix(".sample")).write_bytes(path.read_bytes())
     pages = world.source("pages", namespace=NAMESPACE, tags=["docs", "prod"])
-    real = [p.read_text("utf-8") for p in sorted((DATA / "linuxserver-docs-md").rglob("*.md"))]
+    real = [p.read_text("utf-8") for p in sorted((DATA / "linuxserver-docs-md").rglob("*.md"))[::STEP]]
     notes = world.source("notes", namespace=NAMESPACE)
     for i, text in enumerate(real):
         (pages / f"page-{i:04d}.md").write_text(text)

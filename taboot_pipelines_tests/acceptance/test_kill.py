@@ -321,7 +321,7 @@ def test_killed_ingests_end_in_the_stores_of_an_undisturbed_one(data: Path, tei:
     [
         "pathlib.Path.write_text",
         "pathlib.Path.replace",
-        "dagster.DagsterInstance.from_ref",
+        "dagster.DagsterInstance.from_config",
         "taboot_pipelines.defs.instance.LIMITS",
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -439,3 +441,29 @@ def test_a_page_after_a_publication_goes_on_in_the_first(world: World) -> None:
     world.ingest()
     second = page(client, following)
     assert "Lantern" in text_of(second, ".hits") and len(second.css(".hit")) == 4
+
+
+#: Prints what functions of the packages import that was not loaded before threads run.
+LATE = """
+import ast, pathlib, sys
+import taboot_pipelines
+from taboot_pipelines.browse.app import load_parts
+
+load_parts()
+top = pathlib.Path(taboot_pipelines.__file__).parent
+for part in ("browse", "extraction", "knowledge", "retrieval", "shards", "sources"):
+    for file in (top / part).rglob("*.py"):
+        for function in ast.walk(ast.parse(file.read_text())):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                for node in ast.walk(function):
+                    name = getattr(node, "module", None) or ""
+                    if name.startswith("taboot_pipelines.") and name not in sys.modules:
+                        print(name, file)
+"""
+
+
+def test_no_page_imports_modules_while_another_does() -> None:
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, check=True)
+    # What asks a server is a package of its own without such imports.
+    servers = ("taboot_pipelines.inference.", "taboot_pipelines.stores.state.redis ")
+    assert not [line for line in done.stdout.splitlines() if not line.startswith(servers)]
