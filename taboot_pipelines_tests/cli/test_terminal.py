@@ -61,10 +61,10 @@ def test_places_are_links_where_the_terminal_knows_them(screen: Shell) -> None:
 
 
 def test_short_ids_are_taken_everywhere(screen: Shell) -> None:
-    shown = bare(told(screen, "neighbors", "grafana", "--type", "BINDS"))
+    shown = bare(told(screen, "neighbors", "grafana", "--type", "BUILDS"))
     (edge,) = re.findall(r"\b[0-9a-f]{12}\b", shown)
     full = screen.json("explain", edge)
-    assert full["id"].startswith(edge) and "BINDS 3010→3000/tcp" in full["statement"]
+    assert full["id"].startswith(edge) and "-[BUILDS]->(Image docker.io/grafana/grafana:" in full["statement"]
     chunk = re.search(r"\b([0-9a-f]{8}:\d+)$", bare(told(screen, "search", "redis")), re.MULTILINE)
     assert chunk is not None and screen.json("explain", chunk[1])["kind"] == "hit"
     doc_id = chunk[1].split(":")[0]
