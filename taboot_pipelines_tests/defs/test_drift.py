@@ -7,7 +7,7 @@ import pytest
 
 from taboot_pipelines_tests.defs.conftest import Project
 
-WRONG = "# The house\n\n`web` listens on port 9090 of `box.lan`.\n"
+WRONG = "# The house\n\nThe `web` container listens on port 9090 of `box.lan`.\n"
 CLASH = 'services:\n  other:\n    image: caddy:2\n    ports: ["8080:80"]\n'
 
 
