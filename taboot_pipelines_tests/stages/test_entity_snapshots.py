@@ -292,7 +292,8 @@ def test_a_stage_that_has_not_run_keeps_the_source_out(world: World, notes: Path
 
 def test_in_which_order_the_tiers_are_read_decides_nothing(world: World, notes: Path) -> None:
     (notes / "0.md").write_text(
-        "# Web\n\nThe web service depends on the cache service at http://cache.lan/.\n"
+        "# Web\n\nGitea depends on PostgreSQL.\n\n"
+        "| Service | Port |\n|---|---|\n| Gitea | 3000 |\n| Loki | 3100 |\n"
     )
     snapshot(world, "notes")
     before = {name: rows_of(read(world, name)) for name in TABLES}

@@ -214,11 +214,13 @@ def test_answers_are_equal_however_many_are_asked_for_at_once(
     world = made(llm={"max_concurrency": at_once}, limits={"batch_documents": 2})
     notes = world.source("notes")
     for i in range(6):
-        (notes / f"{i}.md").write_text(page(*(f"svc{i}x{k} talks to db{k}." for k in range(3))))
+        (notes / f"{i}.md").write_text(page(*(f"svc{i}x{k} talks to postgres{k}." for k in range(3))))
     llm.delay = 0.05
     world.ingest()
     assert llm.requests == 18 and llm.max_in_flight <= at_once and llm.max_in_flight >= min(at_once, 3)
-    assert stated(world) == {(f"svc{i}x{k}", "CONNECTS_TO", f"db{k}") for i in range(6) for k in range(3)}
+    assert stated(world) == {
+        (f"svc{i}x{k}", "CONNECTS_TO", f"postgres{k}") for i in range(6) for k in range(3)
+    }
     scratch = world.replay()
     other = world.open(scratch)
     assert differences(logical(world.workspace), logical(other)) == {}
@@ -401,7 +403,7 @@ def test_the_months_questions_are_counted_by_namespace(made: Callable[..., World
     for source, namespace in (("notes", "default"), ("others", "elsewhere")):
         folder = world.source(source, namespace=namespace)
         for i in range(4):
-            (folder / f"{i}.md").write_text(f"Here {source}{i} talks to postgres.\n")
+            (folder / f"{i}.md").write_text(f"Here mastodon-{source}{i} talks to postgres.\n")
     reports = [r for r in world.ingest() if r.stage == STAGE]
     assert llm.requests == 6 and [r.counts["waiting"] for r in reports] == [1, 1]
     assert {x["code"] for r in reports for x in r.limited} == {"E_QUOTA"}

@@ -26,7 +26,7 @@ def test_claims_of_real_pages_fit_the_model_and_quote_their_sentences() -> None:
     pages = documents(40)
     found = list(read_all(pages))
     edges = [(page, edge) for page, said in zip(pages, found, strict=True) for edge in said.edges]
-    assert len(edges) > 10
+    assert len(edges) >= 10
     for page, edge in edges:
         for node in (edge.start, edge.end):
             check_node(node.label, node.key, {})
