@@ -189,32 +189,19 @@ def main() -> None:
     if args.wrong:
         for q, i in sorted(found, key=lambda f: -f[0]):
             if not i.right and i.set == UNITS:
-                print(
-                    "wrong",
-                    f"{q:.2f}",
-                    i.segment.form,
-                    i.candidate.type,
-                    i.candidate.start.text,
-                    "|",
-                    i.candidate.end and i.candidate.end.text,
-                    i.candidate.port,
-                    repr(prose_of(i))[:150],
-                )
+                tell("wrong", q, i)
         for k, i in enumerate(rows.items):
             if i.right and i.set == UNITS and p[k] < least[i.segment.form]:
-                print(
-                    "low",
-                    f"{p[k]:.2f}",
-                    i.segment.form,
-                    i.candidate.type,
-                    i.candidate.start.text,
-                    "|",
-                    i.candidate.end and i.candidate.end.text,
-                    i.candidate.port,
-                    repr(prose_of(i))[:150],
-                )
+                tell("low", p[k], i)
     if args.write:
         write(rows, p)
+
+
+def tell(what: str, p: float, one: Labelled) -> None:
+    """Print a candidate that was decided wrongly, with its probability and the words around it."""
+    c = one.candidate
+    names = c.start.text, "|", c.end and c.end.text, c.port
+    print(what, f"{p:.2f}", one.segment.form, c.type, *names, repr(prose_of(one))[:150])
 
 
 def halves(rows: Rows, data: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -328,23 +328,7 @@ def observed_statements(given: DocumentInput, chunks: ChunkIndex) -> list[Relati
                 )
             )
         else:
-            statements.append(
-                Relation(
-                    type=o["type"],
-                    start=_start(o),
-                    end=_end(o),
-                    discriminator=o["discriminator"],
-                    properties=o["properties"],
-                    confidence=o["confidence"],
-                    source=o["source"],
-                    method=o["method"],
-                    start_basis=o["start_basis"],
-                    end_basis=o["end_basis"],
-                    run_id=o["run_id"],
-                    blob_sha256=o["blob_sha256"],
-                    place=_place(o),
-                )
-            )
+            statements.append(_relation(o))
     for _, o in sorted(_first_declarations(given.observations).items()):
         written = o["start_name"] in text[o["span_start"] : o["span_end"]]
         statements.append(
@@ -406,24 +390,35 @@ def _use_statements(
     if not said_elsewhere and (found.store or is_store_scheme(properties.get("protocol"))):
         types["DEPENDS_ON"] = {"kind": "need"}
     return [
-        Relation(
+        replace(
+            _relation(o),
             type=type_,
-            start=_start(o),
             end=end,
             discriminator=discriminator(type_, said),
             properties=canonical_json(said),
-            confidence=o["confidence"],
-            source=o["source"],
-            method=o["method"],
-            start_basis=o["start_basis"],
-            end_basis=o["end_basis"],
-            run_id=o["run_id"],
-            blob_sha256=o["blob_sha256"],
-            place=_place(o),
             ground=found.ground,
         )
         for type_, said in types.items()
     ]
+
+
+def _relation(o: Mapping[str, Any]) -> Relation:
+    """Return the relation that an observation of an edge states by itself."""
+    return Relation(
+        type=o["type"],
+        start=_start(o),
+        end=_end(o),
+        discriminator=o["discriminator"],
+        properties=o["properties"],
+        confidence=o["confidence"],
+        source=o["source"],
+        method=o["method"],
+        start_basis=o["start_basis"],
+        end_basis=o["end_basis"],
+        run_id=o["run_id"],
+        blob_sha256=o["blob_sha256"],
+        place=_place(o),
+    )
 
 
 def name_statements(
