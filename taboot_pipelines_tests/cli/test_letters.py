@@ -29,7 +29,12 @@ def shell(tmp_path: Path, tei: FakeTei, llm: FakeOpenAi) -> Iterator[Shell]:
     (notes / "b.md").write_text("Here gitea talks to loki.\n")
     (notes / "copy.md").write_text("Here gitea talks to loki.\n")
     made = Shell(world)
-    made.environment |= {"TABOOT_LLM__URL": llm.url, "TABOOT_LLM__MAX_RETRIES": "0"}
+    made.environment |= {
+        "TABOOT_LLM__URL": llm.url,
+        "TABOOT_LLM__MAX_RETRIES": "0",
+        # The fake has no calibration.
+        "TABOOT_EXTRACTION__MIN_PRECISION": "0",
+    }
     yield made
     world.workspace.close()
 

@@ -134,7 +134,6 @@ def test_a_sources_file_that_is_edited_is_served_by_a_run(world: World, tmp_path
 
     with ui_of(world, tmp_path / "dagster.log") as ui:
         until(lambda: served() == {"guides"})
-        (world.directory / "more").mkdir()
         # What it reads is there before it is declared.
         (world.directory / "more").mkdir()
         (world.directory / "more" / "note.md").write_text("# Note\n\nThe cache listens on port 6379.\n")

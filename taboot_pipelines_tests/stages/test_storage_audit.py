@@ -378,7 +378,8 @@ def test_what_runs_of_the_past_said_is_read_and_dropped_only_by_a_repair(filled:
     (filled.directory / "notes" / "0.md").write_text("# Note 0\n\nThe redis listens on 10.0.9.9:6379.\n")
     filled.ingest()
     report = storage_audit.run(filled.workspace, OURS)
-    assert report.found == [] and report.checked["archived_runs"] == 1
+    # What Tier A said of the file before, and what Tier B said.
+    assert report.found == [] and report.checked["archived_runs"] == 2
     (archive,) = (filled.home / "tables" / OURS / "notes").glob("observations.archive.*")
     for path in archive.rglob(torn):
         path.write_bytes(path.read_bytes()[:100])

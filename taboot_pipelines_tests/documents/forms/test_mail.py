@@ -662,11 +662,11 @@ HOSTILE: dict[str, tuple[bytes, str | None]] = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_mails_take_bounded_time(name):
     blob, code = HOSTILE[name]
-    begun = time.monotonic()
+    begun = time.process_time()  # A busy machine makes it later, not more.
     if code is None:
         parsed(blob)
     else:
         with pytest.raises(TabootError) as refused:
             parsed(blob)
         assert refused.value.code == code
-    assert time.monotonic() - begun < 20
+    assert time.process_time() - begun < 20

@@ -96,7 +96,7 @@ CASES: dict[str, Case] = {
             "services/db/restart": "always",
             "services/db/profiles": ["p"],
             "services/db/connects": {("web", "http", 3)},
-            "networks/real": (False, "macvlan", ()),
+            "networks/real": ("macvlan", ()),
         },
     ),
     "a tag of the including file": Case(
@@ -270,7 +270,7 @@ CASES: dict[str, Case] = {
             ),
             "app/compose.override.yaml": "networks: {n: {external: true}}",
         },
-        {"services/web/networks": {"old": set()}, "networks/old": (True, "bridge", ())},
+        {"services/web/networks": {"old": {"<external>"}}, "networks/old": ("bridge", ())},
     ),
     "what a list of an override takes away": Case(
         {
