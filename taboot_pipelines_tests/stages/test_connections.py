@@ -282,3 +282,21 @@ def test_quadlets_manifests_and_mounted_configuration_name_others_too(world: Wor
     assert links(kb, "DEPENDS_ON") == {n.replace(" ", " DEPENDS_ON ") for n in needs}
     (edge,) = [r for r in kb.edges().to_pylist() if (r["start_name"], r["end_name"]) == ("app", "mailer")]
     assert kb.explain(edge["edge_id"]).quotes[0].url.endswith("/stacks/a/x.ini")
+
+
+RELEASE = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: wiki, namespace: apps}
+spec:
+  dependsOn: [{name: pg, namespace: data}]
+"""
+
+
+def test_a_release_needs_what_it_waits_for(world: World) -> None:
+    write(world, {"data.yaml": CLUSTER, "wiki.yaml": RELEASE}, source="house", type_="files", interpret=True)
+    kb = ingest(world, {})
+    assert links(kb, "DEPENDS_ON") == {"wiki DEPENDS_ON pg"}
+    assert "wiki" in kb.answer("What breaks if pg stops?").text
+    assert "pg" in kb.answer("What does wiki need?").text
+    same_as_scratch(world)

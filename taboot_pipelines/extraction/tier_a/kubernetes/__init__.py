@@ -1,4 +1,4 @@
-"""Kubernetes' manifests: workloads with their images and ports, services, and ingresses."""
+"""Kubernetes' manifests: workloads with their images and ports, services, ingresses and releases."""
 
 from taboot_pipelines.extraction.tier_a.kubernetes.reader import (
     ManifestReader,

@@ -10,6 +10,7 @@ from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.kubernetes.ingresses import claim_class, claim_ingress
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import Object, Surroundings, listed, objects
+from taboot_pipelines.extraction.tier_a.kubernetes.releases import claim_of_flux, is_of_flux
 from taboot_pipelines.extraction.tier_a.kubernetes.services import claim_service
 from taboot_pipelines.extraction.tier_a.kubernetes.workloads import claim_workload
 from taboot_pipelines.extraction.tier_a.recognition import top_keys
@@ -51,7 +52,7 @@ def is_kustomization_path(path: str) -> bool:
 
 
 class ManifestReader:
-    """Reads workloads, services and ingresses (a
+    """Reads workloads, services, ingresses and releases (a
     :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`).
 
     Manifests are read as they are written. What kustomize would change is noted at the kustomization, and its
@@ -59,7 +60,7 @@ class ManifestReader:
     """
 
     name = "kubernetes"
-    version = "3"
+    version = "4"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         texts = UnitTexts(view)
@@ -81,6 +82,8 @@ class ManifestReader:
                 claim_ingress(claims, one, surroundings)
             elif one.kind == "IngressClass" and one.group == "networking.k8s.io":
                 claim_class(claims, one)
+            elif is_of_flux(one):
+                claim_of_flux(claims, one)
         return claims.result()
 
 

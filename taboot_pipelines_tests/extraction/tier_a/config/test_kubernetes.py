@@ -226,3 +226,38 @@ def test_a_host_with_a_variable_that_flux_puts_in_is_a_route_of_its_raw_name() -
     assert route.properties["host"] == "git.${SECRET_DOMAIN}"
     assert route.properties["unresolved"] == ["SECRET_DOMAIN"]
     assert [p.code for p in said.problems] == ["E_UNRESOLVED"]
+
+
+def of_flux(kind: str, name: str, waits: str, namespace: str = "") -> str:
+    group = {"HelmRelease": "helm.toolkit.fluxcd.io/v2", "Kustomization": "kustomize.toolkit.fluxcd.io/v1"}
+    within = f", namespace: {namespace}" if namespace else ""
+    return (
+        f"apiVersion: {group[kind]}\nkind: {kind}\nmetadata: {{name: {name}{within}}}\n"
+        f"spec:\n  interval: 1h\n  dependsOn: {waits}\n"
+    )
+
+
+def test_what_flux_waits_for_is_needed() -> None:
+    release = of_flux(
+        "HelmRelease", "wiki", "[{name: cache}, {name: pg, namespace: data}, {name: wiki}]", "apps"
+    )
+    folder = of_flux("Kustomization", "apps", "[{name: storage, readyExpr: x}, {name: 'x-${CLUSTER}'}, {}]")
+    said = one("all.yaml", f"{release}---\n{folder}")
+    found = [(e.start.key, e.end.key, e.end_basis.value, e.properties) for e in edges(said, "DEPENDS_ON")]
+    need = {"kind": "need", "condition": "ready"}
+    assert found == [
+        (("src/apps", "wiki"), ("src/apps", "cache"), "bytes", need),
+        (("src/apps", "wiki"), ("src/data", "pg"), "bytes", need),
+        (("src/default", "apps"), ("src/default", "storage"), "bytes", need),
+    ]
+    assert [n.node.name for n in said.nodes if n.declared] == ["wiki"]
+    assert [p.code for p in said.problems] == ["E_UNRESOLVED"]
+
+
+def test_a_kustomization_that_waits_for_nothing_and_waves_say_nothing() -> None:
+    wave = "annotations: {argocd.argoproj.io/sync-wave: '1'}"
+    application = (
+        f"apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {{name: a, {wave}}}\nspec: {{}}\n"
+    )
+    said = one("all.yaml", f"{of_flux('Kustomization', 'apps', '[]')}---\n{application}")
+    assert said.nodes == said.edges == said.problems == ()
