@@ -291,12 +291,21 @@ metadata: {name: wiki, namespace: apps}
 spec:
   dependsOn: [{name: pg, namespace: data}]
 """
+ASKING = """\
+  values:
+    redis: {host: cache.data.svc.cluster.local}
+    env: {DB_HOST: pg.data, OTHER_HOST: pg}
+"""
 
 
 def test_a_release_needs_what_it_waits_for(world: World) -> None:
-    write(world, {"data.yaml": CLUSTER, "wiki.yaml": RELEASE}, source="house", type_="files", interpret=True)
-    kb = ingest(world, {})
+    entry = {"source": "house", "type_": "files", "interpret": True}
+    kb = ingest(world, {"data.yaml": CLUSTER, "wiki.yaml": RELEASE}, **entry)
     assert links(kb, "DEPENDS_ON") == {"wiki DEPENDS_ON pg"}
     assert "wiki" in kb.answer("What breaks if pg stops?").text
     assert "pg" in kb.answer("What does wiki need?").text
+    same_as_scratch(world)
+    cache = RELEASE.replace("wiki, namespace: apps", "cache, namespace: data")
+    kb = ingest(world, {"wiki.yaml": RELEASE + ASKING, "cache.yaml": cache}, **entry)
+    assert links(kb, "CONNECTS_TO") == {"wiki CONNECTS_TO pg", "wiki CONNECTS_TO cache"}
     same_as_scratch(world)

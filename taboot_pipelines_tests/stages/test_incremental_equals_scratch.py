@@ -197,7 +197,14 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
             "cluster/release.yaml",
             [
                 RELEASE.format("dependsOn: [{name: jellyfin}, {name: pg, namespace: data}]"),
-                RELEASE.format("dependsOn: [{name: vault}]"),
+                RELEASE.format("dependsOn: [{name: vault}]\n  values: {DB_HOST: pg, host: pg.data.svc}"),
+            ],
+        ),
+        (
+            "cluster/pg.yaml",
+            [
+                "apiVersion: v1\nkind: Service\nmetadata: {name: pg}\n",
+                "apiVersion: v1\nkind: Service\nmetadata: {name: pg, namespace: data}\n",
             ],
         ),
         (

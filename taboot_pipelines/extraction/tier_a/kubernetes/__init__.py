@@ -2,8 +2,8 @@
 
 from taboot_pipelines.extraction.tier_a.kubernetes.reader import (
     ManifestReader,
-    is_kustomization_path,
+    is_manifest_path,
     looks_like_manifest,
 )
 
-__all__ = ["ManifestReader", "is_kustomization_path", "looks_like_manifest"]
+__all__ = ["ManifestReader", "is_manifest_path", "looks_like_manifest"]
