@@ -282,3 +282,30 @@ def test_quadlets_manifests_and_mounted_configuration_name_others_too(world: Wor
     assert links(kb, "DEPENDS_ON") == {n.replace(" ", " DEPENDS_ON ") for n in needs}
     (edge,) = [r for r in kb.edges().to_pylist() if (r["start_name"], r["end_name"]) == ("app", "mailer")]
     assert kb.explain(edge["edge_id"]).quotes[0].url.endswith("/stacks/a/x.ini")
+
+
+RELEASE = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: wiki, namespace: apps}
+spec:
+  dependsOn: [{name: pg, namespace: data}]
+"""
+ASKING = """\
+  values:
+    redis: {host: cache.data.svc.cluster.local}
+    env: {DB_HOST: pg.data, OTHER_HOST: pg}
+"""
+
+
+def test_a_release_needs_what_it_waits_for(world: World) -> None:
+    entry = {"source": "house", "type_": "files", "interpret": True}
+    kb = ingest(world, {"data.yaml": CLUSTER, "wiki.yaml": RELEASE}, **entry)
+    assert links(kb, "DEPENDS_ON") == {"wiki DEPENDS_ON pg"}
+    assert "wiki" in kb.answer("What breaks if pg stops?").text
+    assert "pg" in kb.answer("What does wiki need?").text
+    same_as_scratch(world)
+    cache = RELEASE.replace("wiki, namespace: apps", "cache, namespace: data")
+    kb = ingest(world, {"wiki.yaml": RELEASE + ASKING, "cache.yaml": cache}, **entry)
+    assert links(kb, "CONNECTS_TO") == {"wiki CONNECTS_TO pg", "wiki CONNECTS_TO cache"}
+    same_as_scratch(world)

@@ -55,6 +55,7 @@ SHARING = (
     "services:\n  {service}:\n    build: .\n    networks: [shared]\n    {said}\n"
     "networks:\n  shared: {{external: true}}\n"
 )
+RELEASE = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {{name: wiki}}\nspec:\n  {}\n"
 FILES: dict[str, list[tuple[str, list[str]]]] = {
     "stacks": [
         (
@@ -189,6 +190,21 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                 ),
                 "# Guide\n\nNothing of note, but prometheus talks to grafana-agent.\n",
                 "# Nightly backup\n\nSee [the\npage](page.html), [[runbook]] and the Runbook of the night.\n",
+            ],
+        ),
+        # What a release waits for and asks for; what answers there comes and goes.
+        (
+            "cluster/release.yaml",
+            [
+                RELEASE.format("dependsOn: [{name: jellyfin}, {name: pg, namespace: data}]"),
+                RELEASE.format("dependsOn: [{name: vault}]\n  values: {DB_HOST: pg, host: pg.data.svc}"),
+            ],
+        ),
+        (
+            "cluster/pg.yaml",
+            [
+                "apiVersion: v1\nkind: Service\nmetadata: {name: pg}\n",
+                "apiVersion: v1\nkind: Service\nmetadata: {name: pg, namespace: data}\n",
             ],
         ),
         (
@@ -409,7 +425,7 @@ class Crashing:
 DECLARED: dict[str, dict[str, Any]] = {
     "stacks": {"type_": "compose", "host": "hearth.lan", "languages": ["en"]},
     "proxy": {"type_": "swag", "proxy": "swag"},
-    "notes": {"type_": "files", "tags": ["notes"]},
+    "notes": {"type_": "files", "tags": ["notes"], "interpret": True},
     "tailnet": {"type_": "tailscale"},
     "network": {"type_": "unifi"},
     "mail": {"type_": "gmail"},

@@ -120,7 +120,9 @@ def test_without_interpret_nothing_is_read_so(world: World) -> None:
     write(world.source("conf", "files"))
     interpret(world, "conf")
     assert methods(world) == {} and not any(u.startswith("config:") for u in units(world, "conf"))
-    assert tier_a_triples.versions(tier_a_triples.InterpretedKind("files"))[-1] is None, "no format takes part"
+    assert tier_a_triples.versions(tier_a_triples.InterpretedKind("files"))[-1] is None, (
+        "no format takes part"
+    )
 
 
 def test_another_version_of_a_format_interprets_its_files_again_and_no_others(world: World, use) -> None:  # type: ignore[no-untyped-def]

@@ -22,7 +22,7 @@ from taboot_pipelines.extraction.tier_a.haproxy import HaproxyReader, looks_like
 from taboot_pipelines.extraction.tier_a.hosts_file import HostsReader, is_hosts_path
 from taboot_pipelines.extraction.tier_a.kubernetes import (
     ManifestReader,
-    is_kustomization_path,
+    is_manifest_path,
     looks_like_manifest,
 )
 from taboot_pipelines.extraction.tier_a.prometheus import PrometheusReader, looks_like_prometheus
@@ -68,7 +68,7 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "kubernetes",
         (ManifestReader(), IngressRouteReader()),
-        by_path=is_kustomization_path,
+        by_path=is_manifest_path,
         by_content=looks_like_manifest,
         globs=("[k]ustomization",),
         endings=YAML | JSON,

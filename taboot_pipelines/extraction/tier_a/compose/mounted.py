@@ -38,7 +38,7 @@ _LINE = re.compile(
     r"(?P<value>\S[^\r\n]*?)[ \t]*,?[ \t]*$",
     re.MULTILINE,
 )
-_COMMENT = re.compile(r"[ \t]#.*")
+_COMMENT = re.compile(r"[ \t]+#.*")
 
 
 def mounted_values(c: ProjectClaims, node: Node) -> Iterator[tuple[str, str, Evidence]]:
@@ -56,10 +56,14 @@ def mounted_values(c: ProjectClaims, node: Node) -> Iterator[tuple[str, str, Evi
             text = c.loader.read(file)
             if text is None or len(text) > _MAX_CHARACTERS:
                 continue
-            for line in _LINE.finditer(text):
-                value = _COMMENT.sub("", line["value"]).strip("\"'")
-                start = line.start("value")
-                yield line["key"] or "", value, Evidence(file, start, line.end("value"))
+            yield from lines_of(file, text, 0, len(text))
+
+
+def lines_of(path: str, text: str, start: int, end: int) -> Iterator[tuple[str, str, Evidence]]:
+    """(key, value, where it stands) of the lines of ``text[start:end]`` of a file."""
+    for line in _LINE.finditer(text, start, end):
+        value = _COMMENT.sub("", line["value"]).strip("\"'")
+        yield line["key"] or "", value, Evidence(path, line.start("value"), line.end("value"))
 
 
 def _files(c: ProjectClaims, path: str) -> list[str]:

@@ -10,7 +10,13 @@ from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.kubernetes.ingresses import claim_class, claim_ingress
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import Object, Surroundings, listed, objects
+from taboot_pipelines.extraction.tier_a.kubernetes.releases import (
+    claim_application,
+    claim_of_flux,
+    is_of_flux,
+)
 from taboot_pipelines.extraction.tier_a.kubernetes.services import claim_service
+from taboot_pipelines.extraction.tier_a.kubernetes.values import claim_chart, looks_like_chart
 from taboot_pipelines.extraction.tier_a.kubernetes.workloads import claim_workload
 from taboot_pipelines.extraction.tier_a.recognition import top_keys
 from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts
@@ -50,8 +56,13 @@ def is_kustomization_path(path: str) -> bool:
     return posixpath.basename(path) in _KUSTOMIZATIONS
 
 
+def is_manifest_path(path: str) -> bool:
+    """Whether a file is a kustomization or a chart of Helm, whatever it holds."""
+    return is_kustomization_path(path) or looks_like_chart(path)
+
+
 class ManifestReader:
-    """Reads workloads, services and ingresses (a
+    """Reads workloads, services, ingresses and releases (a
     :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`).
 
     Manifests are read as they are written. What kustomize would change is noted at the kustomization, and its
@@ -59,7 +70,7 @@ class ManifestReader:
     """
 
     name = "kubernetes"
-    version = "3"
+    version = "5"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         texts = UnitTexts(view)
@@ -67,6 +78,8 @@ class ManifestReader:
         if is_kustomization_path(path):
             _note_changes(claims, path)
             return claims.result()
+        if looks_like_chart(path):
+            return claims.result(claim_chart(claims, path, view))
         if path in _patches(path, view):
             return claims.result()
         found = [one for one in objects(documents(path, texts)) if _is_known(claims, one)]
@@ -81,6 +94,10 @@ class ManifestReader:
                 claim_ingress(claims, one, surroundings)
             elif one.kind == "IngressClass" and one.group == "networking.k8s.io":
                 claim_class(claims, one)
+            elif is_of_flux(one):
+                claim_of_flux(claims, one, surroundings)
+            elif one.kind == "Application" and one.group == "argoproj.io":
+                claim_application(claims, one, surroundings)
         return claims.result()
 
 

@@ -50,7 +50,7 @@ def claim_service(claims: ClaimBuilder, one: Object, surroundings: Surroundings)
     )
     spec = one.spec
     if service is not None:
-        claim_reach(claims, service, one, one.name.text)
+        claim_reach(claims, service, one.namespace, one.name, one.name.text)
     if service is None or spec is None:
         return
     kind = spec.scalar("type")

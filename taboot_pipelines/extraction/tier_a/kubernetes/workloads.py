@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Where
 from taboot_pipelines.extraction.tier_a.compose.claims import version_of
 from taboot_pipelines.extraction.tier_a.compose.connections import lone_hosts, named_hosts
 from taboot_pipelines.extraction.tier_a.images import try_reference
@@ -16,7 +16,10 @@ from taboot_pipelines.model.records import NodeRef
 
 _PROTOCOL = re.compile(r"[a-z0-9]+")
 #: ``service.namespace.svc``, with a pod before it or a cluster's domain behind.
-_CLUSTER_NAME = re.compile(r"(?:[^.]+\.)?([^.]+)\.([^.]+)\.svc(?:\..*)?\.?")
+_CLUSTER_NAME = re.compile(r"(?:[\w-]+\.)?([\w-]+)\.([\w-]+)\.svc(?:\.[\w.-]*)?", re.ASCII)
+#: How sure a name without a port is a host's by what it is the value of (see ``lone_hosts``): at least, and
+#: at most; and how sure one in a URL, with a port or in full is.
+_SURE = (0.0, 0.9, 0.9)
 
 
 def service_ref(claims: ClaimBuilder, namespace: str, name: str) -> NodeRef:
@@ -44,7 +47,7 @@ def claim_workload(claims: ClaimBuilder, one: Object, surroundings: Surroundings
     )
     if service is None or pod is None:
         return
-    claim_reach(claims, service, one)
+    claim_reach(claims, service, one.namespace, one.name)
     everything = listed(pod, "initContainers", "containers", "ephemeralContainers")
     unresolved: dict[str, None] = {}
     for container in everything:
@@ -56,17 +59,17 @@ def claim_workload(claims: ClaimBuilder, one: Object, surroundings: Surroundings
         _claim_host_port(claims, service, port, shared=shares is not None and shares.boolean())
     for container in everything:
         for key, value in _texts(container, one.namespace, surroundings):
-            _claim_connections(claims, service, key, value, one.namespace, surroundings)
+            claim_connections(claims, service, key, value.text, value, one.namespace, surroundings)
     if unresolved:
         claims.amend(service, unresolved=list(unresolved))
 
 
-def claim_reach(claims: ClaimBuilder, service: NodeRef, one: Object, *names: str) -> None:
+def claim_reach(claims: ClaimBuilder, service: NodeRef, namespace: str, where: Node, *names: str) -> None:
     """A workload and a Service are in the cluster and in their namespace; a Service has ``names`` there."""
-    zone = f"{one.namespace}.svc"
-    full = [f"{name}.{part}" for name in names for part in (one.namespace, zone, f"{zone}.cluster.local")]
-    claims.reach(service, f"{claims.place}/cluster.local", full, one.name)
-    claims.reach(service, f"{claims.place}/{zone}.cluster.local", names, one.name)
+    zone = f"{namespace}.svc"
+    full = [f"{name}.{part}" for name in names for part in (namespace, zone, f"{zone}.cluster.local")]
+    claims.reach(service, f"{claims.place}/cluster.local", full, where)
+    claims.reach(service, f"{claims.place}/{zone}.cluster.local", names, where)
 
 
 def protocol_of(port: Node) -> str:
@@ -133,11 +136,11 @@ def _texts(container: Node, namespace: str, surroundings: Surroundings) -> Itera
         reference = origin.get("configMapKeyRef") if origin is not None else None
         key = reference.scalar("key") if reference is not None else None
         if reference is not None and key is not None:
-            yield from _configured(reference, namespace, surroundings, key.text)
+            yield from configured(reference, namespace, surroundings, key.text)
     for whole in listed(container, "envFrom"):
         reference = whole.get("configMapRef")
         if reference is not None:
-            yield from _configured(reference, namespace, surroundings, None)
+            yield from configured(reference, namespace, surroundings, None)
     for field in ("command", "args"):
         part = container.get(field)
         option = ""
@@ -146,7 +149,7 @@ def _texts(container: Node, namespace: str, surroundings: Surroundings) -> Itera
             option = value.text if value.text.startswith("-") else ""
 
 
-def _configured(
+def configured(
     reference: Node, namespace: str, surroundings: Surroundings, key: str | None
 ) -> Iterator[tuple[str, Node]]:
     """The keys and values of a ConfigMap, or those of one key."""
@@ -158,32 +161,39 @@ def _configured(
             yield variable, value
 
 
-def _claim_connections(
+def claim_connections(
     claims: ClaimBuilder,
     service: NodeRef,
     key: str,
-    value: Node,
+    text: str,
+    where: Where,
     namespace: str,
     surroundings: Surroundings,
+    method: str = "kubernetes_env",
+    sure: tuple[float, float, float] = _SURE,
 ) -> None:
-    """Connections to the services that a value names by a URL or as ``host:port``, and the hosts that may be
-    those of other files."""
-    for host, confidence in lone_hosts(key, value.text):
-        claims.use(service, host, value, "kubernetes_env_host", confidence=confidence)
-    for scheme, host, port in named_hosts(value.text):
+    """Connections to the services that the value of a key names by a URL or as ``host:port``, and the hosts
+    that may be those of other files."""
+    least, most, named = sure
+    if _CLUSTER_NAME.fullmatch(text) is not None:
+        claims.use(service, text, where, f"{method}_host", confidence=named)
+    for host, confidence in lone_hosts(key, text):
+        if confidence >= least:
+            claims.use(service, host, where, f"{method}_host", confidence=min(confidence, most))
+    for scheme, host, port in named_hosts(text):
         end = named_service(claims, host, namespace, surroundings)
         if end is None:
-            claims.use(service, host, value, "kubernetes_env_url", protocol=scheme, port=port)
+            claims.use(service, host, where, f"{method}_url", protocol=scheme, port=port, confidence=named)
         if end is None or end == service:
             continue
         claims.edge(
             "CONNECTS_TO",
-            service,
-            claims.node(end, value),
-            value,
-            "kubernetes_env_url",
+            claims.node(service, where),
+            claims.node(end, where),
+            where,
+            f"{method}_url",
             written=host,
-            confidence=0.9,
+            confidence=named,
             protocol=scheme,
             port=port,
         )

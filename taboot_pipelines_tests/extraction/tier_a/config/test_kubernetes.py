@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pytest
 import yaml
 
 from benchmarks.gold.check import DATA
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.records import Interpretation
 from taboot_pipelines_tests.extraction.tier_a.config.reading import edges, facts, interpret, one, shown
 
 DEPLOYMENT = """\
@@ -226,3 +229,126 @@ def test_a_host_with_a_variable_that_flux_puts_in_is_a_route_of_its_raw_name() -
     assert route.properties["host"] == "git.${SECRET_DOMAIN}"
     assert route.properties["unresolved"] == ["SECRET_DOMAIN"]
     assert [p.code for p in said.problems] == ["E_UNRESOLVED"]
+
+
+def of_flux(kind: str, name: str, waits: str, namespace: str = "") -> str:
+    group = {"HelmRelease": "helm.toolkit.fluxcd.io/v2", "Kustomization": "kustomize.toolkit.fluxcd.io/v1"}
+    within = f", namespace: {namespace}" if namespace else ""
+    return (
+        f"apiVersion: {group[kind]}\nkind: {kind}\nmetadata: {{name: {name}{within}}}\n"
+        f"spec:\n  interval: 1h\n  dependsOn: {waits}\n"
+    )
+
+
+def test_what_flux_waits_for_is_needed() -> None:
+    release = of_flux(
+        "HelmRelease", "wiki", "[{name: cache}, {name: pg, namespace: data}, {name: wiki}]", "apps"
+    )
+    folder = of_flux("Kustomization", "apps", "[{name: storage, readyExpr: x}, {name: 'x-${CLUSTER}'}, {}]")
+    said = one("all.yaml", f"{release}---\n{folder}")
+    found = [(e.start.key, e.end.key, e.end_basis.value, e.properties) for e in edges(said, "DEPENDS_ON")]
+    need = {"kind": "need", "condition": "ready"}
+    assert found == [
+        (("src/apps", "wiki"), ("src/apps", "cache"), "bytes", need),
+        (("src/apps", "wiki"), ("src/data", "pg"), "bytes", need),
+        (("src/default", "apps"), ("src/default", "storage"), "bytes", need),
+    ]
+    assert [n.node.name for n in said.nodes if n.declared] == ["wiki"]
+    assert [p.code for p in said.problems] == ["E_UNRESOLVED"]
+
+
+def test_a_kustomization_that_waits_for_nothing_and_waves_say_nothing() -> None:
+    wave = "annotations: {argocd.argoproj.io/sync-wave: '1'}"
+    application = (
+        f"apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {{name: a, {wave}}}\nspec: {{}}\n"
+    )
+    said = one("all.yaml", f"{of_flux('Kustomization', 'apps', '[]')}---\n{application}")
+    assert said.nodes == said.edges == said.problems == ()
+
+
+VALUES = """\
+image: {repository: "registry:5000/wiki", tag: v1}
+imageRegistry: registry:5000
+ingress: {host: wiki.example.org, className: traefik}
+metrics: prometheus.watch.svc.cluster.local
+database: {type: postgres, host: pg, user: cache, url: "postgres://u:p@pg.data.svc:5432/wiki"}
+controllers:
+  main:
+    env: {DB_HOST: pg, DB_NAME: cache}
+    extraEnv: [{name: MAILER, value: cache}, {name: BUILD_IMAGE, value: "cache:1"}]
+config: |
+  # host: nothing
+  [mail]
+  server = relay  # here
+  image: "cache:2"
+"""
+
+
+def uses(said: Interpretation, files: Mapping[str, str]) -> set[tuple[str, str, float, str]]:
+    quotes = ((u, files[u.evidence.path][u.evidence.start : u.evidence.end]) for u in said.uses)
+    return {(u.host, u.method, u.confidence, quote) for u, quote in quotes}
+
+
+#: What values name besides by a URL of the cluster: what is quoted, the host, and how sure that is.
+NAMED = {
+    (ids.host_id(quote.partition(" ")[0]), "helm_value_host", sure, quote)
+    for quote, sure in (
+        ("prometheus.watch.svc.cluster.local", 0.9),
+        ("wiki.example.org", 0.8),
+        ("pg", 0.8),
+        ("pg", 0.9),
+        ("cache", 0.8),
+        ("relay  # here", 0.8),
+    )
+}
+
+
+def test_values_of_a_release_are_connections_as_an_environment_is() -> None:
+    values = "".join(f"    {line}\n" for line in VALUES.splitlines())
+    release = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\n"
+    release += "metadata: {name: wiki, namespace: flux}\nspec:\n"
+    more = "metadata: {name: more, namespace: flux}"
+    application = "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: wiki}\nspec:\n"
+    application += "  destination: {namespace: apps}\n  source:\n   helm:\n    valuesObject:\n"
+    files = {
+        "release.yaml": f"{release}  targetNamespace: apps\n  values:\n{values}",
+        "app.yaml": application + values.replace("    ", "      "),
+        "from.yaml": f"{release}  valuesFrom: [{{kind: ConfigMap, name: more}}, {{kind: Secret, name: x}}]\n",
+        "map.yaml": f"apiVersion: v1\nkind: ConfigMap\n{more}\ndata:\n  values.yaml: |\n{values}",
+    }
+    said = interpret(files)
+    for name, scope in (("release.yaml", "src/flux"), ("app.yaml", "src/apps")):
+        (edge,) = edges(said[name], "CONNECTS_TO")
+        assert (edge.start.key, edge.end.key) == ((scope, "wiki"), ("src/data", "pg"))
+        assert edge.properties == {"protocol": "postgres", "port": 5432} and edge.confidence == 0.9
+        assert uses(said[name], files) == NAMED
+        assert [n.node.key for n in said[name].nodes if n.declared] == [(scope, "wiki")]
+        networks = {r.network: r.names for r in said[name].reaches}
+        assert networks["src/apps.svc.cluster.local"] == ("wiki",)
+    (edge,) = edges(said["from.yaml"], "CONNECTS_TO")
+    assert edge.evidence.path == "map.yaml" and edge.end.name == "pg"
+
+
+def test_values_of_a_chart_are_those_of_its_name_and_less_sure() -> None:
+    files = {
+        "wiki/Chart.yaml": "apiVersion: v2\nname: wiki\nversion: 1.0.0\n",
+        "wiki/values.yaml": VALUES,
+        "wiki/charts/inner/Chart.yaml": "apiVersion: v2\nname: inner\nversion: 1.0.0\n",
+        "wiki/charts/inner/values.yaml": VALUES,
+        "lib/Chart.yaml": "apiVersion: v2\nname: lib\ntype: library\nversion: 1.0.0\n",
+        "lib/values.yaml": VALUES,
+        "values.yaml": VALUES,
+    }
+    said = interpret(files)
+    assert "wiki/values.yaml" not in said
+    (edge,) = edges(said["wiki/Chart.yaml"], "CONNECTS_TO")
+    assert (edge.start.key, edge.end.key, edge.confidence) == (
+        ("src/default", "wiki"),
+        ("src/data", "pg"),
+        0.8,
+    )
+    wanted = {(host, method, 0.8, quote) for host, method, _, quote in NAMED}
+    assert uses(said["wiki/Chart.yaml"], files) == wanted
+    assert not any(n.declared for n in said["wiki/Chart.yaml"].nodes)
+    rest = [one for name, one in said.items() if name != "wiki/Chart.yaml"]
+    assert not any(one.edges or one.uses for one in rest)

@@ -1,0 +1,102 @@
+"""The values that charts of Helm are given: what a release, or a chart by itself, connects to.
+
+A chart alone knows what its values mean, but for these: what names a Service in full, a URL, a ``host:port``,
+an environment variable, and the value of a key that says it is a host's.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Where
+from taboot_pipelines.extraction.tier_a.compose.mounted import lines_of
+from taboot_pipelines.extraction.tier_a.kubernetes.objects import DEFAULT_NAMESPACE, Surroundings
+from taboot_pipelines.extraction.tier_a.kubernetes.workloads import (
+    claim_connections,
+    claim_reach,
+    service_ref,
+)
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Node, documents, is_open
+from taboot_pipelines.model.records import FileView, NodeRef
+
+CHART, VALUES = "Chart.yaml", "values.yaml"
+#: The name of a variable of the environment (POSIX, XBD 8.1).
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+#: A chart gives a value its meaning, so what only its key says is less sure …
+_BY_KEY = 0.8
+#: … and a chart by itself does not say in which namespace its names are looked up.
+_NOWHERE = 0.8
+
+#: (what it is the value of, the text, where it stands, whether it is in an environment)
+Value = tuple[str, str, Where, bool]
+
+
+def claim_values(
+    claims: ClaimBuilder,
+    service: NodeRef,
+    values: Iterator[Value],
+    namespace: str,
+    surroundings: Surroundings,
+    most: float = 0.9,
+) -> None:
+    """Connections of a service by ``values``, none surer than ``most``."""
+    for key, text, where, in_environment in values:
+        # A value outside of an environment may be anything, unless its key says that it is a host's.
+        sure = most if in_environment else _BY_KEY
+        least = 0.0 if in_environment else 0.9
+        claim_connections(
+            claims, service, key, text, where, namespace, surroundings, "helm_value", (least, sure, most)
+        )
+
+
+def values_of(values: Node | None, key: str = "") -> Iterator[Value]:
+    """The scalars of a tree of values, but for those of images. A text of several lines is a file's, of which
+    each line counts."""
+    waiting = [(key, values)] if values is not None else []
+    while waiting:
+        key, node = waiting.pop()
+        if "IMAGE" in key.upper():
+            continue
+        if node.kind == SCALAR:
+            if "\n" not in node.text:
+                yield key, node.text, node, _VARIABLE.fullmatch(key) is not None
+                continue
+            for name, text, where in lines_of(node.origin.path, node.origin.text, node.start, node.end):
+                if "IMAGE" not in name.upper():
+                    yield name, text, where, _VARIABLE.fullmatch(name) is not None
+        elif node.kind == MAPPING:
+            variable, value = node.scalar("name"), node.get("value")
+            if variable is not None and value is not None and value.kind == SCALAR:
+                if "IMAGE" not in variable.text.upper():
+                    yield variable.text, value.text, value, True
+                continue
+            waiting += [(name, child) for name, (_, child) in reversed(node.entries.items())]
+        else:
+            waiting += [(key, item) for item in reversed(node.items)]
+
+
+def looks_like_chart(path: str) -> bool:
+    """Whether a file describes a chart of Helm; its name is given."""
+    return posixpath.basename(path) == CHART
+
+
+def claim_chart(claims: ClaimBuilder, path: str, view: FileView) -> list[str]:
+    """What an application's chart connects to by the values that it has of its own; the files that it takes
+    in. A chart that lies within another (``charts/``) gets its values from that one, and says nothing."""
+    folder = posixpath.dirname(path)
+    outer, last = posixpath.split(posixpath.dirname(folder))
+    if last == "charts" and view.read(posixpath.join(outer, CHART)) is not None:
+        return []
+    values = posixpath.join(folder, VALUES)
+    for chart in documents(path, claims.texts)[:1]:
+        name, kind = chart.scalar("name"), chart.scalar("type")
+        if name is None or is_open(name.text) or (kind is not None and kind.text == "library"):
+            continue
+        service = service_ref(claims, DEFAULT_NAMESPACE, name.text)
+        surroundings = Surroundings(path, view, (), claims.texts)
+        claim_reach(claims, service, DEFAULT_NAMESPACE, name)
+        for node in documents(values, claims.texts):
+            claim_values(claims, service, values_of(node), DEFAULT_NAMESPACE, surroundings, _NOWHERE)
+    return [values] if values in view.paths else []
