@@ -13,6 +13,7 @@ import re
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -192,6 +193,15 @@ class ServiceIndex:
             own = bool(project) and place not in self._sources
             found[number] = Service(number, row["name"], place, project, json.loads(row["properties"]), own)
         return found
+
+    @cached_property
+    def described(self) -> dict[str, tuple[str, str, datetime]]:
+        """The descriptions of services that people decided: key -> text, who said so, when."""
+        rows = self.graph.decisions.to_pylist()
+        said = [
+            r for r in rows if (r["kind"], r["label"], r["property"]) == ("field", "Service", "description")
+        ]
+        return {r["key"]: (text, r["who"], r["at"]) for r in said if (text := json.loads(r["value"]))}
 
     @cached_property
     def container_of(self) -> dict[int, int]:
