@@ -256,12 +256,16 @@ def test_quadlets_manifests_and_mounted_configuration_name_others_too(world: Wor
         "a/compose.yaml": app("volumes: ['./config:/config:ro', './x.ini:/x.ini', 'data:/data']"),
         "a/config/app.yml": "# host: nothing\ndatabase:\n  type: postgres\n  host: shared-db # here\n",
         "a/x.ini": "[mail]\nserver = relay\nuser = shared-db\n",
+        "a/c/compose.yaml": app("configs: [one, two]").replace("  app:", "  given:")
+        + "configs:\n  one: {file: ../x.ini}\n  two: {content: 'db_host = shared-db'}\n",
         "m/compose.yaml": DB.replace("shared-db", "relay")
         .replace("  db:", "  mailer:")
         .replace("postgres", "m"),
         "q/one/store.container": quadlet("ContainerName=q-db", "NetworkAlias=q-alias"),
         "q/two/web.container": quadlet("Environment=DB_HOST=q-db URL=http://u:p@q-alias:1/x"),
         "q/two/far.container": quadlet("Environment=DB_HOST=q-db", network="other"),
+        "q/two/filed.container": quadlet("EnvironmentFile=filed.env"),
+        "q/two/filed.env": "DB_HOST=q-db\n",
         "q/two/mixed.container": quadlet("Exec=serve --db-host shared-db"),
         "k/one/data.yaml": CLUSTER,
         "k/two/full.yaml": workload("full", "apps", "pg.data.svc.cluster.local"),
@@ -275,10 +279,11 @@ def test_quadlets_manifests_and_mounted_configuration_name_others_too(world: Wor
     kb = ingest(world, composed, include=["**"])
     assert links(kb, "CONNECTS_TO") == {
         *("app CONNECTS_TO db", "app CONNECTS_TO mailer"),
+        *("given CONNECTS_TO db", "given CONNECTS_TO mailer", "filed CONNECTS_TO store"),
         *("web CONNECTS_TO store", "mixed CONNECTS_TO db"),
         *("full CONNECTS_TO pg", "short CONNECTS_TO pg", "same CONNECTS_TO pg"),
     }
-    needs = {"app db", "web store", "mixed db", "full pg", "short pg", "same pg"}
+    needs = {"app db", "given db", "filed store", "web store", "mixed db", "full pg", "short pg", "same pg"}
     assert links(kb, "DEPENDS_ON") == {n.replace(" ", " DEPENDS_ON ") for n in needs}
     (edge,) = [r for r in kb.edges().to_pylist() if (r["start_name"], r["end_name"]) == ("app", "mailer")]
     assert kb.explain(edge["edge_id"]).quotes[0].url.endswith("/stacks/a/x.ini")

@@ -351,7 +351,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "7"
+    version = "8"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every
