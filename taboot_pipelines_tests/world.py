@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deriving import derive, run_source_stage
 from taboot_pipelines.stages.report import StageReport
-from taboot_pipelines.stages.running import run_chain
+from taboot_pipelines.stages.running import run_stage, run_together
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE
 from taboot_pipelines_tests.needs import DATA as DATA
@@ -49,6 +52,24 @@ TABLES_OF_SOURCE = tuple(t.name for t in _TABLES if t.owner == "source")
 TABLES_OF_NAMESPACE = tuple(t.name for t in _TABLES if t.owner == "namespace")
 
 
+@functools.cache
+def _migrated() -> bytes:
+    """A catalog that every migration made, with nothing in it yet: no other world waits for them."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "home"
+        Workspace(load_settings(home=home)).close()
+        with sqlite3.connect(home / "catalog.db") as catalog:
+            catalog.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return (home / "catalog.db").read_bytes()
+
+
+def _begin(home: Path) -> None:
+    home.mkdir(mode=0o700, parents=True)
+    catalog = home / "catalog.db"
+    catalog.write_bytes(_migrated())
+    catalog.chmod(0o600)
+
+
 class World:
     """Sources under ``root/sources``, data under ``root/home``; ``tei`` is the URL of a fake embedding
     server.
@@ -69,7 +90,10 @@ class World:
         )
 
     def open(self, home: Path) -> Workspace:
-        return Workspace(self.settings(home))
+        settings = self.settings(home)
+        if "catalog_url" not in self.overrides and not home.exists():
+            _begin(home)
+        return Workspace(settings)
 
     def source(self, source_id: str, type_: str = "files", **fields: Any) -> Path:
         """Declare a source; returns its directory, which is created. A field that is None is left out."""
@@ -91,14 +115,27 @@ class World:
         self.declare()
 
     def ingest(self, *source_ids: str, confirm_deletes: bool = False) -> list[StageReport]:
-        """The whole chain for some sources (default: all known to the catalog)."""
+        """The whole chain for some sources (default: all known to the catalog), published once.
+
+        The failure of a server is raised last, since it keeps nothing else from being published.
+        """
         self.workspace.sync_sources()
-        known = {row["source_id"] for row in self.workspace.catalog.sources.find()}
-        return [
-            r
-            for s in source_ids or sorted(known)
-            for r in run_chain(self.workspace, s, confirm_deletes=confirm_deletes)
-        ]
+        chosen = source_ids or sorted({row["source_id"] for row in self.workspace.catalog.sources.find()})
+        reports: list[StageReport] = []
+        for source_id in chosen:
+            for stage in CHAIN.of_source:
+                reports += run_stage(self.workspace, stage.name, source_id, confirm_deletes=confirm_deletes)
+        failure: TabootError | None = None
+        for published in CHAIN.of_namespace if chosen else ():
+            try:
+                reports += run_together(self.workspace, published, chosen)
+            except TabootError as error:
+                if published.target is None:
+                    raise
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return reports
 
     def run(self, stage: str, source_id: str, *, confirm_deletes: bool = False) -> StageReport:
         """One stage of one source, alone."""

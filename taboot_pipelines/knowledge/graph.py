@@ -21,7 +21,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taboot_pipelines.knowledge.names import NO_MERGES, Merges, merges_of
+from taboot_pipelines.knowledge.names import BARE, NO_MERGES, Merges, merges_of
 from taboot_pipelines.knowledge.reducer import resolve_key
 from taboot_pipelines.model import tables
 from taboot_pipelines.model.graph import PRIORITY, EdgeSource, weakness
@@ -190,15 +190,14 @@ def resolve_ends(relations: pa.Table, names: pa.Table, merges: Merges = NO_MERGE
     vague = pc.and_(vague, pc.not_equal(table.column("source"), EdgeSource.STRUCTURED.value))
     table = table.filter(pc.invert(vague))
     resolved = known.filter(pc.is_valid(known.column("resolved_key")))
-    meant = pa.array(
-        [_service_name(k) for k in resolved.column("resolved_key").to_pylist()], type=pa.string()
-    )
+    meant = pa.array([_name_in(k) for k in resolved.column("resolved_key").to_pylist()], type=pa.string())
     for end in ("start", "end"):
         table = table.append_column(f"{end}_observed", table.column(f"{end}_name"))
         at = pc.index_in(
             table.column(f"{end}_key"), value_set=resolved.column("observed_key").combine_chunks()
         )
-        at = pc.if_else(pc.equal(table.column(f"{end}_label"), "Service"), at, pa.scalar(None, pa.int32()))
+        bare = pc.is_in(table.column(f"{end}_label"), value_set=pa.array(BARE))
+        at = pc.if_else(bare, at, pa.scalar(None, pa.int32()))
         table = _replace(table, f"{end}_key", resolved.column("resolved_key").combine_chunks(), at)
         table = _replace(table, f"{end}_name", meant, at)
         table = _merge(table, end, merges)
@@ -217,9 +216,12 @@ def _merge(table: pa.Table, end: str, merges: Merges) -> pa.Table:
     return table
 
 
-def _service_name(key: str) -> str:
-    parts = json.loads(key)
-    return str(parts[-1])
+def _name_in(key: str) -> str | None:
+    """The name that a key holds, of a service or a network; None for a hash, whose node is called as
+    written."""
+    if key.startswith("["):
+        return str(json.loads(key)[-1])
+    return key.rpartition("/")[2] or None if "/" in key else None
 
 
 def _replace(table: pa.Table, column: str, values: pa.Array, at: pa.ChunkedArray) -> pa.Table:
@@ -394,7 +396,7 @@ class Assembly:
 
 
 def _resolved(names: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """(key of a bare service, key of the one it means) of ``tables.NAMES``."""
+    """(key of a bare name, key of the node it means) of ``tables.NAMES``."""
     return rows_of(names.filter(pc.is_valid(names.column("resolved_key"))), "observed_key", "resolved_key")
 
 

@@ -6,8 +6,9 @@ A function of the declarations alone: order and history never matter, and a seco
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -63,8 +64,10 @@ def merged_key(merges: Merges, label: str, key: str) -> str:
     return key if found is None else found.key
 
 
-#: Labels whose declared names count as known in the namespace.
-NAMED = frozenset({"Service", "Container", "Host"})
+#: Labels of which a node may be known by its name alone, which then means the declared one of that name.
+BARE = ("Service", "Container", "Network", "VPNTunnel")
+#: Labels whose declared names are kept.
+NAMED = frozenset({*BARE, "Host"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +77,32 @@ class Meaning:
     services: tuple[str, ...] = ()
     containers: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    tunnels: tuple[str, ...] = ()
+    #: The containers of the one service that it means.
+    own: tuple[str, ...] = ()
 
     @property
     def service(self) -> str | None:
         """The one service it means, by its name or its ``container_name``."""
-        return self.services[0] if len(self.services) == 1 else None
+        return _one(self.services)
+
+    def candidates(self, label: str) -> tuple[str, ...]:
+        """The nodes of a label that the bare name may stand for."""
+        match label:
+            case "Container":
+                return self.containers or self.own
+            case "Network":
+                return self.networks
+            case "VPNTunnel":
+                return self.tunnels
+            case _:
+                return self.services
+
+    @property
+    def is_mentioned(self) -> bool:
+        """Whether the name, where a text holds it, may be a mention of what it means."""
+        return bool(self.services or self.containers or self.hosts)
 
     def targets(self, name: str) -> tuple[NodeRef, ...]:
         """What a mention of the name points to, by the name as observed; an ambiguous container name points
@@ -97,10 +121,11 @@ class Meaning:
         return tuple(found)
 
 
-def meanings(declared: pa.Table, merges: Merges = NO_MERGES) -> dict[str, Meaning]:
+def meanings(declared: pa.Table, merges: Merges = NO_MERGES, *, namespace: str = "") -> dict[str, Meaning]:
     """{name: meaning} of ``tables.DECLARATIONS`` rows; nodes that were merged are one.
 
-    Who declares a service by its name alone declares none beside those of that name.
+    Who declares a service by its name alone declares none beside those of that name. The ids of a service's
+    containers are those of the ``namespace``.
     """
     found: dict[str, dict[str, set[str]]] = {}
     for name, label, key in rows_of(declared, "name", "label", "key"):
@@ -110,10 +135,17 @@ def meanings(declared: pa.Table, merges: Merges = NO_MERGES) -> dict[str, Meanin
         scoped = {key for key in services if not _is_bare(key)}
         if scoped:
             by["Service"] = scoped
-    return {
-        name: Meaning(*(tuple(sorted(by.get(label, ()))) for label in ("Service", "Container", "Host")))
-        for name, by in sorted(found.items())
-    }
+    containers = {key for by in found.values() for key in by.get("Container", ())}
+    order = ("Service", "Container", "Host", "Network", "VPNTunnel")
+    known = {}
+    for name, by in sorted(found.items()):
+        meaning = Meaning(*(tuple(sorted(by.get(label, ()))) for label in order))
+        if meaning.service is not None and not meaning.containers:
+            scope, service = json.loads(meaning.service)
+            own = (ids.container_id(namespace, scope, service, index) for index in (1, 2))
+            meaning = replace(meaning, own=tuple(key for key in own if key in containers))
+        known[name] = meaning
+    return known
 
 
 def declarations(observations: Iterable[Mapping[str, Any]]) -> pa.Table:
@@ -141,9 +173,14 @@ def moved_names(before: Mapping[str, Meaning], after: Mapping[str, Meaning]) -> 
     )
 
 
-def bare_key(name: str) -> str:
-    """The key of a service of which only the name is known."""
-    return ids.node_key(("", name))
+def bare_key(name: str, label: str = "Service") -> str:
+    """The key of a node of which only the name is known."""
+    return ids.node_key(ids.bare_key(label, name))
+
+
+def bare_label(key: str) -> str:
+    """The label of the node that has the key of a bare name."""
+    return {"[": "Service", "/": "Network", ":": "VPNTunnel"}.get(key[:1], "Container")
 
 
 def _is_bare(key: str) -> bool:
@@ -151,35 +188,46 @@ def _is_bare(key: str) -> bool:
 
 
 def names_table(known: Mapping[str, Meaning], merges: Merges = NO_MERGES) -> pa.Table:
-    """``tables.NAMES``: for each declared service name what the bare name stands for, and why."""
+    """``tables.NAMES``: for each declared name what the bare name stands for, and why; ascending by name and
+    observed key."""
     rows = []
     for name, meaning in known.items():
-        if not meaning.services:
-            continue
-        count = len(meaning.services)
-        reason = (
-            "the only service of the namespace with this name or container_name"
-            if count == 1
-            else f"ambiguous: {count} services have this name or container_name"
-        )
-        decided = merges.get(("Service", bare_key(name)))
-        if decided is not None:
-            reason = "merged by a decision"
-        rows.append(
-            {
-                "name": name,
-                "observed_key": bare_key(name),
-                "resolved_key": meaning.service if decided is None else decided.key,
-                "reason": reason,
-                "candidates": list(meaning.services),
-            }
-        )
-    return pa.Table.from_pylist(rows, schema=NAMES)
+        for label in BARE:
+            found = meaning.candidates(label)
+            if not found:
+                continue
+            what = f"{_CALLED[label]} of the namespace with this name"
+            reason = f"the only {what}" if len(found) == 1 else f"ambiguous: {len(found)} {what}"
+            decided = merges.get((label, bare_key(name, label)))
+            if decided is not None:
+                reason = "merged by a decision"
+            rows.append(
+                {
+                    "name": name,
+                    "observed_key": bare_key(name, label),
+                    "resolved_key": _one(found) if decided is None else decided.key,
+                    "reason": reason,
+                    "candidates": list(found),
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=NAMES).sort_by(NAMES_ORDER)
+
+
+#: The order of the rows of ``tables.NAMES``.
+NAMES_ORDER = [("name", "ascending"), ("observed_key", "ascending")]
+_CALLED = {"Service": "service", "Container": "container", "Network": "network", "VPNTunnel": "tunnel"}
+
+
+def _one(found: tuple[str, ...]) -> str | None:
+    return found[0] if len(found) == 1 else None
 
 
 def resolutions(known: Mapping[str, Meaning], merges: Merges = NO_MERGES) -> dict[str, str]:
-    """{key of a bare service: key of the service it means}; a merge of the bare name itself comes first."""
+    """{key of a bare name: key of the node it means}; a merge of the bare name itself comes first."""
     found = {
-        bare_key(name): meaning.service for name, meaning in known.items() if meaning.service is not None
+        bare_key(name, label): key
+        for name, meaning in known.items()
+        for label in BARE
+        if (key := _one(meaning.candidates(label))) is not None
     }
-    return found | {key: merges["Service", key].key for key in found if ("Service", key) in merges}
+    return found | {key: merges[node].key for key in found if (node := (bare_label(key), key)) in merges}

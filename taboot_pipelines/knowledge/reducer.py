@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from taboot_pipelines.knowledge.names import NO_MERGES, Merges, merged_key
+from taboot_pipelines.knowledge.names import BARE, NO_MERGES, Merges, bare_key, bare_label, merged_key
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import NODES, PRIORITY, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
 
-REDUCER_VERSION = "3"
+REDUCER_VERSION = "4"
 
 
 #: Before the source of a claim that a document makes which only proposes (``DocumentInput.proposed``).
@@ -158,6 +158,9 @@ def reduce_entity(
             for c, s in claims.items()
         )[-1]
     scope = parts[0] if label == "Service" else None
+    if label != "Service" and "declared" in NODES[label].properties and key == bare_key(name, label):
+        # A name in a text, and nothing declared that it could mean.
+        properties.setdefault("declared", ((), False))
     chosen = canonical_json({k: v for k, (_, v) in sorted(properties.items())})
     return {
         "label": label,
@@ -194,7 +197,8 @@ def load_claims(label: str, text: str) -> dict[Claim, Support]:
 
 def resolve_key(label: str, key: str, resolved: Mapping[str, str], merges: Merges = NO_MERGES) -> str:
     """The key that a node observed under ``key`` has after resolution and merging."""
-    return merged_key(merges, label, resolved.get(key, key) if label == "Service" else key)
+    meant = resolved.get(key) if label in BARE else None
+    return merged_key(merges, label, key if meant is None else meant)
 
 
 #: A node: its label, and its key as one string.
@@ -210,13 +214,13 @@ def touched_entities(
 ) -> set[Node]:
     """The entities to reduce again when the claims about ``nodes``, as observed, have changed.
 
-    ``before`` and ``resolved``: {key of a bare service: key of the one it means}, as it was and as it is; the
+    ``before`` and ``resolved``: {key of a bare name: key of the node it means}, as it was and as it is; the
     merges likewise. A node touches what it was resolved to, what it is resolved to now, and itself; so does
-    every bare service and every merged node of which that differs.
+    every bare name and every merged node of which that differs.
     """
     touched = {node for node in nodes if node[0] != "Document"}
     touched |= {
-        ("Service", bare)
+        (bare_label(bare), bare)
         for bare in before.keys() | resolved.keys()
         if before.get(bare) != resolved.get(bare)
     }

@@ -226,6 +226,7 @@ NODES: dict[str, NodeType] = {
                 "isPublic": _bool,
                 "description": _str,
                 "driver": _text,
+                "declared": _bool,
                 "vlan": lambda v: isinstance(v, int) and 1 <= v <= 4094,
             },
         ),

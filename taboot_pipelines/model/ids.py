@@ -112,6 +112,20 @@ def container_id(namespace: str, scope: str, service: str, index: int) -> str:
     return digest(namespace, scope, service, index)
 
 
+def bare_key(label: str, name: str) -> tuple[str, ...]:
+    """The key of a Service, Container, Network or VPNTunnel of which only the name is known: that of an empty
+    scope, which none that is declared has."""
+    match label:
+        case "Container":
+            return (container_id("", "", name, 0),)
+        case "Network":
+            return (f"/{name}",)
+        case "VPNTunnel":
+            return (f":{name}",)
+        case _:
+            return ("", name)
+
+
 def edge_id(
     namespace: str,
     type_: str,

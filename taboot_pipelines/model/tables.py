@@ -168,7 +168,7 @@ ENTITIES = pa.schema(
     ]
 )
 
-#: What a bare service name means: ``resolved_key`` null when it is ambiguous or unknown; ``reason`` says why
+#: What a bare name means: ``resolved_key`` null when it is ambiguous or unknown; ``reason`` says why
 #: (rule ``deterministic-reducer``).
 NAMES = pa.schema(
     [
@@ -397,7 +397,7 @@ NOTES = {
     "reason": "Why the name was resolved so.",
     "recency": "The document's own date, else that of its bytes, in microseconds since 1970.",
     "relations_fingerprint": "Hash of the document's relations.",
-    "resolved_key": "Key of the service that the bare name means; null where that is not known.",
+    "resolved_key": "Key of the node that the bare name means; null where that is not known.",
     "run_id": "The interpretation run that found it.",
     "runs_fingerprint": "Hash of the active runs that were applied.",
     "scope": "Host or source and project of a service.",
@@ -446,7 +446,7 @@ NOTES_OF_TABLE = {
     ("declarations", "name"): "The name that is declared.",
     ("links", "kind"): "What kind of target the link leads to.",
     ("links", "text"): "What a reader sees of the link.",
-    ("names", "name"): "A service's name without a scope.",
+    ("names", "name"): "The name of a service, container, network or tunnel without a scope.",
     (
         "observations",
         "kind",

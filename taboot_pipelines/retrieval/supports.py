@@ -122,7 +122,7 @@ def _claims(view: View, workspace: Workspace, namespace: str, node: Node) -> lis
     resolved, merges = _resolved(view)
     # All keys under which the entity was observed.
     keys = {node.key} | {key for (label, key), _ in merges.items() if label == node.label}
-    keys |= set(resolved) if node.label == "Service" else set()
+    keys |= set(resolved)
     keys = {key for key in keys if resolve_key(node.label, key, resolved, merges) == node.key}
     reader = SnapshotReader(workspace, namespace, needed_snapshot(workspace, namespace))
     states = reader.snapshot("doc_state", ["doc_id", "claims"]).combine_chunks()

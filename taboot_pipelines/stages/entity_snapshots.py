@@ -41,6 +41,7 @@ from taboot_pipelines.knowledge.mentions import (
     tokens,
 )
 from taboot_pipelines.knowledge.names import (
+    NAMES_ORDER,
     Meaning,
     Merges,
     declarations,
@@ -93,7 +94,7 @@ from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE, Tables, TableVersion
 
 STAGE = "entity_snapshots"
-VERSION = "4"
+VERSION = "5"
 TABLES = (
     "entities",
     "relations",
@@ -339,7 +340,7 @@ class _Names:
 
     known: Mapping[str, Meaning]
     changed: int
-    #: {key of a bare service: key of the service that it means}
+    #: {key of a bare name: key of the node that it means}
     resolved_before: Mapping[str, str]
     resolved: Mapping[str, str]
     decided: _Decided
@@ -421,7 +422,7 @@ def _apply(
         "removed": len(changes.removed),
     }
     decided = _decide(snapshot, decision_table(in_force(asserted(workspace, namespace))))
-    names = _name(snapshot, sources, changes, listed, decided)
+    names = _name(namespace, snapshot, sources, changes, listed, decided)
     report.counts |= {
         "names": len(names.known),
         "names_changed": names.changed,
@@ -503,7 +504,12 @@ def _rows(decisions: pa.Table) -> set[tuple[Any, ...]]:
 
 
 def _name(
-    snapshot: _Snapshot, sources: _Sources, changes: Changes, listed: pa.Table, decided: _Decided
+    namespace: str,
+    snapshot: _Snapshot,
+    sources: _Sources,
+    changes: Changes,
+    listed: pa.Table,
+    decided: _Decided,
 ) -> _Names:
     """Compare the declared names, and the titles of the documents, before and after.
 
@@ -513,7 +519,8 @@ def _name(
     kept = before.filter(pc.invert(_among(before, "doc_id", changes.changed | changes.removed)))
     new = declarations(o for source in changes.sources for o in sources.declaring(source, changes.changed))
     after = pa.concat_tables([kept, new])
-    known_before, known = meanings(before, decided.merges_before), meanings(after, decided.merges)
+    known_before = meanings(before, decided.merges_before, namespace=namespace)
+    known = meanings(after, decided.merges, namespace=namespace)
     moved = moved_names(known_before, known)
     titles, other_titles = _titles(listed, sources, changes)
     reaches, holding = _reach(snapshot, sources, changes, decided)
@@ -529,10 +536,10 @@ def _name(
             "declarations", rows.sort_by([(column, "ascending") for column in DECLARATIONS.names]), touched
         )
     table = names_table(known, decided.merges)
-    if not table.equals(snapshot.read("names").sort_by("name")):
+    if not table.equals(snapshot.read("names").sort_by(NAMES_ORDER)):
         snapshot.replace("names", table, None)
     return _Names(
-        known=known,
+        known={name: meaning for name, meaning in known.items() if meaning.is_mentioned},
         changed=len(moved),
         resolved_before=resolutions(known_before, decided.merges_before),
         resolved=resolutions(known, decided.merges),

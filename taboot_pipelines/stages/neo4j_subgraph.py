@@ -24,6 +24,7 @@ from taboot_pipelines.knowledge.graph import (
     RELATION_COLUMNS,
     Assembly,
 )
+from taboot_pipelines.knowledge.names import NAMES_ORDER
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy, Kind
 from taboot_pipelines.model.tables import DOCUMENTS, EDGES_SCHEMA, declare, rows_of
@@ -193,7 +194,7 @@ class _GraphWriter:
 
         The digest is "" if a document of the bucket is examined again at every run.
         """
-        names = ids.digest(self._read("names", None).sort_by("name").to_pylist())
+        names = ids.digest(self._read("names", None).sort_by(NAMES_ORDER).to_pylist())
         decisions = self._read("decisions", None).drop_columns(["at"]).sort_by("number")
         # A field is no part of an edge.
         of_edges = decisions.filter(pc.not_equal(decisions.column("kind"), "field"))

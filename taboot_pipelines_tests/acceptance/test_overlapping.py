@@ -33,7 +33,7 @@ def variables(settings: Mapping[str, Any], prefix: str = "TABOOT_") -> dict[str,
 def sources(world: World) -> list[str]:
     """Two sources over one directory, one of them over a part of it, and one that shares their texts."""
     stacks = world.source("stacks", "compose", host="box.lan")
-    for name in ("nextcloud-postgres", "nginx-nodejs-redis", "traefik-golang", "flask-redis"):
+    for name in ("nginx-nodejs-redis", "flask-redis"):
         for path in sorted(p for p in (DATA / "awesome-compose" / name).rglob("*") if p.is_file()):
             target = stacks / path.relative_to(DATA / "awesome-compose")
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -41,9 +41,9 @@ def sources(world: World) -> list[str]:
     world.source("part", "compose", host="box.lan", path="stacks/flask-redis")
     world.source("texts", "files", path="stacks")
     notes = world.source("notes", "files")
-    for path in sorted((DATA / "linuxserver-docs-md" / "docs" / "images").glob("*.md"))[:12]:
+    for path in sorted((DATA / "linuxserver-docs-md" / "docs" / "images").glob("*.md"))[:5]:
         (notes / path.name).write_bytes(path.read_bytes())
-    for path in sorted((stacks).rglob("README.md"))[:3]:
+    for path in sorted((stacks).rglob("README.md"))[:2]:
         (notes / f"again-{path.parent.name}.md").write_bytes(path.read_bytes())
     return ["stacks", "part", "texts", "notes"]
 

@@ -56,20 +56,20 @@ def lay_out(world: World, data: Path) -> None:
     markdown = world.source("docs-md")
     docs = data / "linuxserver-docs-md/docs"
     for i, file in enumerate(sorted(docs.rglob("*.md"))):
-        if i % 3 == 0:
+        if i % 6 == 3:
             target = markdown / file.relative_to(docs)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, target)
     unpack(
-        data / "site-external-dns/site.tar.xz", world.source("external-dns", include=["**/*.html"]), every=6
+        data / "site-external-dns/site.tar.xz", world.source("external-dns", include=["**/*.html"]), every=12
     )
     unpack(
         data / "extraction-trafilatura/html.tar.xz",
         world.source("pages", include=["**"], languages=["en", "de", "fr"]),
-        every=2,
+        every=4,
     )
     articles = world.source("articles", languages=["en"])
-    for file in sorted((data / "extraction-articles/html").glob("*.html.gz"))[::2]:
+    for file in sorted((data / "extraction-articles/html").glob("*.html.gz"))[::4]:
         (articles / file.name.removesuffix(".gz")).write_bytes(gzip.decompress(file.read_bytes()))
 
 
@@ -183,7 +183,7 @@ def test_every_chunk_stands_where_it_says(world: World) -> None:
                 at = max(at, chunk["end"])
             assert not texts[doc_id][at:].strip()
             total += len(chunks)
-    assert total > 1500
+    assert total > 800
 
 
 def test_documents_of_text_formats_are_their_files(world: World) -> None:
@@ -200,7 +200,7 @@ def test_documents_of_text_formats_are_their_files(world: World) -> None:
                 sum(a != b for a, b in zip(row["text"], written, strict=True)) <= 0.05 * len(written) + 40
             ), row["path"]
             compared += 1
-    assert compared > 250
+    assert compared > 200
 
 
 def test_hits_are_explained_by_the_pages_they_came_from(world: World) -> None:
@@ -257,7 +257,7 @@ def test_the_graph_of_real_files(world: World) -> None:
     prose = ("docs-md", "docs-html", "ingress-nginx", "external-dns", "articles", "pages")
     spoken = [e for e in edges(world.kb()) if e["url"].partition(":")[0] in prose]
     assert {e["source"] for e in spoken if e["type"] != "MENTIONS"} == {"tier_a", "tier_b"}
-    assert Counter(e["type"] for e in spoken)["EXPOSES_ENDPOINT"] >= 30
+    assert Counter(e["type"] for e in spoken)["BINDS"] >= 20
 
 
 def test_a_second_ingest_does_nothing(world: World, tei: FakeTei) -> None:

@@ -77,12 +77,20 @@ def words(shown: str) -> str:
     return " ".join(bare(shown).split())
 
 
+#: The runbooks whose words are asked for.
+ASKED_FOR = ("backups.md", "redis.md", "monitoring-and-alerting.md")
+
+
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("three") / "lab"
     for part in ("stacks", "proxy", "runbooks"):
         # Without the project beside which a README lies: three sources are enough.
         shutil.copytree(HOMELAB / part, folder / part, ignore=shutil.ignore_patterns("media"))
+    for runbook in (folder / "runbooks").glob("*.md"):
+        if runbook.name not in ASKED_FOR:
+            # Its beginning is enough: the house's vectors are made here by the model that comes with us.
+            runbook.write_text(runbook.read_text()[:800])
     made = House(folder)
     made.first["status"] = made("status")
     made.first["too early"] = made("ingest", code=1) + made.err
@@ -304,8 +312,8 @@ def test_the_notebook_user_asks(house: House) -> None:
     shown = snippet(hit.text, hit.highlights, 240)
     assert any(bright for word in shown.words for _, bright in word.pieces) and "---" not in shown.text
     around = kb.neighbors("grafana")
-    # What documents say of its port is of any address; Compose knows the host.
-    (binds,) = (e for e in around.edges if e.type == "BINDS" and e.end_label == "Host")
+    # Documents say ports, too; Compose knows which one of the container stands behind.
+    (binds,) = (e for e in around.edges if e.type == "BINDS" and "targetPort" in e.properties)
     assert (binds.properties["port"], binds.properties["targetPort"]) == (3010, 3000)
     assert kb.explain(binds.edge_id[:12]).id == binds.edge_id
     assert kb.documents().num_rows == house.json("documents")["total"]

@@ -56,6 +56,17 @@ def test_a_person_corrects_states_merges_and_takes_it_back(shell: Shell, tmp_pat
     assert "erased" in shell("undo", listed[0]["observation_id"], "--erase")
 
 
+def test_what_a_person_says_it_is_answers_what_it_is(shell: Shell) -> None:
+    said = shell.json(
+        "correct", "web", "description", "Serves the family album.", "--who", "ann", "--label", "Service"
+    )
+    answer = shell.json("ask", "What is web?")
+    assert "Serves the family album." in answer["text"] and "ann" in answer["text"]
+    assert answer["citations"][0]["url"].endswith("compose.yaml"), "where it is declared"
+    shell("undo", said["observation_id"])
+    assert "album" not in shell.json("ask", "What is web?")["text"]
+
+
 def test_what_is_wrong_is_said_with_the_remedy(shell: Shell, tmp_path: Path) -> None:
     answer = shell.json("correct", "web", "port", "many", "--label", "Service", code=1)
     assert answer["error"]["code"] == "E_ENTITY_VALIDATION"

@@ -87,7 +87,7 @@ def test_a_name_that_is_declared_elsewhere_resolves_and_ceases_to(world: World) 
     (stacks / "quasarhub").mkdir()
     (stacks / "quasarhub/compose.yaml").write_text(VAULT)
     report = snapshot(world, "stacks")
-    (name,) = [r for r in table(world, "names") if r["name"] == "quasarhub"]
+    (name,) = [r for r in table(world, "names") if r["observed_key"] == bare]
     (service,) = [r for r in table(world, "entities") if r["label"] == "Service"]
     assert name["resolved_key"] == service["key"] != bare and service["name"] == "quasarhub"
     assert name["observed_key"] == bare and name["candidates"] == [service["key"]]
@@ -103,12 +103,68 @@ def test_a_name_that_is_declared_elsewhere_resolves_and_ceases_to(world: World) 
     (stacks / "second").mkdir()
     (stacks / "second/compose.yaml").write_text(VAULT)
     snapshot(world, "stacks")
-    (name,) = [r for r in table(world, "names") if r["name"] == "quasarhub"]
+    (name,) = [r for r in table(world, "names") if r["observed_key"] == bare]
     assert name["resolved_key"] is None and len(name["candidates"]) == 2
     assert bare in {r["key"] for r in table(world, "entities") if r["label"] == "Service"}
 
     shutil.rmtree(stacks / "second")
     shutil.rmtree(stacks / "quasarhub")
+    (stacks / "other.yaml").write_text("services:\n  other:\n    image: redis:7\n")
+    snapshot(world, "stacks")
+    (stacks / "other.yaml").unlink()
+    world.workspace.sync_sources()
+    world.ingest("stacks", confirm_deletes=True)
+    after = {k: v for k, v in logical(world.workspace).items() if not k.startswith("stacks/")}
+    assert differences(before, after) == {}
+
+
+def test_a_container_and_a_network_of_a_text_are_those_that_are_declared(world: World) -> None:
+    notes = world.source("notes")
+    (notes / "where.md").write_text(
+        "| Container | Network | Host |\n|---|---|---|\n| quasarhub | hubnet | node3 |\n"
+    )
+    snapshot(world, "notes")
+
+    def ends() -> dict[str, list[tuple[str, str, Any]]]:
+        entities = {(r["label"], r["key"]): r for r in table(world, "entities")}
+        resolved = {r["observed_key"]: r["resolved_key"] for r in table(world, "names")}
+        found: dict[str, list[tuple[str, str, Any]]] = {}
+        for r in table(world, "relations"):
+            if r["extraction_method"].startswith("prose_table"):
+                for side in ("start", "end"):
+                    key = resolved.get(r[f"{side}_key"]) or r[f"{side}_key"]
+                    node = entities[r[f"{side}_label"], key]
+                    declared = json.loads(node["properties"]).get("declared")
+                    found.setdefault(r["type"], []).append((node["label"], node["name"], declared))
+        return found
+
+    alone = ends()
+    assert alone == {
+        "RUNS": [("Container", "quasarhub", False), ("Host", "node3", None)],
+        "RUNS_IN": [("Container", "quasarhub", False), ("Network", "hubnet", False)],
+    }
+    before = logical(world.workspace)
+
+    stacks = world.source("stacks", "compose", host="box")
+    (stacks / "hub").mkdir()
+    compose = VAULT + "    networks: [hubnet]\nnetworks:\n  hubnet: {}\n"
+    (stacks / "hub/compose.yaml").write_text(compose)
+    snapshot(world, "stacks")
+    assert ends() == {
+        "RUNS": [("Container", "qh", True), ("Host", "node3", None)],
+        "RUNS_IN": [("Container", "qh", True), ("Network", "hub_hubnet", None)],
+    }
+    (network,) = [r for r in table(world, "entities") if r["label"] == "Network"]
+    assert len(json.loads(network["claims"])) > 1, "text and project speak of one network"
+
+    # Of two of the name none is meant.
+    (stacks / "second").mkdir()
+    (stacks / "second/compose.yaml").write_text(compose.replace("qh", "qh2"))
+    snapshot(world, "stacks")
+    assert ends() == alone
+
+    shutil.rmtree(stacks / "second")
+    shutil.rmtree(stacks / "hub")
     (stacks / "other.yaml").write_text("services:\n  other:\n    image: redis:7\n")
     snapshot(world, "stacks")
     (stacks / "other.yaml").unlink()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -260,7 +260,7 @@ class Declared:
     @cached_property
     def machines(self) -> set[str]:
         """What machines and containers are called, in lower case, with and without domain."""
-        found: set[str] = set(self._named("Host", "TailscaleNode", "Container"))
+        found: set[str] = {*self._named("Host", "TailscaleNode"), *self._containers_declared()}
         # The bare name in an endpoint is what a route says, which is in question.
         endpoints = (str(json.loads(key)[1]).lower() for key in self._keys("Endpoint"))
         found.update(name for name in endpoints if "." in name)
@@ -268,6 +268,11 @@ class Declared:
 
     def _named(self, *labels: str) -> list[str]:
         return [str(name).lower() for (name,) in rows_of(self._of(*labels), "name")]
+
+    def _containers_declared(self) -> Iterator[str]:
+        for name, properties in rows_of(self._of("Container"), "name", "properties"):
+            if json.loads(properties).get("declared") is not False:
+                yield str(name).lower()
 
     def _keys(self, *labels: str) -> list[str]:
         return [str(key) for (key,) in rows_of(self._of(*labels), "key")]

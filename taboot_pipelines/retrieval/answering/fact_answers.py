@@ -78,6 +78,7 @@ class Facts:
             "project_of": inventory.project_of,
             "inventory": inventory.inventory,
             "container_name": inventory.container_name,
+            "description": inventory.description,
             "vpn": inventory.vpn,
             "vpn_users": inventory.vpn_users,
             "on_address": inventory.on_address,

@@ -288,6 +288,19 @@ class Inventory(FactKind):
 
         return self.each(scoped, named, "the container's name")
 
+    def description(self, scoped: ResolvedMentions) -> Found | None:
+        """What a person said that a service is, which goes over every document; else nothing."""
+
+        def described(service: Service) -> CitedStatement | None:
+            said = self.house.described.get(self.house.key(service.number))
+            if said is None:
+                return None
+            told, who, at = said
+            text = f"{self.called(service)}: {told} ({who} said so on {at:%Y-%m-%d}.)"
+            return CitedStatement(text, self.declaration([service]))
+
+        return self.each(scoped, described, "a description")
+
     def vpn(self, scoped: ResolvedMentions) -> Found | None:
         subject = self.subject(scoped)
         if subject is None:

@@ -13,6 +13,7 @@ import re
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -23,7 +24,7 @@ import pyarrow.compute as pc
 
 from taboot_pipelines.extraction.tier_a.systemd.units import drop_in_unit, unit_of
 from taboot_pipelines.model.graph import TEXT_METHOD
-from taboot_pipelines.model.ids import digest
+from taboot_pipelines.model.ids import bare_key, container_id
 from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.shards import Manifest
@@ -194,21 +195,34 @@ class ServiceIndex:
         return found
 
     @cached_property
+    def described(self) -> dict[str, tuple[str, str, datetime]]:
+        """The descriptions of services that people decided: key -> text, who said so, when."""
+        rows = self.graph.decisions.to_pylist()
+        said = [
+            r for r in rows if (r["kind"], r["label"], r["property"]) == ("field", "Service", "description")
+        ]
+        return {r["key"]: (text, r["who"], r["at"]) for r in said if (text := json.loads(r["value"]))}
+
+    @cached_property
     def container_of(self) -> dict[int, int]:
-        """The first container of each declared service, by its service."""
+        """The first container of each service, by its service; of one that is known by its name alone the
+        container of that name."""
         known = {self.key(n): n for n in self.of_label("Container")}
         found = {}
         for number, service in self.services.items():
-            if service.declared:
-                scope = f"{service.place}/{service.project}"
-                container = known.get(digest(self._namespace, scope, service.name, 1))
-                if container is not None:
-                    found[number] = container
+            scope = f"{service.place}/{service.project}"
+            key = (
+                container_id(self._namespace, scope, service.name, 1)
+                if service.declared
+                else bare_key("Container", service.name)[0]
+            )
+            if (container := known.get(key)) is not None:
+                found[number] = container
         return found
 
     @cached_property
     def service_of(self) -> dict[int, int]:
-        """The service of each declared container."""
+        """The service of each container that has one."""
         return {container: service for service, container in self.container_of.items()}
 
     @cached_property

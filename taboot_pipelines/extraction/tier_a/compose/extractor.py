@@ -125,7 +125,8 @@ def _vpn_kind(c: ProjectClaims, name: str) -> str | None:
 def _tunnel(c: ProjectClaims, service: str, kind: str) -> NodeRef | None:
     _, image = c.images[service]
     ref = NodeRef("VPNTunnel", (ids.digest(c.source.namespace, c.scope, service),), service)
-    return c.node(ref, image, {"name": service, "type": _TYPES.get(kind), "declared": True}, confidence=0.8)
+    said = {"name": service, "type": _TYPES.get(kind), "declared": True}
+    return c.node(ref, image, said, declared=True, confidence=0.8)
 
 
 def claim_vpn(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> None:

@@ -71,6 +71,7 @@ def claim_networks(c: ProjectClaims) -> None:
                 "isPublic": any(is_public(cidr) for cidr in cidrs) if cidrs else None,
             },
             declared=True,
+            aliases=[name] if name not in (real, "default") else [],
         )
 
 

@@ -14,15 +14,22 @@ from taboot_pipelines.extraction.tier_a.prose.pairs import Candidate
 from taboot_pipelines.extraction.tier_a.prose.reading import STRUCTURED, Stated, stated
 from taboot_pipelines.extraction.tier_a.prose.things import Thing
 from taboot_pipelines.model.graph import SCHEMES, TEXT_METHOD, Basis, is_hostname, is_ip
+from taboot_pipelines.model.ids import bare_key
 from taboot_pipelines.model.records import EdgeClaim, Evidence, NodeRef
 
-#: Relations of what is keyed by the project that declares it.
-_OF_DECLARED = frozenset(("RUNS", "RUNS_IN", "USES_VPN"))
+#: What a relation begins at and ends at where that is no service.
+_STARTS = {"ROUTES_TO": "ReverseProxy", "RUNS": "Container", "RUNS_IN": "Container"}
+_ENDS = {"RUNS_IN": "Network", "USES_VPN": "VPNTunnel"}
 _NO_NAME = re.compile(r"[^a-z0-9._-]+")
 #: What follows a name in running text and says what it is: "a postgres database" is postgres.
 _ROLE = re.compile(
     r"(?<=\w)\s+(?:micro)?(?:services?|servers?|databases?|db|containers?|instances?|clusters?|"
     r"daemon|pods?|deployment|image|broker)\Z"
+)
+#: The same behind the name of a place: "the `backend` Docker network" is backend.
+_PLACE = re.compile(
+    r"(?i)(?<=\w)\s+(?:(?:docker|podman|bridge|overlay|vpn|wireguard)\s+)?"
+    r"(?:networks?|tunnels?|hosts?|nodes?|machines?|servers?)\Z"
 )
 _POSSESSIVE = re.compile(r"['’]s\Z")
 _ADDRESS = re.compile(
@@ -44,10 +51,8 @@ def relations(text: str, document: str, forms: Collection[str] = STRUCTURED) -> 
 
 def claim(said: Stated, document: str, text: str) -> EdgeClaim | None:
     """Return the claim that a stated candidate of a document's text makes; None where an end cannot be keyed:
-    a name without a letter, an address without a port, and what only a declaration keys."""
+    a name without a letter, an address without a port."""
     one = said.candidate
-    if one.type in _OF_DECLARED:
-        return None
     start, end = _start(one), _end(one)
     if start is None or end is None or start.key == end.key:
         return None
@@ -97,10 +102,10 @@ def address_endpoint(text: str, scheme: str = "") -> NodeRef | None:
     return None if port is None else endpoint(own, host, port, path.rstrip(".,;") or "/")
 
 
-def named(thing: Thing) -> str | None:
-    """Return the name in keys of what a text names, without the word for its kind."""
+def named(thing: Thing, role: re.Pattern[str] = _ROLE) -> str | None:
+    """Return the name in keys of what a text names, without the word for its kind (``role``)."""
     text = _POSSESSIVE.sub("", re.sub(r"\s*\([^()]*\)?\Z", "", thing.text))
-    return service_name(_ROLE.sub("", text)) or service_name(text)
+    return service_name(role.sub("", text)) or service_name(text)
 
 
 def host_of(text: str) -> NodeRef | None:
@@ -122,11 +127,12 @@ def _start(one: Candidate) -> NodeRef | None:
     if one.type == "RESOLVES_TO":
         return host_of(one.start.text)
     name = named(one.start)
-    if name is None:
-        return None
-    if one.type == "ROUTES_TO":
-        return NodeRef("ReverseProxy", (name,), name)
-    return NodeRef("Service", ("", name), name)
+    return None if name is None else bare(_STARTS.get(one.type, "Service"), name)
+
+
+def bare(label: str, name: str) -> NodeRef:
+    """Return the node that a name alone stands for, until the reducer finds what is declared by it."""
+    return NodeRef(label, (name,) if label == "ReverseProxy" else bare_key(label, name), name)
 
 
 def _end(one: Candidate) -> NodeRef | None:
@@ -143,6 +149,8 @@ def _end(one: Candidate) -> NodeRef | None:
         case "BUILDS":
             reference = try_reference(end.text)
             return None if reference is None else NodeRef("Image", (reference.image_id,), reference.name)
+        case "RUNS":
+            return host_of(named(end, _PLACE) or "" if end.kind == "name" else end.host or "")
         case "ROUTES_TO" if end.kind != "name":
             return address_endpoint(end.text)
         case _:
@@ -153,8 +161,8 @@ def _end(one: Candidate) -> NodeRef | None:
             return host_of(host)
         name = service_name(host)
     else:
-        name = named(end)
-    return None if name is None else NodeRef("Service", ("", name), name)
+        name = named(end, _PLACE if one.type in _ENDS else _ROLE)
+    return None if name is None else bare(_ENDS.get(one.type, "Service"), name)
 
 
 def _machine(thing: Thing) -> NodeRef | None:
