@@ -55,8 +55,8 @@ def mounted_values(c: ProjectClaims, node: Node) -> Iterator[tuple[str, str, Loc
         written = source.text if item.is_map else source.text.partition(":")[0]
         # Anything else is the name of a volume, or lies outside of the source.
         path = resolve_path(source.origin.base, written) if written.startswith(".") else None
-        for file in _files(c, path) if path else ():
-            yield from _values(c, file, source)
+        for found in _files(c, path) if path else ():
+            yield from _values(c, found, source)
     configs = node.get("configs")
     for item in configs.items if configs is not None else ():
         source = item.scalar("source") if item.is_map else item if item.kind == SCALAR else None

@@ -33,9 +33,9 @@ def references(
     not.
 
     Files of `extends`, `include` and `configs` and Dockerfiles are documents; `env_file`, `label_file` and
-    each ``.env`` are input. ``env`` is the parsed ``.env`` beside the project; ``project_directory`` defaults to the text's
-    own directory. A text that is no Compose file, or no YAML, names nothing. What only a merge of two files
-    names is seen by :func:`project_files`.
+    each ``.env`` are input. ``env`` is the parsed ``.env`` beside the project; ``project_directory`` defaults
+    to the text's own directory. A text that is no Compose file, or no YAML, names nothing. What only a merge
+    of two files names is seen by :func:`project_files`.
     """
     base = posixpath.dirname(path) if project_directory is None else project_directory
     if not looks_like_compose(path, text):
