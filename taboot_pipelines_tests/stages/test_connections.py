@@ -314,3 +314,38 @@ def test_a_release_needs_what_it_waits_for(world: World) -> None:
     kb = ingest(world, {"wiki.yaml": RELEASE + ASKING, "cache.yaml": cache}, **entry)
     assert links(kb, "CONNECTS_TO") == {"wiki CONNECTS_TO pg", "wiki CONNECTS_TO cache"}
     same_as_scratch(world)
+
+
+SHOWN = """\
+# Shop
+
+- Run it so:
+
+  ```yaml
+  services:
+    app: {image: "acme/app:${TAG:-2}", depends_on: [db], ports: ["99:99"]}
+    db:
+      image: 'mysql:8'
+      environment: {DB_HOST: shared-db}
+  ```
+
+```
+services: of our office, and no Compose file
+```
+"""
+
+
+def test_a_compose_file_in_a_fence_is_an_example_and_says_nothing_of_the_house(world: World) -> None:
+    house = {"a/compose.yaml": URL, "b/compose.yaml": DB}
+    facts = links(ingest(world, house), "CONNECTS_TO", "DEPENDS_ON", "BUILDS", "BINDS")
+    kb = ingest(world, {"readme.md": SHOWN}, source="notes", type_="files", host=None)
+    assert links(kb, "CONNECTS_TO", "DEPENDS_ON", "BUILDS", "BINDS") == facts
+    rows = [r for r in kb.edges().to_pylist() if r["extraction_method"] == "prose_compose_example"]
+    said = {r["end_name"]: kb.explain(r["edge_id"]).quotes[0].text for r in rows}
+    assert {r["type"] for r in rows} == {"MENTIONS"}
+    assert said == {
+        "docker.io/acme/app:2": "acme/app:${TAG:-2}",
+        "docker.io/library/mysql:8": "mysql:8",
+    }
+    assert {n["name"] for n in kb.nodes().to_pylist() if n["label"] == "Service"} == {"app", "db"}
+    same_as_scratch(world)
