@@ -6,9 +6,9 @@ Documents are Compose files and Dockerfiles, inputs are environment files. Taken
   ``include`` globs in the entry, exactly what they match;
 * ``Dockerfile*``, ``Containerfile*`` and the like; ``.env``, ``*.env``, ``.env.*`` (with ``include`` globs:
   those that match, and the ``.env`` beside a Compose file);
-* what the Compose files taken name by ``env_file``, ``extends``, ``include``, ``build``, what those name in
-  turn, and what only the whole project names. A file read as environment is an input under any name and
-  whatever the globs say (rule ``unit-of-interpretation``).
+* what the Compose files taken name by ``env_file``, ``extends``, ``include``, ``build``, ``configs``, what
+  those name in turn, and what only the whole project names. A file read as environment is an input under any
+  name and whatever the globs say (rule ``unit-of-interpretation``).
 """
 
 from __future__ import annotations

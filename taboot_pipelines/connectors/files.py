@@ -3,11 +3,13 @@ directories share.
 
 By default it takes :data:`DEFAULT_INCLUDE`; ``include`` replaces that, ``exclude`` wins over it. Environment
 files (``.env``, ``*.env``, ``.env.*``) are never documents (rule ``secrets-stop-at-the-blob``), whatever the
-globs say, nor are links to them. With ``interpret`` the default takes ``Access.config_globs`` too.
+globs say, nor are links to them. With ``interpret`` the default takes ``Access.config_globs`` too, and what
+quadlets name as files of their environment is input.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -25,6 +27,7 @@ from taboot_pipelines.connectors.walk import (
     File,
     Item,
     Listing,
+    read,
     read_signed,
     repository_of,
 )
@@ -66,6 +69,8 @@ DEFAULT_INCLUDE = (
     "*.eml",
 )
 _ENV = re.compile(r"(?i).*\.env|\.env\..*", re.DOTALL)
+_QUADLET = re.compile(r"\.container(?:\.d/[^/]+\.conf)?\Z")
+_ENVIRONMENT_FILE = re.compile(rb"(?m)^[ \t]*EnvironmentFile[ \t]*=[ \t]*-?(.+)$")
 
 
 class FilesSource(DirectorySource):
@@ -169,7 +174,7 @@ class FilesConnector:
         taken = self._include.among((path, path.lower() if fold else path) for path in listing)
         if self._exclude:
             taken = [path for path in taken if not self._exclude.matches(path)]
-        return {
+        roles: dict[str, Role] = {
             path: "document"
             for path in taken
             # Few names have the letters, and few files are links.
@@ -178,6 +183,25 @@ class FilesConnector:
                 and any(map(is_env, names(path, listing.item(path))))
             )
         }
+        if self._entry.interprets:
+            for path in [path for path in roles if _QUADLET.search(path)]:
+                item = listing.item(path)
+                data = read(item, self._access.max_blob_bytes) if isinstance(item, File) else None
+                for named in _environment_files(path, data if isinstance(data, bytes) else b""):
+                    here = named in listing.signatures or named in listing.special
+                    if here and not self._exclude.matches(named):
+                        roles[named] = "input"
+        return roles
+
+
+def _environment_files(path: str, unit: bytes) -> Iterator[str]:
+    """What a quadlet, or a drop-in of one, names as files of its environment: paths from the root."""
+    folder = posixpath.dirname(path)
+    folder = posixpath.dirname(folder) if folder.endswith(".d") else folder
+    for written in _ENVIRONMENT_FILE.findall(unit):
+        named = written.decode(errors="replace").strip()
+        if named and named[0] not in "/%":
+            yield posixpath.normpath(posixpath.join(folder, named))
 
 
 def planned(directory: Path, listing: Listing, paths: Collection[str]) -> Planned:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from taboot_pipelines.documents.mime import is_code
+from taboot_pipelines.extraction.tier_a.compose.examples import find_examples
 from taboot_pipelines.extraction.tier_a.prose import (
     PROSE_VERSION,
     Mention,
@@ -78,8 +79,8 @@ def _projects(source: InterpretedKind) -> Sequence[ProjectExtractor]:
 
 
 class ProseExtractor:
-    """Finds what any document mentions (URLs, addresses and images, by their form), and what its tables,
-    items and arrows state."""
+    """Finds what any document mentions (URLs, addresses and images, by their form, and the images of Compose
+    files that it shows), and what its tables, items and arrows state."""
 
     name = "prose"
 
@@ -89,7 +90,9 @@ class ProseExtractor:
     def interpret(self, documents: Sequence[DocumentText]) -> Iterator[records.Interpretation]:
         for document in documents:
             code = is_code(document.mime)
-            edges = [_mentions(document.node, m) for m in find_mentions(document.text, code=code)]
+            found = find_mentions(document.text, code=code)
+            examples = () if code else find_examples(document.text)
+            edges = [_mentions(document.node, m) for m in (*found, *examples)]
             stated = () if code else relations(document.text, document.node.name)
             yield records.Interpretation((), (*edges, *stated))
 

@@ -256,12 +256,16 @@ def test_quadlets_manifests_and_mounted_configuration_name_others_too(world: Wor
         "a/compose.yaml": app("volumes: ['./config:/config:ro', './x.ini:/x.ini', 'data:/data']"),
         "a/config/app.yml": "# host: nothing\ndatabase:\n  type: postgres\n  host: shared-db # here\n",
         "a/x.ini": "[mail]\nserver = relay\nuser = shared-db\n",
+        "a/c/compose.yaml": app("configs: [one, two]").replace("  app:", "  given:")
+        + "configs:\n  one: {file: ../x.ini}\n  two: {content: 'db_host = shared-db'}\n",
         "m/compose.yaml": DB.replace("shared-db", "relay")
         .replace("  db:", "  mailer:")
         .replace("postgres", "m"),
         "q/one/store.container": quadlet("ContainerName=q-db", "NetworkAlias=q-alias"),
         "q/two/web.container": quadlet("Environment=DB_HOST=q-db URL=http://u:p@q-alias:1/x"),
         "q/two/far.container": quadlet("Environment=DB_HOST=q-db", network="other"),
+        "q/two/filed.container": quadlet("EnvironmentFile=filed.env"),
+        "q/two/filed.env": "DB_HOST=q-db\n",
         "q/two/mixed.container": quadlet("Exec=serve --db-host shared-db"),
         "k/one/data.yaml": CLUSTER,
         "k/two/full.yaml": workload("full", "apps", "pg.data.svc.cluster.local"),
@@ -275,10 +279,11 @@ def test_quadlets_manifests_and_mounted_configuration_name_others_too(world: Wor
     kb = ingest(world, composed, include=["**"])
     assert links(kb, "CONNECTS_TO") == {
         *("app CONNECTS_TO db", "app CONNECTS_TO mailer"),
+        *("given CONNECTS_TO db", "given CONNECTS_TO mailer", "filed CONNECTS_TO store"),
         *("web CONNECTS_TO store", "mixed CONNECTS_TO db"),
         *("full CONNECTS_TO pg", "short CONNECTS_TO pg", "same CONNECTS_TO pg"),
     }
-    needs = {"app db", "web store", "mixed db", "full pg", "short pg", "same pg"}
+    needs = {"app db", "given db", "filed store", "web store", "mixed db", "full pg", "short pg", "same pg"}
     assert links(kb, "DEPENDS_ON") == {n.replace(" ", " DEPENDS_ON ") for n in needs}
     (edge,) = [r for r in kb.edges().to_pylist() if (r["start_name"], r["end_name"]) == ("app", "mailer")]
     assert kb.explain(edge["edge_id"]).quotes[0].url.endswith("/stacks/a/x.ini")
@@ -308,4 +313,39 @@ def test_a_release_needs_what_it_waits_for(world: World) -> None:
     cache = RELEASE.replace("wiki, namespace: apps", "cache, namespace: data")
     kb = ingest(world, {"wiki.yaml": RELEASE + ASKING, "cache.yaml": cache}, **entry)
     assert links(kb, "CONNECTS_TO") == {"wiki CONNECTS_TO pg", "wiki CONNECTS_TO cache"}
+    same_as_scratch(world)
+
+
+SHOWN = """\
+# Shop
+
+- Run it so:
+
+  ```yaml
+  services:
+    app: {image: "acme/app:${TAG:-2}", depends_on: [db], ports: ["99:99"]}
+    db:
+      image: 'mysql:8'
+      environment: {DB_HOST: shared-db}
+  ```
+
+```
+services: of our office, and no Compose file
+```
+"""
+
+
+def test_a_compose_file_in_a_fence_is_an_example_and_says_nothing_of_the_house(world: World) -> None:
+    house = {"a/compose.yaml": URL, "b/compose.yaml": DB}
+    facts = links(ingest(world, house), "CONNECTS_TO", "DEPENDS_ON", "BUILDS", "BINDS")
+    kb = ingest(world, {"readme.md": SHOWN}, source="notes", type_="files", host=None)
+    assert links(kb, "CONNECTS_TO", "DEPENDS_ON", "BUILDS", "BINDS") == facts
+    rows = [r for r in kb.edges().to_pylist() if r["extraction_method"] == "prose_compose_example"]
+    said = {r["end_name"]: kb.explain(r["edge_id"]).quotes[0].text for r in rows}
+    assert {r["type"] for r in rows} == {"MENTIONS"}
+    assert said == {
+        "docker.io/acme/app:2": "acme/app:${TAG:-2}",
+        "docker.io/library/mysql:8": "mysql:8",
+    }
+    assert {n["name"] for n in kb.nodes().to_pylist() if n["label"] == "Service"} == {"app", "db"}
     same_as_scratch(world)

@@ -117,6 +117,7 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                 SHARING.format(service="shop", said="environment: {DB_HOST: shared-db}"),
                 SHARING.format(service="shop", said="environment: {URL: 'redis://cache:6379/0'}"),
                 SHARING.format(service="shop", said="env_file: .env"),
+                SHARING.format(service="shop", said="configs: [conf]") + "configs: {conf: {file: .env}}\n",
             ],
         ),
         ("shop/.env", ["HOST=cache\nURL=postgres://u@shared-db:5432/x\n", "URL=http://hearth.lan:5433\n"]),
@@ -207,6 +208,14 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                 "apiVersion: v1\nkind: Service\nmetadata: {name: pg, namespace: data}\n",
             ],
         ),
+        (
+            "units/shop.container",
+            [
+                "[Container]\nImage=a/shop\nNetwork=shared\nEnvironmentFile=shop.env\n",
+                "[Container]\nImage=a/shop\nNetwork=shared\nContainerName=cache\n",
+            ],
+        ),
+        ("units/shop.env", ["DB_HOST=shared-db\n", "URL=redis://cache:6379/0\n"]),
         (
             "sub/watch.rst",
             [

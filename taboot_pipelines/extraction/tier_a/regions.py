@@ -59,6 +59,11 @@ def regions(text: str, code: bool = False) -> list[Region]:
     return sorted(headings)
 
 
+def fences(text: str) -> list[tuple[int, int]]:
+    """(start, end) of what stands within each fence of a Markdown text, in order."""
+    return [(start, end) for start, end, _ in _code(text)[1]]
+
+
 class RegionIndex:
     """Looks up the kind of region at an offset."""
 

@@ -352,7 +352,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "8"
+    version = "9"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every

@@ -58,6 +58,7 @@ class Project:
     name: str
     services: dict[str, Entry]
     networks: dict[str, Entry]
+    configs: dict[str, Entry]
     environment: Environment
     separator: str = "-"
 
@@ -143,6 +144,7 @@ class Loader:
             project,
             services,
             self._named(model.get("networks"), "network"),
+            self._named(model.get("configs"), "config"),
             values,
             "_" if (environment.get("COMPOSE_COMPATIBILITY") or "").strip().lower() in _TRUE else "-",
         )
@@ -354,7 +356,7 @@ class Loader:
             included = self._included(item, environment, including)
             if included is None:
                 continue
-            for section in ("services", "networks"):
+            for section, rule in merging.SECTIONS.items():
                 theirs = included.get(section)
                 if theirs is None or theirs.kind != MAPPING:
                     continue
@@ -364,7 +366,6 @@ class Loader:
                     continue
                 if own.kind != MAPPING:
                     continue
-                rule = merging.SERVICE_RULES if section == "services" else merging.NETWORK_RULES
                 combined = dict(own.entries)
                 for name, entry in theirs.entries.items():
                     mine = combined.setdefault(name, entry)

@@ -66,10 +66,15 @@ SERVICE_RULES: Mapping[str, Rule] = {
 }
 #: Of two lists of subnets the later one counts.
 NETWORK_RULES: Mapping[str, Rule] = {"labels": _PAIRS, "ipam": {"config": _REPLACE}}
+#: What of a model names its parts, and how one part is laid over another.
+SECTIONS: Mapping[str, Mapping[str, Rule]] = {
+    "services": SERVICE_RULES,
+    "networks": NETWORK_RULES,
+    "configs": {},
+}
 #: ``*`` stands for every key that is not named.
 MODEL_RULES: Mapping[str, Rule] = {
-    "services": {"*": SERVICE_RULES},
-    "networks": {"*": NETWORK_RULES},
+    **{section: {"*": rules} for section, rules in SECTIONS.items()},
     "include": _REPLACE,
 }
 #: A list item of more nodes is told from others as an object, not by what it holds; longer lists are not
@@ -219,16 +224,13 @@ def prune(node: Node) -> Node:
     return node
 
 
-_SECTIONS = frozenset({"services", "networks", "include"})
-
-
 def canonical(
     document: Node, path: str, values: Environment, problems: Problems, unset: dict[str, None]
 ) -> Node:
     """What of a document (a mapping) makes the graph, with ``values`` put in and bare `environment` names
     given theirs. Variables without a value are added to ``unset``."""
     document = modernized(document, path)
-    entries = {k: e for k, e in document.entries.items() if k in _SECTIONS}
+    entries = {k: e for k, e in document.entries.items() if k in MODEL_RULES}
     done: dict[int, Node] = {}
     if "$" in document.origin.text:
         entries = {k: (e[0], _interpolate(e[1], values, done, problems)) for k, e in entries.items()}

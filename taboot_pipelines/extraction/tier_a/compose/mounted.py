@@ -6,10 +6,11 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from taboot_pipelines.extraction.tier_a.claims import Located, Quote
 from taboot_pipelines.extraction.tier_a.compose.claims import ProjectClaims
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
+from taboot_pipelines.extraction.tier_a.compose.variables import expand
 from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node
-from taboot_pipelines.model.records import Evidence
 
 #: Endings of names of files that configure something, and have a value on a line.
 _ENDINGS = frozenset(
@@ -29,6 +30,8 @@ _ENDINGS = frozenset(
         "yml",
     }
 )
+#: Names of files that are read and never documents (rule ``secrets-stop-at-the-blob``).
+_ENVIRONMENT = re.compile(r"(?i).*\.env|\.env\..*", re.DOTALL)
 #: Files of one mounted directory, and characters of one file, that are looked at.
 _MAX_FILES = 50
 _MAX_CHARACTERS = 200_000
@@ -41,9 +44,9 @@ _LINE = re.compile(
 _COMMENT = re.compile(r"[ \t]+#.*")
 
 
-def mounted_values(c: ProjectClaims, node: Node) -> Iterator[tuple[str, str, Evidence]]:
-    """(key, value, where it stands) of the lines of the files that a service mounts; the key is empty where
-    there is none."""
+def mounted_values(c: ProjectClaims, node: Node) -> Iterator[tuple[str, str, Located]]:
+    """(key, value, where it stands) of the lines of the files that a service mounts, and of its `configs`;
+    the key is empty where there is none."""
     volumes = node.get("volumes")
     for item in volumes.items if volumes is not None else ():
         source = item.scalar("source") if item.is_map else item if item.kind == SCALAR else None
@@ -52,18 +55,51 @@ def mounted_values(c: ProjectClaims, node: Node) -> Iterator[tuple[str, str, Evi
         written = source.text if item.is_map else source.text.partition(":")[0]
         # Anything else is the name of a volume, or lies outside of the source.
         path = resolve_path(source.origin.base, written) if written.startswith(".") else None
-        for file in _files(c, path) if path else ():
-            text = c.loader.read(file)
-            if text is None or len(text) > _MAX_CHARACTERS:
-                continue
-            yield from lines_of(file, text, 0, len(text))
+        for found in _files(c, path) if path else ():
+            yield from _values(c, found, source)
+    configs = node.get("configs")
+    for item in configs.items if configs is not None else ():
+        source = item.scalar("source") if item.is_map else item if item.kind == SCALAR else None
+        config = c.project.configs.get(source.text) if source is not None else None
+        file, content = (config[1].scalar(k) for k in ("file", "content")) if config else (None, None)
+        if file is not None and not file.missing:
+            path = resolve_path(file.origin.base, file.text)
+            if path is not None and c.loader.read(path) is None:
+                c.report(file, "E_NOT_FOUND", "the file is not in the source.")
+            elif path is not None:
+                yield from _values(c, path, file)
+        elif content is not None:
+            yield from _written(c, content)
 
 
-def lines_of(path: str, text: str, start: int, end: int) -> Iterator[tuple[str, str, Evidence]]:
+def _values(c: ProjectClaims, path: str, naming: Node) -> Iterator[tuple[str, str, Located]]:
+    """The lines of a file; of one that is no document ``naming``, which names it, is quoted."""
+    text = c.loader.read(path)
+    if text is None or len(text) > _MAX_CHARACTERS:
+        return
+    hidden = _ENVIRONMENT.fullmatch(posixpath.basename(path)) is not None
+    for key, value, where in lines_of(path, text, 0, len(text)):
+        yield key, value, naming if hidden else where
+
+
+def _written(c: ProjectClaims, content: Node) -> Iterator[tuple[str, str, Located]]:
+    """The lines of a configuration that the Compose file holds itself, with its variables put in."""
+    origin = content.origin
+    if origin.text[content.start] not in "|>":
+        for key, value, _ in lines_of(origin.path, content.text, 0, len(content.text)):
+            yield key, value, content
+        return
+    for key, value, where in lines_of(origin.path, origin.text, content.start, content.end):
+        found = expand(value, c.project.environment)
+        if not found.missing:
+            yield key, found.text, where
+
+
+def lines_of(path: str, text: str, start: int, end: int) -> Iterator[tuple[str, str, Quote]]:
     """(key, value, where it stands) of the lines of ``text[start:end]`` of a file."""
     for line in _LINE.finditer(text, start, end):
         value = _COMMENT.sub("", line["value"]).strip("\"'")
-        yield line["key"] or "", value, Evidence(path, line.start("value"), line.end("value"))
+        yield line["key"] or "", value, Quote(value, path, line.start("value"), line.end("value"))
 
 
 def _files(c: ProjectClaims, path: str) -> list[str]:

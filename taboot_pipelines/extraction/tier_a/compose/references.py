@@ -23,7 +23,7 @@ from taboot_pipelines.extraction.tier_a.yaml_nodes import (
 )
 from taboot_pipelines.model.records import FileView, Role, SourceFacts
 
-_NAMES_FILES = re.compile(r"env_file|extends|include|build|label_file")
+_NAMES_FILES = re.compile(r"env_file|extends|include|build|label_file|configs")
 
 
 def references(
@@ -32,10 +32,10 @@ def references(
     """(path from the source's root, role) of the files that the Compose text at ``path`` names, present or
     not.
 
-    Files of `extends` and `include` and Dockerfiles are documents; `env_file`, `label_file` and each ``.env``
-    are input. ``env`` is the parsed ``.env`` beside the project; ``project_directory`` defaults to the text's
-    own directory. A text that is no Compose file, or no YAML, names nothing. What only a merge of two files
-    names is seen by :func:`project_files`.
+    Files of `extends`, `include` and `configs` and Dockerfiles are documents; `env_file`, `label_file` and
+    each ``.env`` are input. ``env`` is the parsed ``.env`` beside the project; ``project_directory`` defaults
+    to the text's own directory. A text that is no Compose file, or no YAML, names nothing. What only a merge
+    of two files names is seen by :func:`project_files`.
     """
     base = posixpath.dirname(path) if project_directory is None else project_directory
     if not looks_like_compose(path, text):
@@ -86,6 +86,11 @@ def _of_model(document: Node, env: Mapping[str, str | None]) -> Iterator[tuple[s
         elif directory is not None or (paths and paths[0] is not None):
             base = _resolved(directory, env) if directory is not None else posixpath.dirname(paths[0] or "")
             yield (None if base is None else posixpath.join(base, ".env")), "input"
+    configs = document.get("configs")
+    for _, config in configs.entries.values() if configs is not None else ():
+        file = config.scalar("file")
+        if file is not None:
+            yield _resolved(file, env), "document"
     services = document.get("services")
     for _, service in services.entries.values() if services is not None else ():
         for field in ("env_file", "label_file"):

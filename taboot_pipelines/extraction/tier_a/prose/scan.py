@@ -36,8 +36,8 @@ EXTENSIONS = word_list(PACKAGE, "file_extensions.txt")
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """``text[start:end]`` names ``node``. ``kind``: url, host_port, ip, cidr or image. ``basis``: ``bytes``
-    if the node's name stands in the span as it is, else ``normalized``."""
+    """``text[start:end]`` names ``node``. ``kind``: url, host_port, ip, cidr or image, or compose_example.
+    ``basis``: ``bytes`` if the node's name stands in the span as it is, else how it follows."""
 
     kind: str
     node: NodeRef

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from taboot_pipelines.extraction.tier_a.claims import Quote
 from taboot_pipelines.extraction.tier_a.compose.claims import version_of
 from taboot_pipelines.extraction.tier_a.compose.connections import lone_hosts, named_hosts
+from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.compose.networks import MAX_BINDINGS, Binding, read_ports
 from taboot_pipelines.extraction.tier_a.images import ImageReference, try_reference
 from taboot_pipelines.extraction.tier_a.systemd.units import Unit, UnitFile, drop_ins, parse, unit_name
@@ -332,16 +333,35 @@ def _claim_connections(unit: Unit) -> None:
 
 def _texts(unit: Unit) -> Iterator[tuple[str, Quote]]:
     """(what it is the value of, the text)"""
+    found = _file_values(unit)
     for setting in unit.file.all("Container", "Environment"):
         for item in setting.items():
             name, _, value = item.text.partition("=")
-            # An image reference has the form of a host and a port.
-            if value and "IMAGE" not in name.upper():
-                yield name, Quote(value, item.path, item.start, item.end)
+            found[name] = Quote(value, item.path, item.start, item.end)
+    # An image reference has the form of a host and a port.
+    yield from ((name, said) for name, said in found.items() if said.text and "IMAGE" not in name.upper())
     for key in ("Exec", "Entrypoint"):
         said = unit.file.last("Container", key)
         if said is not None:
             yield "", said
+
+
+def _file_values(unit: Unit) -> dict[str, Quote]:
+    """{name: its value, at the place that names the file} of the environment files in the source, the later
+    file winning. Podman takes each value as it is written."""
+    found: dict[str, Quote] = {}
+    for setting in unit.file.all("Container", "EnvironmentFile"):
+        said = setting.value
+        path = resolve_path(posixpath.dirname(unit.path), said.text.removeprefix("-"))
+        text = unit.claims.texts.text(path) if path is not None and "%" not in path else None
+        if text is None or path is None:
+            continue
+        unit.environment.append(path)
+        for line in text.splitlines():
+            name, equals, value = line.partition("=")
+            if equals and not name.lstrip().startswith("#"):
+                found[name.strip()] = Quote(value.strip(), said.path, said.start, said.end)
+    return found
 
 
 def _answering(unit: Unit) -> dict[str, str]:

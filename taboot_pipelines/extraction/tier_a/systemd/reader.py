@@ -54,7 +54,7 @@ class SystemdReader:
     """Reads units and quadlets (a :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = "systemd"
-    version = "5"
+    version = "6"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         main = drop_in_unit(path)
@@ -80,8 +80,9 @@ class SystemdReader:
         if named is None or not headers or not _is_unit(named.type, headers, settings, own=main in files):
             return Interpretation((), ())
         claims = ClaimBuilder(source, texts)
-        _claim(Unit(claims, main, named, UnitFile(settings), headers, view))
-        return claims.result(files[1:])
+        unit = Unit(claims, main, named, UnitFile(settings), headers, view)
+        _claim(unit)
+        return claims.result(files[1:], unit.environment)
 
 
 def _is_unit(kind: str, headers: list[Quote], settings: list[Setting], *, own: bool) -> bool:

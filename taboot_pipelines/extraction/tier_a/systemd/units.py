@@ -233,6 +233,8 @@ class Unit:
         self.scope = f"{claims.place}/systemd"
         self.service: NodeRef | None = None
         self.service_name = ""
+        #: Files that were read as environment.
+        self.environment: list[str] = []
         self._marks: list[str] = []
 
     @property

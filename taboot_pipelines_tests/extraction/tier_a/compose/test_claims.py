@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines_tests.extraction.tier_a.compose.helpers import Read, interpret
 
@@ -371,6 +372,58 @@ def test_connections_of_an_env_file_quote_the_name_of_the_file() -> None:
     assert read.codes() == ["E_NOT_FOUND"]
     assert read.reads["app/gone.env"] is False
     assert read.result.environment == {"app/a.env", "app/raw.env"}
+
+
+def test_configs_are_read_as_mounted_files_are() -> None:
+    files = {
+        "app/compose.yaml": (
+            """
+        include: [../inc/compose.yaml]
+        services:
+          web:
+            image: x
+            configs:
+              - inline
+              - {source: filed, target: /etc/x}
+              - {source: hidden, target: /app/.env}
+              - flow
+              - included
+              - gone
+              - elsewhere
+          idle: {image: y}
+        configs:
+          inline:
+            content: |
+              # host: nothing
+              db_host = ${DB:-one}
+              other_host = ${UNSET}
+          filed: {file: ./x.ini}
+          hidden: {file: ./x.env}
+          flow: {content: "host: four\\nurl: http://five:5"}
+          gone: {file: ./lost.ini}
+          elsewhere: {external: true}
+          unused: {content: "host: never"}
+    """
+        ),
+        "app/x.ini": "[mail]\nserver = two  # here\n",
+        "app/x.env": "DB_HOST=three\n",
+        "inc/compose.yaml": "services: {inner: {image: z}}\nconfigs: {included: {file: x.yml}}\n",
+        "inc/x.yml": "host: six\n",
+    }
+    read = interpret(files)
+    named = {ids.host_id(name): name for name in ("one", "two", "three", "four", "five", "six")}
+    found = {named[u.host]: (u.service.name, read.quote(u.evidence), u.in_quote) for u in read.result.uses}
+    flow = r'"host: four\nurl: http://five:5"'
+    assert found == {
+        "one": ("web", "${DB:-one}", False),
+        "two": ("web", "two  # here", True),
+        "three": ("web", "./x.env", False),
+        "four": ("web", flow, True),
+        "five": ("web", flow, True),
+        "six": ("web", "six", True),
+    }
+    assert read.codes() == ["E_NOT_FOUND", "E_UNSET"]
+    assert read.reads["app/lost.ini"] is False
 
 
 @pytest.mark.parametrize(

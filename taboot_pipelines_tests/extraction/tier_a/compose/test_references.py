@@ -19,6 +19,8 @@ services:
   inline: {build: {context: ., dockerfile_inline: "FROM x"}}
   remote: {build: "https://github.com/a/b.git", env_file: /etc/abs.env}
   outside: {extends: {file: ../../../x.yml, service: s}, build: "${NO}"}
+configs: {c: {file: ./c.ini}, d: {content: x}, e: {external: true}}
+secrets: {s: {file: ./s.txt}}
 """
 
 
@@ -33,6 +35,7 @@ def test_every_file_with_its_role() -> None:
         ("app/web.env", "input"),
         ("up.env", "input"),
         ("app/labels.txt", "input"),
+        ("app/c.ini", "document"),
         ("common/base.yml", "document"),
         ("app/Dockerfile", "document"),
     }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from taboot_pipelines.model import ids
+from taboot_pipelines.model.graph import Basis
 from taboot_pipelines_tests.extraction.tier_a.config.reading import edges, interpret, one, shown
 
 
@@ -124,6 +126,25 @@ def test_a_quadlet_runs_where_the_source_says_and_meets_others_on_networks() -> 
     assert joined[0].properties == {"networkMode": "macvlan", "aliases": ["x"]}
     (network,) = said["lan.network"].nodes
     assert network.properties["cidrs"] == ["192.168.9.0/24"] and network.declared
+
+
+def test_an_environment_file_of_a_quadlet_is_read_and_is_no_document() -> None:
+    files = {
+        "q/app.container": (
+            "[Container]\nImage=app:1\nEnvironmentFile=a.env\nEnvironmentFile=../b.conf\n"
+            "EnvironmentFile=/etc/c.env\nEnvironmentFile=%h/d.env\nEnvironment=OWN_HOST=mine\n"
+        ),
+        "q/a.env": "# X_HOST=no\nDB_HOST=early\nURL=http://systemd-db:5432/x\nOWN_HOST=theirs\n",
+        "b.conf": "DB_HOST=late\nBASE_IMAGE=systemd-db:1\n",
+        "q/db.container": "[Container]\nImage=postgres:17\n",
+    }
+    said = interpret(files)["q/app.container"]
+    (edge,) = edges(said, "CONNECTS_TO")
+    quotes = [files[e.path][e.start : e.end] for e in (edge.evidence, *(u.evidence for u in said.uses))]
+    assert shown(edge) == ("CONNECTS_TO", "app", "db") and edge.end_basis == Basis.DERIVED
+    assert [u.host for u in said.uses] == [ids.host_id("late"), ids.host_id("mine")]
+    assert quotes == ["a.env", "../b.conf", "OWN_HOST=mine"]
+    assert said.environment == {"q/a.env", "b.conf"}
 
 
 def test_what_a_quadlet_names_and_the_source_does_not_hold_is_told() -> None:
