@@ -157,6 +157,12 @@ _UNREAL = re.compile(
     r"(?i)\b(?:not|never|cannot|could|might|may|can|should|would|must|no longer|instead of|rather than)\b"
     r"|n['’]t\b"
 )
+#: One of these stands in whatever the pattern finds.
+_UNREAL_WORDS = (
+    *("not", "n't", "n’t", "never", "could", "might", "may", "can", "should", "would", "must"),
+    *("no longer", "instead of", "rather than"),
+)
+_SUPPOSED_WORDS = ("if", "unless", "whether", "should", "suppose", "assuming", "imagine", "optionally")
 #: What begins a sentence of which nothing holds as it stands.
 _SUPPOSED = re.compile(
     r"(?i)(?:^|[.,;:(]\s*)(?:if|unless|whether|should|suppose|assuming|imagine|optionally)\b"
@@ -205,17 +211,24 @@ def text_candidates(segment: Segment, things: Sequence[Thing], vocabulary: Vocab
     plain = segment.text.plain
     if not 2 <= len(things) <= _MOST_THINGS:
         return
-    shared = [f"form {segment.form}", *flags(segment, plain)]
-    said = {w.lower() for w in re.findall(r"[A-Za-z-]+", plain)}
-    possible = {way for way, words in verbs().items() if words & said}
     if FLAGS["ask"].search(plain):
         return
-    for i, one in enumerate(things):
+    shared: list[str] = []
+    possible = _possible(plain)
+    lower = plain.lower()
+    unreal = any(word in lower for word in _UNREAL_WORDS)
+    supposed = any(word in lower for word in _SUPPOSED_WORDS)
+    for i, one in enumerate(things[:-1]):
+        if supposed and _SUPPOSED.search(plain, 0, one.start):
+            continue
         for j in range(i + 1, len(things)):
             other = things[j]
-            if _UNREAL.search(plain, one.end, other.start) or _SUPPOSED.search(plain, 0, one.start):
+            found_types = _types(one, other, possible)
+            if not found_types or (unreal and _UNREAL.search(plain, one.end, other.start)):
                 continue
-            for kind, start, end in _types(one, other):
+            if segment.text.place(one.start, one.end)[0] >= segment.text.place(other.start, other.end)[1]:
+                continue
+            for kind, start, end in found_types:
                 if start.kind == "name" and (
                     is_setting(start.text) or (kind in _NAMED and is_generic(start.text))
                 ):
@@ -227,10 +240,7 @@ def text_candidates(segment: Segment, things: Sequence[Thing], vocabulary: Vocab
                 if segment.item == "lines" and one.kind == other.kind:
                     continue
                 turned = start is other
-                if one.kind == other.kind == "name" and f"{kind}{'<' if turned else '>'}" not in possible:
-                    continue
-                if segment.text.place(one.start, one.end)[0] >= segment.text.place(other.start, other.end)[1]:
-                    continue
+                shared = shared or [f"form {segment.form}", *flags(segment, plain)]
                 found = Candidate(kind, start, end)
                 if kind == "BINDS":
                     address = end
@@ -247,13 +257,29 @@ def text_candidates(segment: Segment, things: Sequence[Thing], vocabulary: Vocab
                 yield found
 
 
-def _types(one: Thing, other: Thing) -> Iterator[tuple[str, Thing, Thing]]:
-    """Yield the relations that two things may have by what they are."""
+def _possible(plain: str) -> list[tuple[str, bool]]:
+    """The relations between names that some word of a text states, and whether the second begins them."""
+    said = {w.lower() for w in _SAID.findall(plain)}
+    table = verbs()
+    return [
+        (kind, turned)
+        for kind in _NAMED
+        for turned, sign in ((False, ">"), (True, "<"))
+        if not table.get(f"{kind}{sign}", _NONE).isdisjoint(said)
+    ]
+
+
+_SAID = re.compile(r"[A-Za-z-]+")
+
+
+def _types(one: Thing, other: Thing, possible: Sequence[tuple[str, bool]]) -> list[tuple[str, Thing, Thing]]:
+    """Return the relations that two things may have by what they are and what is ``possible``."""
     if one.kind == "name" and other.kind == "name":
-        for kind in _NAMED:
-            yield kind, one, other
-            yield kind, other, one
-        return
+        return [(kind, other, one) if turned else (kind, one, other) for kind, turned in possible]
+    return list(_of_address(one, other))
+
+
+def _of_address(one: Thing, other: Thing) -> Iterator[tuple[str, Thing, Thing]]:
     name, address = (one, other) if one.kind == "name" else (other, one)
     if name.kind != "name":
         if {one.kind, other.kind} == {"host", "ip"}:
@@ -340,7 +366,9 @@ def _pair(
             found.append(f"{group} said near")
     else:
         found += ["unsaid", f"{way} unsaid"]
-    others = [k for k in table if k != way and k[:-1] in _NAMED and raw & table[k]] if named else []
+    others = (
+        [k for k in table if k != way and k[:-1] in _NAMED and not raw.isdisjoint(table[k])] if named else []
+    )
     found += [f"{way} but {k}" for k in others]
     if not others and named:
         found.append(f"{way} only" if raw & table.get(way, _NONE) else "NN silent")
@@ -372,7 +400,7 @@ def _pair(
             found.append("placeholder")
         if address.host in ("localhost", "127.0.0.1", "0.0.0.0"):
             found.append(f"{kind} local")
-        nearer = [t for t in things if t.kind == "name" and t not in (one, other)]
+        nearer = [t for t in things if t.kind == "name" and t is not one and t is not other]
         distance = other.start - one.end
         if any(
             abs(t.start - address.end if t.start >= address.end else address.start - t.end) < distance

@@ -216,7 +216,7 @@ class _Reader:
             start, after = at, end + 1
             at = after
             line = source[start : min(end, start + MAX_PIECE)].rstrip("\r")
-            skipped = self._skipped(start)
+            skipped = self._skipped(start) if self._comments or self._html else None
             if skipped is not None and not fence:
                 yield from self._block(block, item)
                 block, item = [], ""
@@ -224,7 +224,7 @@ class _Reader:
                     yield from self._html_table(start, skipped[0])
                 at = max(after, skipped[0])
                 continue
-            opened = _FENCE.match(line)
+            opened = _FENCE.match(line) if "``" in line or "~~" in line else None
             if fence:
                 if opened and opened[1].startswith(fence) and not line[opened.end(1) :].strip():
                     fence = ""
@@ -241,7 +241,7 @@ class _Reader:
                 yield from self._block(block, item)
                 block, item = [], ""
                 continue
-            heading = _HEADING.match(line)
+            heading = _HEADING.match(line) if "#" in line else None
             if heading:
                 yield from self._block(block, item)
                 block, item = [], ""

@@ -154,12 +154,17 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
                     )
                 yield one
     # Within a cell, "`ci-runner` @ 10.0.0.5"; and rows that begin with a port and name the service behind it.
+    if is_setting(cells[0].plain):
+        return
+    leading = header_roles(header[0]) & {"port", "ip", "image", "url"}
     for k, cell in enumerate(cells):
         found = addresses(cell) if len(cell.plain) < 600 else []
+        if not (found and k != at) and not (leading and 0 < k <= 3):
+            continue
         inside = names(cell, found, vocabulary) if len(cell.plain) < 600 else []
         if not inside:
             continue
-        if found and k != at and not is_setting(cells[0].plain):
+        if found and k != at:
             for thing in found:
                 name = min(
                     inside,
@@ -177,12 +182,7 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
                     header[k],
                     0,
                 )
-        if (
-            k
-            and header_roles(header[0]) & {"port", "ip", "image", "url"}
-            and k <= 3
-            and not is_setting(cells[0].plain)
-        ):
+        if leading and 0 < k <= 3:
             inside = (
                 inside
                 if "subject" in header_roles(header[k])

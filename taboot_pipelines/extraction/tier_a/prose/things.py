@@ -130,16 +130,26 @@ def is_ordinary_name(text: str) -> bool:
 
 def addresses(text: Text) -> list[Thing]:
     """Return the addresses, ports and images of a text, in order."""
-    plain = text.plain
+    return list(_short(text.plain) if len(text.plain) < _SHORT else _addresses(text.plain))
+
+
+#: Of texts below so many code points the same ones come again: cells of a column, a row read twice.
+_SHORT = 400
+
+
+@lru_cache(maxsize=4096)
+def _short(plain: str) -> tuple[Thing, ...]:
+    return tuple(_addresses(plain))
+
+
+def _addresses(plain: str) -> list[Thing]:
     found: list[Thing] = []
     if not _HAS_ADDRESS.search(plain):
         return found
     for match in _ADDRESS.finditer(plain):
-        kind = match.lastgroup
         thing = _address(match, plain)
         if thing is not None:
             found.append(thing)
-        del kind
     for match in _MAPPED.finditer(plain):
         span, outer = match.span("outer"), int(match["outer"])
         found.append(Thing(*span, match["outer"], "port", "mapped", port=outer, target=int(match["inner"])))
@@ -335,12 +345,8 @@ def names(text: Text, taken: Iterable[Thing], vocabulary: Vocabulary | None = No
             continue
         last = index
         word = plain[start:end]
-        first_of_sentence = (
-            start == 0
-            or plain[:start].rstrip()[-1:] in ("", ".", "!", "?", ":")
-            or not any(c.isalnum() for c in plain[:start])
-        )
         if _capital(word):
+            first_of_sentence = _begins(plain, start)
             while (
                 last + 1 < len(words)
                 and plain[words[last][1] : words[last + 1][0]] == " "
@@ -390,10 +396,7 @@ def names(text: Text, taken: Iterable[Thing], vocabulary: Vocabulary | None = No
             index = tail + 1
             continue
         shown = ""
-        if (
-            re.search(r"[a-z\d][-_][a-z\d]", word)
-            or (any(c.isdigit() for c in word) and word[0].isalpha() and len(word) > 2)
-        ) and not is_ordinary_name(word):
+        if not word.isalpha() and _joined(word):
             shown = "hyphen"
         if (
             not shown
@@ -419,7 +422,7 @@ def names(text: Text, taken: Iterable[Thing], vocabulary: Vocabulary | None = No
                 put(start, following[1], "ordinary role")
                 index += 2
                 continue
-        if not shown and word.isalpha() and len(word) > 3 and not ordinary(word) and not _inflected(word):
+        if not shown and len(word) > 3 and _unknown(word):
             shown = "unknown"
         if shown:
             put(start, end, shown)
@@ -428,6 +431,30 @@ def names(text: Text, taken: Iterable[Thing], vocabulary: Vocabulary | None = No
         index += 1
     found.sort(key=lambda t: t.start)
     return found
+
+
+def _begins(plain: str, start: int) -> bool:
+    """Whether a sentence begins at a place of a text, or the text does, marks aside."""
+    at = start
+    while at and plain[at - 1].isspace():
+        at -= 1
+    return at == 0 or plain[at - 1] in ".!?:" or not any(c.isalnum() for c in plain[:at])
+
+
+@lru_cache(maxsize=20_000)
+def _joined(word: str) -> bool:
+    return (
+        _JOINED.search(word) is not None
+        or (any(c.isdigit() for c in word) and word[0].isalpha() and len(word) > 2)
+    ) and not is_ordinary_name(word)
+
+
+_JOINED = re.compile(r"[a-z\d][-_][a-z\d]")
+
+
+@lru_cache(maxsize=20_000)
+def _unknown(word: str) -> bool:
+    return word.isalpha() and not ordinary(word) and not _inflected(word)
 
 
 @lru_cache(maxsize=20_000)
@@ -458,7 +485,7 @@ def _inflected(word: str) -> bool:
 
 
 def _capital(word: str) -> bool:
-    return word[0].isupper() or any(c.isupper() for c in word[1:])
+    return not word.islower() and any(c.isupper() for c in word)
 
 
 def renamed(thing: Thing, start: int, end: int, plain: str) -> Thing:
