@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,10 @@ from taboot_pipelines_tests.workers import (  # noqa: F401
     pytest_xdist_auto_num_workers,
     pytest_xdist_make_scheduler,
 )
+
+# JupyterLab brings a package for which jsonschema compiles 39 grammars as it is imported: three seconds, for
+# formats that no schema here asks for.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 # Fake models have no calibration: what they say is served unless a test says otherwise.
 os.environ.setdefault("TABOOT_EXTRACTION__MIN_PRECISION", "0")

@@ -33,8 +33,10 @@ PENALTY = 0.5
 #: Features with a word of the text need so many repositories, others one less.
 REPOSITORIES = 3
 FORMS = ("table", "arrow", "key-value", "list item", "sentence")
-THRESHOLDS = {"table": 0.7, "arrow": 0.7, "key-value": 0.7, "list item": 0.7, "sentence": 0.7}
+THRESHOLDS = {"table": 0.6, "arrow": 0.7, "key-value": 0.7, "list item": 0.7, "sentence": 0.7}
 MODEL = Path(deciding.__file__).with_name("model.json")
+#: Features of one relation, which has fewer examples than what all share.
+TYPED = re.compile(r"(?:[A-Z]{4,}(?:_[A-Z]+)*|NN)[<>]? ")
 WORD = re.compile(r" (?:w|b|a|c|h|gap|lead|label) ")
 
 
@@ -66,12 +68,16 @@ class Rows:
         right = self.right[picked]
         held = np.full(len(kept) + 1, penalty)
         held[0] = 0.0
+        for feature, n in index.items():
+            if TYPED.match(feature):
+                held[n] *= 2
+        weight = np.array([2.0 if self.items[k].set == "made" else 1.0 for k in picked])
 
         def loss(w: np.ndarray) -> tuple[float, np.ndarray]:
             z = np.bincount(row, w[column], len(picked))
             p = 1 / (1 + np.exp(-np.clip(z, -30, 30)))
-            value = float(np.sum(np.logaddexp(0, z) - right * z)) + 0.5 * float(held @ (w * w))
-            return value, np.bincount(column, (p - right)[row], len(w)) + held * w
+            value = float(np.sum(weight * (np.logaddexp(0, z) - right * z))) + 0.5 * float(held @ (w * w))
+            return value, np.bincount(column, (weight * (p - right))[row], len(w)) + held * w
 
         w = minimise(loss, np.zeros(len(kept) + 1))
         return {"": w[0], **{f: w[n] for f, n in index.items()}}

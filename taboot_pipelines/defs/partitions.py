@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,30 +105,6 @@ def _chosen(run: dg.DagsterRun) -> list[str]:
     """Return the sources that a run of the job of every source takes; none: all."""
     ops: Any = run.run_config.get("ops", {})
     return list(ops.get(READ_SOURCES, {}).get("config", {}).get("sources") or ())
-
-
-def ranges(instance: dg.DagsterInstance, source_ids: Collection[str]) -> list[list[str]]:
-    """Return the sources in as few lists as there are runs needed for them.
-
-    A run has one partition, or neighbours in the order of the instance; a source without a partition is in
-    none of the lists.
-    """
-    found: list[list[str]] = []
-    follows = False
-    for key in instance.get_dynamic_partitions(NAME):
-        if key in source_ids:
-            if not follows:
-                found.append([])
-            found[-1].append(key)
-        follows = key in source_ids
-    return found
-
-
-def range_tags(source_ids: Sequence[str]) -> dict[str, str]:
-    """Return the tags of a run of the partitions of one of the lists that :func:`ranges` returns."""
-    if len(source_ids) == 1:
-        return {TAG: source_ids[0]}
-    return dict(zip(RANGE_TAGS, (source_ids[0], source_ids[-1]), strict=True))
 
 
 def _range(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[str]:

@@ -1,21 +1,17 @@
 """Marks runs whose process is dead as failed and frees what they held (rule ``kill-anywhere``).
 
 A run that is killed inside a step of a pool stays STARTED and keeps its slot; without a daemon the next run
-would wait for that slot for ever. The run's process is read from the run's own events (every worker reports
-its pid before its first step), so this holds alike for runs started by the command line, the UI and the
-daemon. Only runs of this machine are judged.
+would wait for that slot for ever. The run's process is read from the run's own events: every worker reports
+its pid before its first step. Only runs of this machine are judged.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import socket
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import dagster as dg
 from dagster import DagsterEventType, DagsterRunStatus, RunsFilter
@@ -26,12 +22,6 @@ from taboot_pipelines.stores.catalog import Catalog
 
 _log = logging.getLogger(__name__)
 
-#: Tags that the command line puts on its runs when it creates them, before any event tells who runs them. The
-#: UI hides tags that begin so.
-PID_TAG = ".dagster/taboot/pid"
-BORN_TAG = ".dagster/taboot/process_started"
-HOST_TAG = ".dagster/taboot/host"
-
 _UNFINISHED = [
     DagsterRunStatus.NOT_STARTED,
     DagsterRunStatus.STARTING,
@@ -41,13 +31,6 @@ _UNFINISHED = [
 #: A run whose process never reported is given up after so long.
 _START_SECONDS = 900.0
 _INTERVAL_SECONDS = 5.0
-
-
-def process_tags() -> dict[str, str]:
-    """Return the tags that name this process as the one about to carry out a run."""
-    import psutil
-
-    return {PID_TAG: str(os.getpid()), BORN_TAG: f"{psutil.Process().create_time():.3f}", HOST_TAG: _host()}
 
 
 def sweep_dead_runs(instance: dg.DagsterInstance, catalog: Catalog | None = None) -> list[str]:
@@ -111,16 +94,9 @@ def sweeping(instance: dg.DagsterInstance, interval: float = _INTERVAL_SECONDS) 
 def _alive(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
     """Whether somebody may still work on the run: False only if it is certain that nobody does."""
     run = record.dagster_run
-    if HOST_TAG in run.tags:
-        local = run.tags[HOST_TAG] == _host()
-    else:
-        # SQLite belongs to one machine; runs of a shared database are watched by Dagster's
-        # own run monitoring.
-        local = "sqlite" in type(instance.run_storage).__name__.lower()
-    if not local:
+    # SQLite belongs to one machine; runs of a shared database are watched by Dagster's own run monitoring.
+    if "sqlite" not in type(instance.run_storage).__name__.lower():
         return True
-    if PID_TAG in run.tags and BORN_TAG in run.tags:
-        return _runs(int(run.tags[PID_TAG]), float(run.tags[BORN_TAG]))
     for entry in instance.all_logs(run.run_id, of_type=DagsterEventType.ENGINE_EVENT):
         event = entry.dagster_event
         pid = (
@@ -147,14 +123,6 @@ def _step_at_work(instance: dg.DagsterInstance, run_id: str) -> bool:
         if pid is not None and str(pid.value).isdigit() and _runs(int(str(pid.value)), entry.timestamp):
             return True
     return False
-
-
-def _host() -> str:
-    """Return the machine's name and its process id namespace: containers may share their host's name."""
-    try:
-        return f"{socket.gethostname()}:{Path('/proc/self/ns/pid').stat().st_ino}"
-    except OSError:
-        return socket.gethostname()
 
 
 def _runs(pid: int, born_by: float) -> bool:

@@ -67,9 +67,7 @@ class Place:
         stacks = self.world.source("stacks", "compose", host="box.lan")
         for name in (
             "flask-redis",
-            "nextcloud-postgres",
             "nginx-nodejs-redis",
-            "traefik-golang",
             "wireguard",
         ):
             for path in sorted(p for p in (DATA / "awesome-compose" / name).rglob("*") if p.is_file()):
@@ -77,10 +75,10 @@ class Place:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(path.read_bytes())
         proxy = self.world.source("proxy", "swag", proxy="swag")
-        for path in sorted((DATA / "swag-reverse-proxy-confs").glob("*.conf.sample"))[:30]:
+        for path in sorted((DATA / "swag-reverse-proxy-confs").glob("*.conf.sample"))[:14]:
             (proxy / path.name.removesuffix(".sample")).write_bytes(path.read_bytes())
         notes = self.world.source("notes", "files")
-        for path in sorted((DATA / "linuxserver-docs-md" / "docs" / "images").glob("*.md"))[:12]:
+        for path in sorted((DATA / "linuxserver-docs-md" / "docs" / "images").glob("*.md"))[:8]:
             (notes / path.name).write_bytes(path.read_bytes())
         for i in range(3):
             (notes / f"plan-{i}.md").write_text(

@@ -51,13 +51,13 @@ class Stoppable(Protocol):
 
 def sources(world: World) -> None:
     stacks = world.source("stacks", "compose", host="box.lan")
-    for name in ("nextcloud-postgres", "nginx-nodejs-redis", "traefik-golang"):
+    for name in ("nginx-nodejs-redis", "traefik-golang"):
         for path in sorted(p for p in (DATA / "awesome-compose" / name).rglob("*") if p.is_file()):
             target = stacks / path.relative_to(DATA / "awesome-compose")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(path.read_bytes())
     notes = world.source("notes")
-    for path in sorted((DATA / "linuxserver-docs-md" / "docs" / "images").glob("*.md"))[:40]:
+    for path in sorted((DATA / "linuxserver-docs-md" / "docs" / "images").glob("*.md"))[:18]:
         (notes / path.name).write_bytes(path.read_bytes())
 
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from taboot_pipelines.defs.instance import open_instance
-from taboot_pipelines.defs.sweeper import BORN_TAG, HOST_TAG, PID_TAG, process_tags, sweep_dead_runs
+from taboot_pipelines.defs.sweeper import sweep_dead_runs
 from taboot_pipelines.settings import Settings
 from taboot_pipelines_tests.defs.conftest import GUIDE
 from taboot_pipelines_tests.defs.launching import RUN
@@ -35,8 +35,7 @@ def run_stage(workspace, stage, *args, **options):
         time.sleep(3600)
     return real(workspace, stage, *args, **options)
 running.run_stage = run_stage
-from taboot_pipelines.defs.sweeper import process_tags
-{RUN.replace("{TAG: source}", "{TAG: source, **process_tags()}")}
+{RUN}
 """
 #: The command, stopped for ever inside the stage of the embeddings.
 STUCK = """
@@ -175,22 +174,17 @@ def instance(world: World, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-
 def start(
     instance: dg.DagsterInstance,
     pid: int,
-    tags: dict[str, str] | None = None,
     status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED,
 ) -> str:
-    """Make a run as another process has left it; return its id.
-
-    Its first event names the pid of that process, unless ``tags`` do.
-    """
+    """Make a run as the process ``pid`` has left it, which its first event names; return its id."""
 
     @dg.job
     def nothing() -> None: ...
 
-    run = instance.create_run_for_job(nothing, status=status, tags=tags or {})
-    if not tags:
-        instance.report_engine_event(
-            "Started process for run.", run, dg._core.events.EngineEventData.in_process(pid)
-        )
+    run = instance.create_run_for_job(nothing, status=status)
+    instance.report_engine_event(
+        "Started process for run.", run, dg._core.events.EngineEventData.in_process(pid)
+    )
     return run.run_id
 
 
@@ -201,20 +195,9 @@ def dead_pid() -> int:
 
 
 def test_only_what_is_certainly_dead_is_failed(instance: dg.DagsterInstance) -> None:
-    me, here = process_tags(), process_tags()[HOST_TAG]
-    alive = {
-        start(instance, os.getpid()),
-        start(instance, 0, me),
-        start(instance, 0, {**me, HOST_TAG: "elsewhere", PID_TAG: str(dead_pid())}),
-    }
-    dead = {
-        start(instance, dead_pid()),
-        start(instance, 0, {PID_TAG: str(dead_pid()), BORN_TAG: str(time.time()), HOST_TAG: here}),
-        # The pid lives on in another process, born later than the run's own.
-        start(instance, 0, {**me, BORN_TAG: str(psutil.Process().create_time() - 100)}),
-        # Created, and killed before it could say anything.
-        start(instance, 0, {**me, PID_TAG: str(dead_pid())}, dg.DagsterRunStatus.NOT_STARTED),
-    }
+    alive = {start(instance, os.getpid())}
+    # Of a run of its own, and of one that was created and killed before it could do anything.
+    dead = {start(instance, dead_pid()), start(instance, dead_pid(), dg.DagsterRunStatus.NOT_STARTED)}
     canceling = start(instance, dead_pid(), status=dg.DagsterRunStatus.CANCELING)
     unknown = instance.create_run_for_job(
         dg.JobDefinition(name="n", graph_def=dg.GraphDefinition(name="n")),
@@ -228,6 +211,15 @@ def test_only_what_is_certainly_dead_is_failed(instance: dg.DagsterInstance) -> 
         unknown
     ] == dg.DagsterRunStatus.STARTING
     assert sweep_dead_runs(instance) == []
+
+
+def test_a_pid_that_another_process_has_now_is_no_sign_of_life(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = start(instance, os.getpid())
+    born = psutil.Process().create_time()
+    monkeypatch.setattr(psutil.Process, "create_time", lambda _: born + 10_000)
+    assert sweep_dead_runs(instance) == [run_id]
 
 
 def test_a_run_whose_step_goes_on_without_it_keeps_its_slot_until_the_step_ends(

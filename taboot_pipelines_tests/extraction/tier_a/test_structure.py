@@ -57,6 +57,11 @@ def test_a_table_in_html_is_read_as_one_in_markdown() -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "| Port | Protocol | About |\n|---|---|---|\n| 465 | SMTPS | Mail with TLS |\n",
+        "| Node | Role | Hardware |\n|---|---|---|\n| kube-1 | worker | Dell Optiplex, 32 GB RAM |\n",
+        "| Service | Port | Testing required |\n|---|---|---|\n| Wikila | – | TLS needed |\n",
+        "| Name | About |\n|---|---|\n| wikila_cache_drops_total | Writes that Redis dropped |\n",
+        "| Variable | About |\n|---|---|\n| `API_URL` | Wikila endpoint (e.g. https://wikila:8006) |\n",
         "| Variable | About | Default |\n|---|---|---|\n| `DB_HOST` | Host of Postgres | `postgres:5432` |\n",
         "| Setting | Value |\n|---|---|\n| Image | `wik/wikila:2.1` |\n| Port | 8300 |\n",
         "| Aspect | Traefik | Caddy |\n|---|---|---|\n| Port | 8443 | 443 |\n",

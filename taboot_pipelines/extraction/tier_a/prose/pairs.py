@@ -178,7 +178,8 @@ def is_generic(text: str) -> bool:
     return (
         not words
         or text.lower().rstrip("0123456789") in roles()["generic"]
-        or words[-1] in roles()["nobody"]
+        # "Usenet client" is a program, "Tailscale user" nobody.
+        or (words[-1] in roles()["nobody"] and (words[-1] not in roles()["kind"] or is_ordinary_name(text)))
         or (words[0] in roles()["nobody"] and len(words) < 3)
     )
 
@@ -288,6 +289,17 @@ def _types(one: Thing, other: Thing) -> Iterator[tuple[str, Thing, Thing]]:
             pass
 
 
+def _noun(thing: Thing, plain: str) -> list[str]:
+    """The noun that says what a name is, as its last word or behind it: "the `edge` Docker network"."""
+    kinds = roles()["kind"]
+    last = re.findall(r"[a-z]+", thing.text.lower())[-1:]
+    behind = re.match(r"\W{1,2}((?:\w+ )?)(\w+)", plain[thing.end : thing.end + 40])
+    nouns = [
+        w for w in (*last, *((behind[1].strip().lower(), behind[2].lower()) if behind else ())) if w in kinds
+    ]
+    return nouns[:1] or ["none"]
+
+
 def _pair(
     kind: str,
     turned: bool,
@@ -332,6 +344,10 @@ def _pair(
     found += [f"{way} but {k}" for k in others]
     if not others and named:
         found.append(f"{way} only" if raw & table.get(way, _NONE) else "NN silent")
+    if named:
+        found += [
+            f"{way} {side} {noun}" for side, t in (("of", one), ("to", other)) for noun in _noun(t, plain)
+        ]
     found += [f"{group} {f}" for f in about(one, "1", vocabulary)]
     found += [f"{group} {f}" for f in about(other, "2", vocabulary)]
     if not plain[: one.start].strip(" *`-:✅[("):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from taboot_pipelines.extraction.tier_a.prose.pairs import (
+    FLAGS,
     Candidate,
     about,
     alike,
@@ -70,6 +71,9 @@ _FITS = {
 }
 _SPLIT = re.compile(r"\s*(?:,|;|\s\+\s|\s&\s|\band\b|·|<br>|\s/\s)\s*")
 _AFTER_NAME = re.compile(r"\s*(?:[(\[–—]|\s-\s|:\s|,|·|\s\+\s|\s@\s).*", re.DOTALL)
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+#: What a cell says that tells a size, and so names no system.
+_SIZE = re.compile(r"\b\d+(?:\.\d+)? ?[KMGT]i?B?\b")
 _LEADING = re.compile(r"\A[^\w@]+")
 _EMPTY = re.compile(
     r"\W*(?:n/?a|none|yes|no|tbd|todo|true|false|unknown|various|all|any|internal|external)?\W*", re.I
@@ -79,7 +83,7 @@ _EMPTY = re.compile(
 @lru_cache(maxsize=4096)
 def header_roles(text: str) -> frozenset[str]:
     """Return what the words of a header say that stands under it."""
-    words = re.findall(r"[a-z0-9]+", text.lower())
+    words = re.findall(r"[a-z0-9]+", _CAMEL.sub(" ", text).lower())
     found: set[str] = {
         role for role, said in roles().items() if role in _COLUMNS and any(w in said for w in words)
     }
@@ -129,6 +133,8 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
         ),
         None,
     )
+    if header_roles(header[at]) == {"network"}:
+        subject = None  # It says of a network what it is for.
     if subject is not None and not _NUMBER.fullmatch(subject.text) and not is_setting(subject.text):
         shared_of = [
             *shared,
@@ -153,7 +159,7 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
         inside = names(cell, found, vocabulary) if len(cell.plain) < 600 else []
         if not inside:
             continue
-        if found and k != at:
+        if found and k != at and not is_setting(cells[0].plain):
             for thing in found:
                 name = min(
                     inside,
@@ -208,7 +214,11 @@ def _subject(table: Table, cells: list[Text], header: list[str]) -> int:
     """Which column says what a row is about: the first, unless it counts or has a later one's ports."""
     for k in range(min(3, len(cells))):
         plain = cells[k].plain.strip()
-        counts = not plain or plain.isdigit() or header[k].strip().lower() in ("#", "no", "no.", "nr", "")
+        counts = (
+            not plain
+            or (plain.isdigit() and "port" not in header_roles(header[k]))
+            or header[k].strip().lower() in ("#", "no", "no.", "nr", "")
+        )
         named = header_roles(header[k])
         if counts and k + 1 < len(cells) and k < 2:
             continue
@@ -299,6 +309,7 @@ def _cell(
     elif not inside and len(cell.plain) < 40 and said & {"needs", "needed", "reaches"}:
         inside = [t for part in _SPLIT.split(cell.plain) for t in [_part(cell, part)] if t is not None]
     words = re.findall(r"[a-z]+", cell.plain.lower())
+    sized = _SIZE.search(cell.plain) is not None
     for way, role in sorted(wanted):
         kind = way[:-1]
         turned = way[-1] == "<"
@@ -310,6 +321,8 @@ def _cell(
             before = re.findall(r"[a-z]+", cell.plain[: name.start].lower())
             fits = _FITS.get(role) == way
             told = not fits and not verbs().get(way, frozenset()).isdisjoint(before[-4:])
+            if fits and sized and role in ("needs", "needed", "host"):
+                continue
             if not fits and not told and role != "subject":
                 continue  # Nothing in the row says so.
             extra = [
@@ -321,6 +334,8 @@ def _cell(
                 *(f"{kind} {f}" for f in shared),
                 *(f"{kind} {f}" for f in about(name, "2", vocabulary)),
                 *about(name, "2", vocabulary),
+                f"{way} {'leads' if not before and name.start <= 3 else 'within'}",
+                f"name {'leads' if not before and name.start <= 3 else 'within'} {'fits' if fits else 'not'}",
                 *(f"{way} h {stem(w)}" for w in re.findall(r"[a-z]+", header.lower())),
                 f"{way} {'said' if set(before) & verbs().get(way, frozenset()) else 'unsaid'}",
                 f"{way} words {min(len(words) // 4, 3)}",
@@ -349,6 +364,8 @@ def _cell(
 
 def _part(cell: Text, part: str) -> Thing | None:
     part = part.strip(" `*.")
+    if " " in part and part.rpartition(" ")[2].islower() and part.rpartition(" ")[2] not in roles()["kind"]:
+        return None  # A remark.
     at = cell.plain.find(part) if part else -1
     if at < 0 or not any(c.isalpha() for c in part) or part.count(" ") > 2:
         return None
@@ -366,6 +383,10 @@ def _addressed(
     far: int,
 ) -> Iterator[Candidate]:
     said = header_roles(header)
+    if thing.kind == "image" and thing.by == "path" and said & {"network", "needs", "host", "setting"}:
+        return
+    if FLAGS["example"].search(cell.plain, max(0, thing.start - 16), thing.start):
+        return
     for kind in _KINDS.get(thing.kind, ()):
         if kind == "EXPOSES_ENDPOINT" and thing.placeholder:
             if thing.port is None:

@@ -115,7 +115,7 @@ def is_setting(text: str) -> bool:
     """Whether a word is called like a variable, an option, a path or a file, and so is no system."""
     return (
         re.fullmatch(
-            r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:=.*)?|--?[a-z].*|[/~.].*|.*[=(){}<>$;\\].*|\w+(?:\.\w+){2,}",
+            r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:=.*)?|[a-z][a-z0-9]*(?:_[a-z0-9]+){2,}|--?[a-z].*|[/~.].*|.*[=(){}<>$;\\].*|\w+(?:\.\w+){2,}",
             text,
         )
         is not None
@@ -244,7 +244,13 @@ def _address(match: re.Match[str], plain: str) -> Thing | None:
         if ":" not in last and "@" not in last and said.count("/") > 1 and "." not in said.partition("/")[0]:
             return None
         return (
-            Thing(start, end, said, "image", by="tag" if ":" in last else "path")
+            Thing(
+                start,
+                end,
+                said,
+                "image",
+                by="tag" if ":" in last else "registry" if "." in said.partition("/")[0] else "path",
+            )
             if try_reference(said)
             else None
         )
