@@ -6,6 +6,8 @@ import errno
 import os
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from taboot_pipelines.errors import TabootError
 
 if TYPE_CHECKING:
     from taboot_pipelines.settings import Settings
+    from taboot_pipelines.stages.workspace import Workspace
 
 _MAX_SHOWN = 50
 
@@ -38,16 +41,13 @@ def delete(documents: tuple[str, ...], erase: bool, namespace: str | None, as_js
 
     A DOCUMENT is a document's id or the beginning of it, the id of one of its chunks, its URL or its path.
     """
-    from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages import deletion
     from taboot_pipelines.stages.document_lookup import documents_called
-    from taboot_pipelines.stages.workspace import Workspace
 
-    settings = load_settings()
-    require_catalog(settings)
-    workspace, tenant = Workspace(settings), namespace or settings.namespace
-    doc_ids = documents_called(workspace, tenant, documents)
-    receipt = deletion.delete(workspace, tenant, doc_ids, erase=erase)
+    with existing_workspace() as workspace:
+        tenant = namespace or workspace.settings.namespace
+        doc_ids = documents_called(workspace, tenant, documents)
+        receipt = deletion.delete(workspace, tenant, doc_ids, erase=erase)
     if as_json:
         emit_json(
             {
@@ -79,16 +79,13 @@ def restore(documents: tuple[str, ...], namespace: str | None, as_json: bool) ->
 
     A DOCUMENT is named as for `taboot delete`; of an erased one only the id is known.
     """
-    from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages import deletion
     from taboot_pipelines.stages.document_lookup import documents_called
-    from taboot_pipelines.stages.workspace import Workspace
 
-    settings = load_settings()
-    require_catalog(settings)
-    workspace, tenant = Workspace(settings), namespace or settings.namespace
-    doc_ids = documents_called(workspace, tenant, documents, deleted=True)
-    restored = deletion.restore(workspace, tenant, doc_ids)
+    with existing_workspace() as workspace:
+        tenant = namespace or workspace.settings.namespace
+        doc_ids = documents_called(workspace, tenant, documents, deleted=True)
+        restored = deletion.restore(workspace, tenant, doc_ids)
     if as_json:
         emit_json({"restored": list(restored.restored), "awaiting_fetch": list(restored.awaiting_fetch)})
         return
@@ -110,19 +107,12 @@ def restore(documents: tuple[str, ...], namespace: str | None, as_json: bool) ->
 def purge(vanished: bool, yes: bool, namespace: str | None, as_json: bool) -> None:
     """Remove stored bytes that no document has any more; by themselves they are kept for ever."""
     from taboot_pipelines.stages.deletion import purge_vanished
-    from taboot_pipelines.stages.workspace import Workspace
 
     if not vanished:
         raise click.UsageError("Say what is to be removed: --vanished.")
-    from taboot_pipelines.settings import load_settings
-
-    settings = load_settings()
-    require_catalog(settings)
-    workspace = Workspace(settings)
-    try:
-        purged = purge_vanished(workspace, namespace or settings.namespace, carry_out=yes)
-    finally:
-        workspace.close()
+    with existing_workspace() as workspace:
+        tenant = namespace or workspace.settings.namespace
+        purged = purge_vanished(workspace, tenant, carry_out=yes)
     if as_json:
         emit_json(asdict(purged))
         return
@@ -130,6 +120,21 @@ def purge(vanished: bool, yes: bool, namespace: str | None, as_json: bool) -> No
     console().print(text(f"{verb} {purged.blobs:,} blobs of {purged.bytes:,} bytes."))
     if purged.blobs and not yes:
         console().print(text("`taboot purge --vanished --yes` removes them for good."))
+
+
+@contextmanager
+def existing_workspace() -> Iterator[Workspace]:
+    """The workspace of the settings in force; ``E_KB_UNINITIALIZED`` where there is no catalog."""
+    from taboot_pipelines.settings import load_settings
+    from taboot_pipelines.stages.workspace import Workspace
+
+    settings = load_settings()
+    require_catalog(settings)
+    workspace = Workspace(settings)
+    try:
+        yield workspace
+    finally:
+        workspace.close()
 
 
 def require_catalog(settings: Settings) -> None:
@@ -196,22 +201,15 @@ def ui(host: str, port: int) -> None:
 @json_option
 def audit(repair: bool, deep: bool, namespace: str | None, as_json: bool) -> None:
     """Compare catalog, blobs, tables, shards, Qdrant and Neo4j by id; exit code 1 if they differ."""
-    from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages import storage_audit
-    from taboot_pipelines.stages.workspace import Workspace
 
-    settings = load_settings()
-    require_catalog(settings)
-    workspace = Workspace(settings)
-    try:
+    with existing_workspace() as workspace:
         namespaces = (
             [namespace]
             if namespace
             else sorted({row["namespace"] for row in workspace.catalog.sources.find()})
         )
         reports = [storage_audit.run(workspace, n, repair=repair, deep=deep) for n in namespaces]
-    finally:
-        workspace.close()
     left = sum(len(r.left) for r in reports)
     if as_json:
         emit_json(

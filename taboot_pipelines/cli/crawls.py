@@ -207,18 +207,11 @@ def join(source: str, wait: float, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def _opened(namespace: str | None) -> Iterator[tuple[Workspace, CrawlGraph]]:
-    from taboot_pipelines.cli.admin import require_catalog
-    from taboot_pipelines.settings import load_settings
+    from taboot_pipelines.cli.admin import existing_workspace
     from taboot_pipelines.stages.crawl_graph import CrawlGraph
-    from taboot_pipelines.stages.workspace import Workspace
 
-    settings = load_settings()
-    require_catalog(settings)
-    workspace = Workspace(settings)
-    try:
-        yield workspace, CrawlGraph(workspace.catalog, namespace or settings.namespace)
-    finally:
-        workspace.close()
+    with existing_workspace() as workspace:
+        yield workspace, CrawlGraph(workspace.catalog, namespace or workspace.settings.namespace)
 
 
 @contextlib.contextmanager

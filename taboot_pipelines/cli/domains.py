@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import ipaddress
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from taboot_pipelines.cli.admin import require_catalog
+from taboot_pipelines.cli.admin import existing_workspace
 from taboot_pipelines.cli.output import (
     console,
     emit_json,
@@ -29,21 +27,6 @@ if TYPE_CHECKING:
     from taboot_pipelines.crawl.proxies import Proxy
     from taboot_pipelines.crawl.urls import WebUrl
     from taboot_pipelines.settings import HttpSettings
-    from taboot_pipelines.stages.workspace import Workspace
-
-
-@contextmanager
-def _workspace() -> Iterator[Workspace]:
-    from taboot_pipelines.settings import load_settings
-    from taboot_pipelines.stages.workspace import Workspace
-
-    settings = load_settings()
-    require_catalog(settings)
-    workspace = Workspace(settings)
-    try:
-        yield workspace
-    finally:
-        workspace.close()
 
 
 @click.group(invoke_without_command=True)
@@ -58,7 +41,7 @@ def domains(context: click.Context, namespace: str | None, as_json: bool) -> Non
     from taboot_pipelines.connectors.web import WebSource
     from taboot_pipelines.stages.domains import overview
 
-    with _workspace() as workspace:
+    with existing_workspace() as workspace:
         settings = workspace.settings
         name = namespace or settings.namespace
         urls = [
@@ -114,7 +97,7 @@ def block(outer: str | None, domain: str, reason: str, namespace: str | None) ->
     """Ask DOMAIN and all beneath it no more; a crawl that runs heeds it within seconds."""
     from taboot_pipelines.stages.domains import set_blocked
 
-    with _workspace() as workspace:
+    with existing_workspace() as workspace:
         where = namespace or outer or workspace.settings.namespace
         name = set_blocked(workspace.catalog, where, domain, True, reason[:500])
     console().print(text(f"{name} is blocked."))
@@ -128,7 +111,7 @@ def unblock(outer: str | None, domain: str, namespace: str | None) -> None:
     """Ask DOMAIN again, even if the sources file blocks it."""
     from taboot_pipelines.stages.domains import set_blocked
 
-    with _workspace() as workspace:
+    with existing_workspace() as workspace:
         where = namespace or outer or workspace.settings.namespace
         name = set_blocked(workspace.catalog, where, domain, False)
     console().print(text(f"{name} is open."))
@@ -168,7 +151,7 @@ def proxies(
         ) from None
     place = parse_url(url)
     rows: list[dict[str, object]] = []
-    with _workspace() as workspace:
+    with existing_workspace() as workspace:
         where = namespace or workspace.settings.namespace
         lists = proxy_lists(workspace.catalog, where)
         for name in names or sorted(lists):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from taboot_pipelines.cli.admin import require_catalog
+from taboot_pipelines.cli.admin import existing_workspace
 from taboot_pipelines.cli.output import (
     console,
     emit_json,
@@ -24,25 +22,10 @@ from taboot_pipelines.errors import CODES, TabootError
 
 if TYPE_CHECKING:
     from taboot_pipelines.stages.dead_letters import Letter, Place
-    from taboot_pipelines.stages.workspace import Workspace
 
 _source_option = click.option(
     "--source", "sources", multiple=True, metavar="SOURCE", help="Only letters of this source."
 )
-
-
-@contextmanager
-def _workspace() -> Iterator[Workspace]:
-    from taboot_pipelines.settings import load_settings
-    from taboot_pipelines.stages.workspace import Workspace
-
-    settings = load_settings()
-    require_catalog(settings)
-    workspace = Workspace(settings)
-    try:
-        yield workspace
-    finally:
-        workspace.close()
 
 
 @click.group()
@@ -58,7 +41,7 @@ def list_(sources: tuple[str, ...], namespace: str | None, as_json: bool) -> Non
     """List the dead letters with their state, and when each is tried again."""
     from taboot_pipelines.stages.dead_letters import letters as find
 
-    with _workspace() as workspace:
+    with existing_workspace() as workspace:
         found = find(workspace, namespace or workspace.settings.namespace, sources)
     if as_json:
         emit_json([_as_json(letter) for letter in found])
@@ -87,7 +70,7 @@ def show(item: str, sources: tuple[str, ...], namespace: str | None, as_json: bo
     from taboot_pipelines.stages.dead_letters import letters as find
     from taboot_pipelines.stages.dead_letters import places
 
-    with _workspace() as workspace:
+    with existing_workspace() as workspace:
         where = namespace or workspace.settings.namespace
         found = [(x, list(places(workspace, x))) for x in find(workspace, where, sources, [item])]
     if not found:
@@ -124,7 +107,7 @@ def replay(
     from taboot_pipelines.stages.dead_letters import letters as find
     from taboot_pipelines.stages.running import run_chain
 
-    with _workspace() as workspace:
+    with existing_workspace() as workspace:
         where = namespace or workspace.settings.namespace
         chosen = dead_letters.replay(workspace, where, sources or None, items or None)
         tried = {(x["source_id"], x["stage"], x["item"]) for x in chosen}

@@ -12,7 +12,7 @@ from taboot_pipelines.knowledge.evidence import QuotedText, SourceSpan
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import EDGES, Basis, EdgeSource, check_edge, check_node
 from taboot_pipelines.model.ids import canonical_json
-from taboot_pipelines.model.records import EdgeClaim, NodeClaim, NodeRef, Problem, Reach, Use
+from taboot_pipelines.model.records import EdgeClaim, Evidence, NodeClaim, NodeRef, Problem, Reach, Use
 from taboot_pipelines.model.tables import OBSERVATIONS
 
 
@@ -63,6 +63,10 @@ class RunRows:
         self._bucket = bucket
         self._source = source
         self._documented = documented
+        #: Of a large project most claims are about few nodes, and many stand at one place.
+        self._keys: dict[tuple[str, tuple[Any, ...]], str] = {}
+        self._places: dict[tuple[str, int, int], SourceSpan] = {}
+        self._texts: dict[str, str] = {}
 
     def add_node(self, claim: NodeClaim, quoted: Mapping[str, QuotedText]) -> None:
         """Add the row of a claim about a node; ``quoted``: {path: text} of the unit's files."""
@@ -76,7 +80,7 @@ class RunRows:
             self.problems.append(Problem(claim.evidence.path, error.code, error.message))
             return
         text = quoted[claim.evidence.path]
-        place = text.place(claim.evidence.start, claim.evidence.end)
+        place = self._place(claim.evidence, text)
         self.rows.append(
             Observation(
                 **self._origin(doc_id, text, place),
@@ -106,27 +110,26 @@ class RunRows:
             return
         start, end, properties = claim.start, claim.end, _present(claim.properties)
         try:
-            for node in (start, end):
-                check_node(node.label, node.key, {})
+            start_key, end_key = self._key(start), self._key(end)
             check_edge(claim.type, start.label, end.label, properties, claim.confidence)
         except TabootError as error:
             self.problems.append(Problem(claim.evidence.path, error.code, error.message))
             return
         text = quoted[claim.evidence.path]
-        place = text.place(claim.evidence.start, claim.evidence.end)
+        place = self._place(claim.evidence, text)
         self.rows.append(
             Observation(
                 **self._origin(doc_id, text, place),
                 kind="edge",
                 type=claim.type,
                 start_label=start.label,
-                start_key=ids.node_key(start.key),
+                start_key=start_key,
                 start_name=start.name,
                 end_label=end.label,
-                end_key=ids.node_key(end.key),
+                end_key=end_key,
                 end_name=end.name,
-                discriminator=discriminator(claim.type, properties),
-                properties=canonical_json(properties),
+                discriminator=self._once(discriminator(claim.type, properties)),
+                properties=self._once(canonical_json(properties)),
                 confidence=claim.confidence,
                 method=claim.method,
                 start_basis=text.basis(claim.start_basis, start.name, place).value,
@@ -177,7 +180,7 @@ class RunRows:
         if doc_id is None:
             return
         text = quoted[claim.evidence.path]
-        place = text.place(claim.evidence.start, claim.evidence.end)
+        place = self._place(claim.evidence, text)
         given = _present(properties or {})
         self.rows.append(
             Observation(
@@ -185,13 +188,13 @@ class RunRows:
                 kind=kind,
                 type=type_,
                 start_label="Service",
-                start_key=ids.node_key(claim.service.key),
+                start_key=self._once(ids.node_key(claim.service.key)),
                 start_name=claim.service.name,
                 end_label=end.label,
-                end_key=ids.node_key(end.key),
+                end_key=self._once(ids.node_key(end.key)),
                 end_name=end.name,
-                discriminator=discriminator(type_, given),
-                properties=canonical_json(given),
+                discriminator=self._once(discriminator(type_, given)),
+                properties=self._once(canonical_json(given)),
                 confidence=confidence,
                 method=method,
                 start_basis=Basis.DERIVED.value,
@@ -200,6 +203,25 @@ class RunRows:
                 aliases=aliases or [],
             )
         )
+
+    def _key(self, node: NodeRef) -> str:
+        """The key of a node as one text. Raises ``E_SCHEMA_INVALID`` where the model has no such node."""
+        known = self._keys.get((node.label, node.key))
+        if known is None:
+            check_node(node.label, node.key, {})
+            known = self._keys[node.label, node.key] = ids.node_key(node.key)
+        return known
+
+    def _place(self, evidence: Evidence, text: QuotedText) -> SourceSpan:
+        where = (evidence.path, evidence.start, evidence.end)
+        known = self._places.get(where)
+        if known is None:
+            known = self._places[where] = text.place(evidence.start, evidence.end)
+        return known
+
+    def _once(self, text: str) -> str:
+        """An equal text that is held already, if there is one."""
+        return self._texts.setdefault(text, text)
 
     def _origin(self, doc_id: str, text: QuotedText, place: SourceSpan) -> dict[str, Any]:
         """What a row says of where its claim comes from: the run, the document and the span."""
@@ -233,11 +255,15 @@ def observation_table(rows: Iterable[Observation]) -> pa.Table:
     """Rows of one batch as a table of :data:`OBSERVATIONS`: sorted, so that equal input gives equal bytes,
     and each claim once.
     """
-    unique = {repr(tuple(row)): row for row in rows}
-    ordered = [unique[key] for key in sorted(unique)]
-    columns = zip(*ordered, strict=True) if ordered else ((),) * len(Observation._fields)
+    ordered = sorted(rows, key=_order)
+    once = [row for i, row in enumerate(ordered) if i == 0 or row != ordered[i - 1]]
     by_name = {
-        name: pa.array(values, OBSERVATIONS.field(name).type)
-        for name, values in zip(Observation._fields, columns, strict=True)
+        name: pa.array([row[i] for row in once], OBSERVATIONS.field(name).type)
+        for i, name in enumerate(Observation._fields)
     }
     return pa.table(by_name).select(OBSERVATIONS.names).cast(OBSERVATIONS)
+
+
+def _order(row: Observation) -> tuple[Any, ...]:
+    """All values of a row; where one of its kind has none, the empty text stands."""
+    return tuple("" if value is None else value for value in row)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from taboot_pipelines.errors import TabootError
@@ -331,6 +332,15 @@ def _component(pattern: str) -> Callable[[str], bool]:
     return lambda name: (dot or not name.startswith(".")) and match(name) is not None
 
 
+@lru_cache(maxsize=2)
+def _by_folder(paths: frozenset[str]) -> Mapping[str, Sequence[str]]:
+    """The paths of a listing by their folder."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        found.setdefault(path.rpartition("/")[0], []).append(path)
+    return found
+
+
 class FileView:
     """The files of a source as one unit sees them. Every path read, or looked for and absent, is remembered
     in :attr:`reads`, which is the unit's input fingerprint (rule ``unit-of-interpretation``)."""
@@ -362,16 +372,11 @@ class FileView:
         if found is None:
             folder, slash, last = pattern.rpartition("/")
             if _WILD.search(folder) is None:
-                # Nearly every pattern is of this kind, and many units ask for one.
+                # Nearly every pattern is of this kind, and many units ask for one, or one for many.
                 within = len(folder) + len(slash)
                 matches = _component(last)
-                found = tuple(
-                    sorted(
-                        p
-                        for p in self._paths
-                        if p.startswith(folder + slash) and "/" not in p[within:] and matches(p[within:])
-                    )
-                )
+                there = _by_folder(self._paths).get(folder, ()) if folder or not slash else ()
+                found = tuple(sorted(p for p in there if matches(p[within:])))
             else:
                 parts = [_component(part) for part in pattern.split("/")]
                 found = tuple(

@@ -176,11 +176,15 @@ class _Audit:
     def _parts(
         self, owner: str, name: str, version: TableVersion | None, columns: list[str]
     ) -> Iterator[pa.Table]:
-        """Yield the rows of a table with these columns; in a deep audit with all, bucket by bucket."""
+        """Yield the rows of a table with these columns; in a deep audit its files are hashed, and all its
+        columns read, bucket by bucket.
+        """
         _, key = TABLES[name.partition(".")[0]]
         if not self.deep:
             yield self.tables.read(self.namespace, owner, name, version, columns=columns)
             return
+        if version is not None and (altered := self.tables.altered(self.namespace, owner, name, version)):
+            raise TabootError("E_TABLE", f"Table {name} of {owner} is altered.", files=altered)
         for at in [None] if key is None else ({b} for b in range(ids.BUCKETS)):
             yield self.tables.read(self.namespace, owner, name, version, buckets=at)
 

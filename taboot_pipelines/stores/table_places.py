@@ -8,12 +8,14 @@ no table (Delta protocol: a log starts with version 0 or at a checkpoint).
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import shutil
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -30,9 +32,11 @@ _SETTLED_NANOSECONDS = 2_000_000_000
 _LOG = "_delta_log"
 #: What a reader can begin with: the first version or a checkpoint.
 _BEGINNING = re.compile(r"/_delta_log/(?:0{20}\.json|\d{20}\.checkpoint[^/]*)$")
+#: The hashes of a table's data files, beside them: Delta takes no notice of a name that begins so.
+HASHES = "_sha256.json"
 #: What a table is made of. Anything else under the same URL (blobs, shards, an operator's own files)
 #: is never touched.
-_PART = re.compile(r"/_delta_log/|\.parquet$")
+_PART = re.compile(r"/_delta_log/|\.parquet$|/_sha256\.json$")
 
 
 class TablePlace(Protocol):
@@ -64,6 +68,15 @@ class TablePlace(Protocol):
 
     def data_files(self, path: str) -> list[int]:
         """Return the sizes in bytes of a table's data files, used and not."""
+
+    def sha256(self, path: str) -> str | None:
+        """Return the hash of a file (``{namespace}/{owner}/{table}/…``); None if it is not there."""
+
+    def hashes(self, path: str) -> dict[str, str]:
+        """Return what :meth:`note` noted of a table's data files; nothing where that cannot be read."""
+
+    def note(self, path: str, hashes: Mapping[str, str]) -> None:
+        """Note the hashes of a table's data files: their paths within the table, and SHA-256 in hex."""
 
     def prepare(self, path: str) -> None:
         """Make room for a new table."""
@@ -125,6 +138,27 @@ class TableDirectory:
     def data_files(self, path: str) -> list[int]:
         found = (self._root / path).rglob("*.parquet")
         return [p.stat().st_size for p in found if _LOG not in p.parts]
+
+    def sha256(self, path: str) -> str | None:
+        try:
+            with (self._root / path).open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            return None
+
+    def hashes(self, path: str) -> dict[str, str]:
+        try:
+            return _noted((self._root / path / HASHES).read_bytes())
+        except FileNotFoundError:
+            return {}
+
+    def note(self, path: str, hashes: Mapping[str, str]) -> None:
+        at = self._root / path / HASHES
+        with on_disk("The hashes of a table cannot be written", at):
+            # A half-written file would be none; a process at a time writes to a table.
+            aside = at.with_name(f"{HASHES}.new")
+            aside.write_text(json.dumps(hashes, sort_keys=True))
+            aside.replace(at)
 
     def prepare(self, path: str) -> None:
         (self._root / path).mkdir(parents=True, exist_ok=True)
@@ -190,6 +224,33 @@ class TableBucket:
     def data_files(self, path: str) -> list[int]:
         return [size for p, size in self._sizes(path) if p.endswith(".parquet") and f"/{_LOG}/" not in p]
 
+    def sha256(self, path: str) -> str | None:
+        import obstore
+
+        digest = hashlib.sha256()
+        with self._at.asked("A table's file cannot be read"):
+            try:
+                for piece in obstore.get(self._store, path).stream():
+                    digest.update(piece)
+            except FileNotFoundError:
+                return None
+        return digest.hexdigest()
+
+    def hashes(self, path: str) -> dict[str, str]:
+        import obstore
+
+        with self._at.asked("The hashes of a table cannot be read"):
+            try:
+                return _noted(bytes(obstore.get(self._store, f"{path}/{HASHES}").bytes()))
+            except FileNotFoundError:
+                return {}
+
+    def note(self, path: str, hashes: Mapping[str, str]) -> None:
+        import obstore
+
+        with self._at.asked("The hashes of a table cannot be written"):
+            obstore.put(self._store, f"{path}/{HASHES}", json.dumps(hashes, sort_keys=True).encode())
+
     def prepare(self, path: str) -> None:
         self.remove(path)
 
@@ -245,3 +306,11 @@ class TableBucket:
                 else:
                     rest.append(path)
             obstore.delete(self._store, rest)
+
+
+def _noted(data: bytes) -> dict[str, str]:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

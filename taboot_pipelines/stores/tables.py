@@ -154,6 +154,7 @@ class Tables:
                 partition_by=None if key is None else ["bucket"],
                 commit_properties=CommitProperties(custom_metadata={"taboot.txn": "carried over"}),
             )
+        self._note(table, _path(namespace, owner, name))
 
     def transaction(self, namespace: str, owner: str, name: str) -> str | None:
         """Return the transaction id that the newest version carries."""
@@ -250,6 +251,7 @@ class Tables:
                 predicate=None if buckets is None else f"bucket IN ({','.join(map(str, sorted(buckets)))})",
                 commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}),
             )
+        self._note(table, _path(namespace, owner, name))
         return _version(table)
 
     def append(self, namespace: str, owner: str, name: str, rows: pa.Table, *, txn: str) -> TableVersion:
@@ -264,6 +266,7 @@ class Tables:
                 mode="append",
                 commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}),
             )
+        self._note(table, _path(namespace, owner, name))
         return _version(table)
 
     def rollback(
@@ -368,6 +371,7 @@ class Tables:
             self._confirm()
             with self._typed(f"Table {name} of {owner} cannot be written", name):
                 table.optimize.compact()
+            self._note(table, _path(namespace, owner, name))
 
     def empty_trash(self, namespace: str) -> None:
         """Remove what killed removals of the namespace's tables left behind."""
@@ -385,15 +389,38 @@ class Tables:
         kept = {_number(version) for version in keep if _is_of(version, table)}
         self._confirm()
         with self._typed(f"Table {name} of {owner} cannot be written", name):
-            return len(
-                table.vacuum(
-                    retention_hours=0,
-                    enforce_retention_duration=False,
-                    dry_run=False,
-                    full=True,
-                    keep_versions=sorted(kept | {table.version()}),
-                )
+            removed = table.vacuum(
+                retention_hours=0,
+                enforce_retention_duration=False,
+                dry_run=False,
+                full=True,
+                keep_versions=sorted(kept | {table.version()}),
             )
+        path = _path(namespace, owner, name)
+        noted = self._place.hashes(path)
+        if gone := noted.keys() & set(removed):
+            self._place.note(path, {file: noted[file] for file in noted.keys() - gone})
+        return len(removed)
+
+    def altered(self, namespace: str, owner: str, name: str, version: TableVersion) -> list[str]:
+        """Return the data files of a version whose bytes are not those that were written, each by its path
+        within the table. It reads all of them. Of a file that a killed process wrote last nothing is known.
+        """
+        table, path = self._open(namespace, owner, name, version), _path(namespace, owner, name)
+        if table is None:
+            return []
+        noted = self._place.hashes(path)
+        files = [file for file, _ in _files(table) if file in noted]
+        return sorted(file for file in files if self._place.sha256(f"{path}/{file}") != noted[file])
+
+    def _note(self, table: DeltaTable, path: str) -> None:
+        """Note the hashes of the data files that have come with a commit: nothing else in a table would tell
+        a number that the disk has changed from the one that was written."""
+        noted = self._place.hashes(path)
+        new = [file for file, _ in _files(table) if file not in noted]
+        found = {file: sha256 for file in new if (sha256 := self._place.sha256(f"{path}/{file}"))}
+        if found:
+            self._place.note(path, noted | found)
 
     def drop(self, namespace: str, owner: str, name: str) -> None:
         """Remove a table, readable or not. Only under both leases."""

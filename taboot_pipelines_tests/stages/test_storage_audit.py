@@ -195,6 +195,16 @@ def altered_document(world: World) -> tuple[str, str]:
     return altered(world, "notes", "documents", "text")
 
 
+def altered_number(world: World) -> tuple[str, str]:
+    """Another line of a statement, in a table that has no hash of its rows."""
+    for path in (world.home / "tables" / OURS / NAMESPACE / "relations").rglob("*.parquet"):
+        rows = pq.ParquetFile(path).read()
+        at = rows.column_names.index("line")
+        lines = pc.add(rows.column(at), pa.scalar(1, rows.column(at).type))
+        pq.write_table(rows.set_column(at, rows.field(at), lines), path)
+    return "unreadable", f"{NAMESPACE}/relations"
+
+
 def published(world: World) -> Path:
     """Return the folder of a shard that the manifest names; older ones lie beside it for a while."""
     return world.home / "kb" / f"{OURS}.duckdb.shards" / world.kb().manifest.of_kind("documents")[0].key
@@ -240,6 +250,7 @@ def cut_manifest(world: World) -> tuple[str, str]:
         flipped_byte,
         altered_chunk,
         altered_document,
+        altered_number,
         flipped_shard,
         lost_shard,
         lost_manifest,

@@ -36,13 +36,15 @@ class ProjectClaims(ClaimBuilder):
         #: service -> the image that its `image` names, and the node that does
         self.images: dict[str, tuple[ImageReference, Node]] = {}
         self.unresolved: dict[str, list[str]] = {}
+        self._services: dict[tuple[str, str], NodeRef] = {}
 
     def report(self, node: Node, code: str, what: str) -> None:
         """``what``, with the file and the position of ``node``."""
         node.report(self.texts.problems, code, what)
 
     def service(self, name: str, scope: str | None = None) -> NodeRef:
-        return NodeRef("Service", (self.scope if scope is None else scope, name), name)
+        key = (self.scope if scope is None else scope, name)
+        return self._services.setdefault(key, NodeRef("Service", key, name))
 
     def container_name(self, service: str, index: int) -> str:
         """The name that Compose gives to a service's container where `container_name` does not."""

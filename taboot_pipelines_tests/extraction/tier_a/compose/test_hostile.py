@@ -4,6 +4,8 @@ an exception.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -372,3 +374,27 @@ def test_a_list_of_files_that_leads_nowhere_leaves_the_project(listed: str) -> N
     read = run("services: {web: {image: x}}", {"app/.env": f"COMPOSE_FILE={listed}\n"})
     assert [n.node.key for n in read.nodes("Service")] == [("lab/app", "web")]
     assert set(read.codes()) <= {"E_NOT_FOUND"}
+
+
+class Listing(frozenset[str]):
+    """Paths that count how often somebody looks through all of them."""
+
+    looked = 0
+
+    def __iter__(self) -> Iterator[str]:
+        Listing.looked += 1
+        return super().__iter__()
+
+
+def test_folders_that_many_services_mount_are_found_in_one_look_at_the_listing() -> None:
+    services = "".join(
+        f"  s{i}:\n    image: x\n    volumes: ['./c{i}:/c']\n    environment: {{DB_HOST: s0}}\n"
+        for i in range(50)
+    )
+    files = {"compose.yaml": f"services:\n{services}", **{f"c{i}/a.yml": f"host: h{i}\n" for i in range(50)}}
+    view = FileView(Listing(files), files.get)
+    (unit,) = ComposeExtractor().units(["compose.yaml"])
+    Listing.looked = 0
+    said = ComposeExtractor().interpret(unit, view, SourceFacts("default", "lab"))
+    assert {u.evidence.path for u in said.uses} == {*(f"c{i}/a.yml" for i in range(50)), "compose.yaml"}
+    assert Listing.looked == 1
