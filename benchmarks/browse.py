@@ -30,7 +30,8 @@ from search_100k import SHARES, SPACE, Given, make, show, timed
 from taboot_pipelines.browse.app import make_app, take_port
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import load_settings
-from taboot_pipelines.shards import open_shards, publish
+from taboot_pipelines.shards import open_shards
+from taboot_pipelines.shards.publish import publish
 
 CHROMIUM = os.environ.get("TABOOT_TEST_BROWSER", "/usr/bin/chromium")
 TOKEN = "token"

@@ -33,8 +33,10 @@ from sqlalchemy.engine import make_url
 
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.catalog import Catalog, Locator, open_catalog
-from taboot_pipelines.stores.leases import FileLeases
+from taboot_pipelines.stores.catalog import open_catalog
+from taboot_pipelines.stores.catalog.catalog import Catalog
+from taboot_pipelines.stores.catalog.locators import Locator
+from taboot_pipelines.stores.leases.files import FileLeases
 
 SERVICES = Path(__file__).parents[1] / "deploy" / "local" / "services.py"
 LOCATOR = list(Locator.__slots__)

@@ -18,7 +18,7 @@ import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
-from taboot_pipelines.connectors import Access
+from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.ai_session import AiSessionSource
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.model.records import Fetched

@@ -32,7 +32,7 @@ from taboot_pipelines.model.crawls import CrawlPlan, FoundUrl, Listing, totals, 
 from taboot_pipelines.model.records import Fetched, Known
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import open_catalog
-from taboot_pipelines.stores.leases import FileLeases
+from taboot_pipelines.stores.leases.files import FileLeases
 
 BASE = "https://site.test/docs/section/"
 

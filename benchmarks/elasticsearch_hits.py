@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from taboot_pipelines.connectors import Access
+from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.model.records import Fetched
 from taboot_pipelines.settings import Settings

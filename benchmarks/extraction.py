@@ -27,7 +27,7 @@ from taboot_pipelines.documents.html_content import main_content
 from taboot_pipelines.documents.html_markdown import join, render
 from taboot_pipelines.documents.html_tree import parse
 from taboot_pipelines.documents.parse import parse_document
-from taboot_pipelines.documents.secrets import mask
+from taboot_pipelines.documents.secrets.masking import mask
 
 WORD = re.compile(r"\w+")
 Extract = Callable[[str], str]

@@ -14,7 +14,7 @@ from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.model import ids, tables
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.model.records import Chunk
-from taboot_pipelines.shards import DocumentRows, ShardInput
+from taboot_pipelines.shards.inputs import DocumentRows, ShardInput
 from taboot_pipelines.stages.chunks import chunk_row
 
 NAMESPACE = "default"

@@ -57,7 +57,7 @@ def write(path: Path, data: Path, count: int) -> None:
 
 
 def ours(box: Path) -> int:
-    from taboot_pipelines.connectors import Access
+    from taboot_pipelines.connectors.access import Access
     from taboot_pipelines.documents.forms.mail import attached_texts
     from taboot_pipelines.documents.parse import parse_document
     from taboot_pipelines.errors import TabootError

@@ -29,7 +29,7 @@ import pyarrow as pa
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
 from taboot_pipelines.settings import Neo4jSettings
-from taboot_pipelines.stores.graph import Neo4jGraph
+from taboot_pipelines.stores.graph.neo4j import Neo4jGraph
 from taboot_pipelines.stores.graph.rows import edge_fingerprints, node_fingerprints
 
 SERVICES = Path(__file__).parents[1] / "deploy" / "local" / "services.py"

@@ -19,7 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.gold.relations import DOCUMENTS, UNITS, texts
-from taboot_pipelines.extraction.tier_a.prose import SENTENCES, relations
+from taboot_pipelines.extraction.tier_a.prose.claims import relations
+from taboot_pipelines.extraction.tier_a.prose.reading import SENTENCES
 from taboot_pipelines.extraction.tier_a.prose.segments import segments
 
 ROUNDS = 3

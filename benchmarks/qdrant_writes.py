@@ -29,8 +29,8 @@ from qdrant_client import QdrantClient, models
 
 from taboot_pipelines.model import ids
 from taboot_pipelines.settings import QdrantSettings
-from taboot_pipelines.stores.vectors import QdrantPoints
 from taboot_pipelines.stores.vectors.points import Points, payload, point_id
+from taboot_pipelines.stores.vectors.qdrant import QdrantPoints
 
 BATCH, ROUNDS = 256, 3
 

@@ -29,12 +29,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from kb_fixture import Text, shard_input
 
 from taboot_pipelines.documents.tokens import Tokenizer
-from taboot_pipelines.embedding import Embedder, open_embedder
+from taboot_pipelines.embedding import open_embedder
+from taboot_pipelines.embedding.protocol import Embedder
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import load_settings
-from taboot_pipelines.shards import open_shards, publish
+from taboot_pipelines.shards import open_shards
 from taboot_pipelines.shards.analyzer import STOP_WORDS
+from taboot_pipelines.shards.publish import publish
 
 DATA = Path(os.environ.get("TABOOT_TEST_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
 SETS = (

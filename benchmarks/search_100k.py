@@ -24,7 +24,8 @@ from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.settings import load_settings
-from taboot_pipelines.shards import files, open_shards, publish
+from taboot_pipelines.shards import files, open_shards
+from taboot_pipelines.shards.publish import publish
 
 SPACE = Space("synthetic", "0", 384, 256)
 PER_DOCUMENT = 10

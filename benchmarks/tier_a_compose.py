@@ -23,7 +23,7 @@ from pathlib import Path
 
 import yaml
 
-from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
+from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.compose.variables import expand, parse_env
 from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts, UnitSpec

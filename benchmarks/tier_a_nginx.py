@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
+from taboot_pipelines.extraction.tier_a.nginx.extractor import NginxExtractor
 from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts
 
 DEFAULT = Path(os.environ.get("TABOOT_TEST_DATA", "../shared/data")) / "swag-reverse-proxy-confs"

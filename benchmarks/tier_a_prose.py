@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from taboot_pipelines.extraction.tier_a.prose import find_mentions
+from taboot_pipelines.extraction.tier_a.prose.finding import find_mentions
 from taboot_pipelines.knowledge.mentions import NameMatcher, regions, tokens
 
 DEFAULT = Path(os.environ.get("TABOOT_TEST_DATA", "../shared/data")) / "linuxserver-docs-md"

@@ -18,7 +18,7 @@ import click
 from pydantic import BaseModel
 
 from taboot_pipelines.cli.group import cli
-from taboot_pipelines.connectors import SourceEntry
+from taboot_pipelines.connectors.entries import SourceEntry
 from taboot_pipelines.connectors.gmail.entry import Imap
 from taboot_pipelines.crawl.captures import Capture
 from taboot_pipelines.crawl.domains import DomainSettings

@@ -34,7 +34,7 @@ from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.running import run_entries, run_together
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
 from taboot_pipelines.stages.workspace import Entry, Workspace
-from taboot_pipelines.stores.catalog import now_micros
+from taboot_pipelines.stores.catalog.writing import now_micros
 from taboot_pipelines.stores.disk import on_disk
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog.catalog import Catalog
 from taboot_pipelines.stores.tables import NAMESPACE
 
 

@@ -32,7 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from taboot_pipelines.extraction import tier_c
 from taboot_pipelines.extraction.tier_c.ontology import Ontology, Relation
-from taboot_pipelines.inference.chat import ChatModel, open_chat
+from taboot_pipelines.inference.chat import open_chat
+from taboot_pipelines.inference.chat.protocol import ChatModel
 from taboot_pipelines.settings import load_settings
 
 DATA = Path(os.environ.get("TABOOT_TEST_DATA", "../shared/data"))

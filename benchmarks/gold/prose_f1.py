@@ -30,8 +30,7 @@ from benchmarks.gold.prose_set import (
     matches_relaxed,
     score,
 )
-from taboot_pipelines.extraction.tier_a.prose import SENTENCES, STRUCTURED
-from taboot_pipelines.extraction.tier_a.prose.reading import Stated, stated
+from taboot_pipelines.extraction.tier_a.prose.reading import SENTENCES, STRUCTURED, Stated, stated
 from taboot_pipelines.model.graph import EDGES
 
 

@@ -38,7 +38,8 @@ from benchmarks.gold.prose_set import (
     score,
 )
 from taboot_pipelines.extraction import tier_c
-from taboot_pipelines.inference.chat import ChatModel, open_chat
+from taboot_pipelines.inference.chat import open_chat
+from taboot_pipelines.inference.chat.protocol import ChatModel
 from taboot_pipelines.knowledge.window_requests import OF_WINDOW
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines.stages.tier_c_triples import asking_of

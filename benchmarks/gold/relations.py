@@ -13,9 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from taboot_pipelines.extraction.tier_a import prose
+from taboot_pipelines.extraction.tier_a.prose.claims import relations
 from taboot_pipelines.extraction.tier_a.prose.pairs import Candidate
-from taboot_pipelines.extraction.tier_a.prose.reading import candidates
+from taboot_pipelines.extraction.tier_a.prose.reading import SENTENCES, STRUCTURED, candidates
 from taboot_pipelines.extraction.tier_a.prose.segments import Segment
 
 UNITS, DOCUMENTS = "prose-relations", "prose-documents"
@@ -155,7 +155,7 @@ def served(data: Path, name: str) -> Iterator[dict[str, Any]]:
     """Yield what the product says of a set's documents, as its claims name the ends."""
     wanted = set(documents_of(data, name))
     for path, text in texts(data / name).items():
-        for edge in prose.relations(text, path, prose.STRUCTURED | prose.SENTENCES) if path in wanted else ():
+        for edge in relations(text, path, STRUCTURED | SENTENCES) if path in wanted else ():
             yield {
                 "path": path,
                 "start": edge.evidence.start,

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.gold import check
 from benchmarks.gold import packet_filters as pf
-from taboot_pipelines.extraction.tier_a.tailscale import TailscaleExtractor
+from taboot_pipelines.extraction.tier_a.tailscale.extractor import TailscaleExtractor
 from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, SourceFacts
 
 #: The least F1 of what must be right; the script ends with 1 where one is missed.

@@ -20,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.gold.check import DATA, GOLD, SOURCE, identity, read_labels
-from taboot_pipelines.extraction.tier_a.unifi import UnifiExtractor
+from taboot_pipelines.extraction.tier_a.unifi.extractor import UnifiExtractor
 from taboot_pipelines.model import ids, json_text
 from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from taboot_pipelines.retrieval.results.answers import Answer
     from taboot_pipelines.retrieval.results.hits import Hit
-    from taboot_pipelines.shards import Manifest
+    from taboot_pipelines.shards.manifest import Manifest
 
 PAGE = 10
 _SENTENCES = 5

@@ -110,7 +110,7 @@ def _politeness(settings: Settings, namespace: str, stack: contextlib.ExitStack)
     """The turns that crawls of this home take; without a home, this process's own."""
     from taboot_pipelines.crawl.politeness import Politeness
     from taboot_pipelines.stages.health import catalog_exists
-    from taboot_pipelines.stores.state import Lenient
+    from taboot_pipelines.stores.state.protocol import Lenient
 
     if not catalog_exists(settings):
         return Politeness(Lenient(None), namespace, settings.http)

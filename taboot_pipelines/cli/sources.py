@@ -77,8 +77,8 @@ def init(folder: Path | None, force: bool, as_json: bool) -> None:
 
 def _files(entry: SourceEntry, root: Path) -> int:
     """How many files a first run of a source would take in."""
-    from taboot_pipelines.connectors import Access
-    from taboot_pipelines.extraction.tier_a.compose import project_files, references
+    from taboot_pipelines.connectors.access import Access
+    from taboot_pipelines.extraction.tier_a.compose.references import project_files, references
     from taboot_pipelines.model.records import Fetched, Stored
     from taboot_pipelines.settings import load_settings
     from taboot_pipelines.sources import open_connector

@@ -236,7 +236,8 @@ def _code(error: str | None) -> str | None:
 
 def _served(settings: Settings, namespace: str) -> dict[str, int]:
     """How much of everything readers see."""
-    from taboot_pipelines.shards import load_manifest, open_shards
+    from taboot_pipelines.shards import open_shards
+    from taboot_pipelines.shards.protocol import load_manifest
 
     manifest = load_manifest(open_shards(settings), namespace)
     shards = manifest.shards if manifest is not None else ()

@@ -15,11 +15,3 @@ origin says of them go out as events (``model.records``), and ``stages.raw_blobs
 connector needs from a package beside this one, such as the files that a Compose text names, the stage
 injects by ``Access``.
 """
-
-from __future__ import annotations
-
-from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.entries import SourceEntry
-from taboot_pipelines.connectors.protocol import Connector
-
-__all__ = ["Access", "Connector", "SourceEntry"]

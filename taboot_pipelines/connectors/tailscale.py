@@ -15,11 +15,14 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from taboot_pipelines.connectors.access import Access, SecretReference, VariableName, header_value, secret_of
-from taboot_pipelines.connectors.api import AccessToken, Answer, ApiClient, Grant, Limits, item
+from taboot_pipelines.connectors.api.client import ApiClient, Limits
+from taboot_pipelines.connectors.api.resources import item
+from taboot_pipelines.connectors.api.tokens import AccessToken, Grant
 from taboot_pipelines.connectors.entries import LimitedSource, RecordedSource
 from taboot_pipelines.connectors.protocol import Planned
 from taboot_pipelines.connectors.recorded import Part, RecordedFile, RecordedFiles
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.http.answers import Answer
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.model.json_text import Value, parse
 from taboot_pipelines.model.records import (

@@ -23,8 +23,8 @@ from taboot_pipelines.crawl.domains import Domains, Limits
 from taboot_pipelines.crawl.urls import WebUrl
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import HttpSettings
-from taboot_pipelines.stores.state import Lenient
 from taboot_pipelines.stores.state.keys import CIRCUIT, RATE, RETRY_AFTER
+from taboot_pipelines.stores.state.protocol import Lenient
 
 #: A server that asks to be left alone for longer is asked again after this time.
 MAX_RETRY_AFTER_SECONDS = 24 * 3600.0

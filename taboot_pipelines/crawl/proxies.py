@@ -29,7 +29,7 @@ from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.crawl.urls import WebUrl
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import HttpSettings
-from taboot_pipelines.stores.state import Lenient
+from taboot_pipelines.stores.state.protocol import Lenient
 
 PROXY_FAILURES = 3
 PROXY_REST_SECONDS = 60.0

@@ -38,8 +38,8 @@ from protego import Protego
 from taboot_pipelines.crawl.client import Answer
 from taboot_pipelines.crawl.urls import WebUrl
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.stores.state import Lenient
 from taboot_pipelines.stores.state.keys import DAY, ROBOTS
+from taboot_pipelines.stores.state.protocol import Lenient
 
 _UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")
 #: An escape of a character that needs none.

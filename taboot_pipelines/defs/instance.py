@@ -14,7 +14,7 @@ from taboot_pipelines.defs.pools import LIMITS
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.disk import private_folder
-from taboot_pipelines.stores.leases import FileLeases
+from taboot_pipelines.stores.leases.files import FileLeases
 
 #: The same as ``deploy/local/dagster.yaml``, where each line is explained.
 DAGSTER_YAML = """\

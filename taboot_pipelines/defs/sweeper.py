@@ -18,7 +18,7 @@ from dagster import DagsterEventType, DagsterRunStatus, RunsFilter
 from sqlalchemy.exc import SQLAlchemyError
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog.catalog import Catalog
 
 _log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from taboot_pipelines.documents.html_markdown import is_hidden
 from taboot_pipelines.documents.html_tree import Element, decoded
 from taboot_pipelines.documents.html_tree import parse as parse_html
 from taboot_pipelines.documents.mime import HTML, MARKDOWN, PLAIN, reads_as
-from taboot_pipelines.documents.secrets import mask
+from taboot_pipelines.documents.secrets.masking import mask
 from taboot_pipelines.model.offsets import OffsetMap
 
 #: ``href``: a URL or a path. ``wiki``: a page by its name. ``doc``: a path without its ending, from the

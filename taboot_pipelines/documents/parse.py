@@ -15,7 +15,7 @@ from taboot_pipelines.documents.html_content import main_content
 from taboot_pipelines.documents.html_markdown import Segment, join
 from taboot_pipelines.documents.html_tree import parse as parse_html
 from taboot_pipelines.documents.mime import HTML, MARKDOWN, PLAIN, is_text, magic_of, mime_of, reads_as
-from taboot_pipelines.documents.secrets import mask, mask_value
+from taboot_pipelines.documents.secrets.masking import mask, mask_value
 from taboot_pipelines.documents.structured import structured
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.offsets import PLACES, OffsetMap

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from taboot_pipelines.embedding.protocol import Embedder, Space, Vectors, check_limit
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
+    from taboot_pipelines.embedding.protocol import Embedder
     from taboot_pipelines.stores.state.circuit import Circuit
-
-__all__ = ["Embedder", "Space", "Vectors", "check_limit", "open_embedder"]
 
 
 def open_embedder(settings: Settings, circuit: Circuit | None = None) -> Embedder:

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.prose import SENTENCES, STRUCTURED
-from taboot_pipelines.extraction.tier_a.prose.reading import stated
+from taboot_pipelines.extraction.tier_a.prose.reading import SENTENCES, STRUCTURED, stated
 from taboot_pipelines.model.graph import EDGES
 
 #: The key of the sum over all relations.

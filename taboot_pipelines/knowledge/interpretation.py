@@ -31,7 +31,7 @@ from taboot_pipelines.knowledge.runs import (
 from taboot_pipelines.knowledge.units import Reading, Reads, Unit, UnitExtractor, taken_in
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import rows_of
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog.catalog import Catalog
 from taboot_pipelines.stores.tables import Tables, TableVersion
 
 # --- Interpreting units: which extractor reads which unit, under which settings, and what its run says

@@ -26,7 +26,7 @@ from taboot_pipelines.model.records import (
     Use,
 )
 from taboot_pipelines.stores.blobs import UNREADABLE, BlobStore
-from taboot_pipelines.stores.catalog import Locator
+from taboot_pipelines.stores.catalog.locators import Locator
 
 
 class ProjectExtractor(Protocol):

@@ -26,7 +26,8 @@ from taboot_pipelines.model.jobs import RunState
 from taboot_pipelines.model.records import Problem
 from taboot_pipelines.model.tables import empty
 from taboot_pipelines.stores.blobs import UNREADABLE
-from taboot_pipelines.stores.catalog import Catalog, now_micros
+from taboot_pipelines.stores.catalog.catalog import Catalog
+from taboot_pipelines.stores.catalog.writing import now_micros
 from taboot_pipelines.stores.tables import Tables
 
 #: What a unit leaves open without being wrong: recorded with its reason, no failure.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from taboot_pipelines.documents.secrets import MASK_VERSION, mask
+from taboot_pipelines.documents.secrets.masking import MASK_VERSION, mask
 from taboot_pipelines.knowledge.assertions import Assertion, AssertionKind
 from taboot_pipelines.knowledge.evidence import SourceSpan
 from taboot_pipelines.knowledge.names import NAMED

@@ -15,9 +15,9 @@ from typing import Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction import tier_c
-from taboot_pipelines.inference.chat import ChatModel, ChatRequest, ChatResult
+from taboot_pipelines.inference.chat.protocol import ChatModel, ChatRequest, ChatResult
 from taboot_pipelines.model.ids import canonical_json
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog.catalog import Catalog
 
 #: What is wrong with a window, or with what the model makes of it, and not with the server.
 OF_WINDOW = frozenset({"E_LLM_MALFORMED", "E_SCHEMA_INVALID", "E_LLM_TIMEOUT", "E_TOKEN_LIMIT", "E_ENCODING"})

@@ -28,7 +28,7 @@ from taboot_pipelines.knowledge.window_requests import (
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.records import Interpretation, Problem
 from taboot_pipelines.stores.blobs import BlobStore
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog.catalog import Catalog
 
 
 def version_of(asking: RequestSettings, window_tokens: int) -> str:

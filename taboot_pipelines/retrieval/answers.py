@@ -50,7 +50,7 @@ from taboot_pipelines.stores import replays
 from taboot_pipelines.stores.replays import Recorded, Replays
 
 if TYPE_CHECKING:
-    from taboot_pipelines.inference.chat import ChatModel
+    from taboot_pipelines.inference.chat.protocol import ChatModel
 
 #: Documents that an abstention names.
 _NAMED = 3

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from taboot_pipelines.stores.state import Lenient
 from taboot_pipelines.stores.state.keys import LOCK_QUERY, Pattern
+from taboot_pipelines.stores.state.protocol import Lenient
 
 if TYPE_CHECKING:
     from taboot_pipelines.stores.state.redis import RedisState

@@ -22,7 +22,8 @@ from taboot_pipelines.model.crawl_graph import (
     CrawlProgress,
 )
 from taboot_pipelines.retrieval import rendering
-from taboot_pipelines.retrieval.pictures import DrawnEdge, DrawnNode, Picture
+from taboot_pipelines.retrieval.pictures.drawn import DrawnEdge, DrawnNode
+from taboot_pipelines.retrieval.pictures.picture import Picture
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:

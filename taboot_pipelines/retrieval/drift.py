@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.knowledge import drift
-from taboot_pipelines.knowledge.drift import Authority, DocumentView, Drift, DriftKind
+from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView, Drift, DriftKind
+from taboot_pipelines.knowledge.drift.rules import find_drift
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.answering.ownership import Ownership
 from taboot_pipelines.retrieval.answering.service_index import ServiceIndex, is_example_path
@@ -70,7 +70,7 @@ class Drifts:
             known = self._known.get(view)
         if known is None:
             house = ServiceIndex(view.graph, view.index, view.manifest)
-            known = drift.find_drift(
+            known = find_drift(
                 view.manifest.namespace,
                 view.graph.edges,
                 view.graph.nodes,

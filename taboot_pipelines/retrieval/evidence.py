@@ -94,7 +94,7 @@ class Source:
     @cached_property
     def masked(self) -> str:
         """The text with its secrets masked, code point for code point."""
-        from taboot_pipelines.documents.secrets import mask
+        from taboot_pipelines.documents.secrets.masking import mask
 
         return mask(self.text, self.mime)
 

@@ -31,7 +31,7 @@ from taboot_pipelines.retrieval.prefixes import ambiguous, is_prefix
 from taboot_pipelines.retrieval.request import check_texts
 from taboot_pipelines.retrieval.results.graph import Edge, Node, Subgraph
 from taboot_pipelines.retrieval.verbalization import NodeName, node
-from taboot_pipelines.shards import Shards
+from taboot_pipelines.shards.reader import Shards
 
 _RELATIONS = pa.schema([tables.RELATIONS.field(c) for c in RELATION_COLUMNS])
 _ENTITIES = pa.schema([tables.ENTITIES.field(c) for c in ENTITY_COLUMNS])

@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from taboot_pipelines.model.ids import domain_of
 from taboot_pipelines.retrieval.filters import Filter, as_micros
-from taboot_pipelines.shards import Manifest, Shards
 from taboot_pipelines.shards.layout import MAPPED, numbers
+from taboot_pipelines.shards.manifest import Manifest
+from taboot_pipelines.shards.reader import Shards
 
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]

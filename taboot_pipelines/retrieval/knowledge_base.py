@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from taboot_pipelines.embedding.protocol import Embedder
-    from taboot_pipelines.inference.chat import ChatModel
-    from taboot_pipelines.inference.rerank import Reranker
+    from taboot_pipelines.inference.chat.protocol import ChatModel
+    from taboot_pipelines.inference.rerank.protocol import Reranker
     from taboot_pipelines.model.records import NodeRef
     from taboot_pipelines.retrieval.answers import Answers
     from taboot_pipelines.retrieval.crawls import CrawlList, Crawls, CrawlView
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.explanations import Explanations
     from taboot_pipelines.retrieval.interpretations import Interpretations
     from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
-    from taboot_pipelines.retrieval.pictures import Picture
+    from taboot_pipelines.retrieval.pictures.picture import Picture
     from taboot_pipelines.retrieval.results.answers import Answer, Replay
     from taboot_pipelines.retrieval.results.decisions import (
         AssertionList,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.search import CacheKind, CacheStats
     from taboot_pipelines.retrieval.states import SourceStates
     from taboot_pipelines.retrieval.writing import Writing
-    from taboot_pipelines.shards import Manifest
+    from taboot_pipelines.shards.manifest import Manifest
     from taboot_pipelines.stages.deletion import Receipt, Restored
     from taboot_pipelines.stages.reinterpretation import Promoted, Reinterpreted, RolledBack
 
@@ -755,7 +755,7 @@ def _open_answers(
     drifts: Drifts,
 ) -> Answers:
     """What answers questions; its modules and their tables of words are loaded when first asked for."""
-    from taboot_pipelines.retrieval.answering import fact_answer
+    from taboot_pipelines.retrieval.answering.fact_answers import fact_answer
     from taboot_pipelines.retrieval.answers import Answers
 
     return Answers(settings, namespace, session, search, evidence, fact_answer, chat, query_vectors, drifts)

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.retrieval.prefixes import ambiguous, is_prefix
 from taboot_pipelines.retrieval.results.graph import DocumentLinks, Link
-from taboot_pipelines.shards import Shards
 from taboot_pipelines.shards.layout import numbers
+from taboot_pipelines.shards.reader import Shards
 
 Rows = npt.NDArray[np.int64]
 

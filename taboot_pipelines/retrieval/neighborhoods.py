@@ -22,7 +22,7 @@ from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
-    from taboot_pipelines.stores.graph import Neo4jGraph
+    from taboot_pipelines.stores.graph.neo4j import Neo4jGraph
 
 
 # --- Neighbourhoods out of Neo4j: it names the edges, and the shards' rows and our order make the result

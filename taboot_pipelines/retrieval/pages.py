@@ -30,7 +30,7 @@ from taboot_pipelines.shards.layout import MAPPED
 
 if TYPE_CHECKING:
     from taboot_pipelines.embedding.protocol import Vectors
-    from taboot_pipelines.inference.rerank import Reranker
+    from taboot_pipelines.inference.rerank.protocol import Reranker
     from taboot_pipelines.retrieval.candidates import Candidates
     from taboot_pipelines.retrieval.reranking import Reranking
 

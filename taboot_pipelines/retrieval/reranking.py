@@ -15,7 +15,7 @@ from taboot_pipelines.retrieval.fusion import DIGITS, Scores
 from taboot_pipelines.retrieval.results.hits import Hit
 
 if TYPE_CHECKING:
-    from taboot_pipelines.inference.rerank import Reranker
+    from taboot_pipelines.inference.rerank.protocol import Reranker
 
 _log = logging.getLogger(__name__)
 #: Seconds for which searches do without after a failure: none is to wait for a server that is down.

@@ -16,7 +16,9 @@ from taboot_pipelines.retrieval.bm25 import Keywords
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.retrieval.lazy import Lazy
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.shards import ManifestVersion, Shards, open_shards, verify
+from taboot_pipelines.shards import open_shards
+from taboot_pipelines.shards.protocol import ManifestVersion, verify
+from taboot_pipelines.shards.reader import Shards
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.graph import Graph

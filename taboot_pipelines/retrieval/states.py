@@ -21,7 +21,7 @@ from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.session import Session, View
-    from taboot_pipelines.stores.catalog import Catalog
+    from taboot_pipelines.stores.catalog.catalog import Catalog
 
 
 # --- How the sources of a knowledge base are, and what of them failed

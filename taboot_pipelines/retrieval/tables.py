@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.model.tables import EDGES_SCHEMA
-from taboot_pipelines.retrieval.pictures import DrawnEdge, DrawnNode, Picture
-from taboot_pipelines.retrieval.pictures.picture import MAX_DRAWN
+from taboot_pipelines.retrieval.pictures.drawn import DrawnEdge, DrawnNode
+from taboot_pipelines.retrieval.pictures.picture import MAX_DRAWN, Picture
 from taboot_pipelines.retrieval.session import View
 
 

@@ -24,41 +24,12 @@ everything else about a query (``retrieval/``), and buckets, credentials and the
 
 from __future__ import annotations
 
-from taboot_pipelines.settings import Settings
-from taboot_pipelines.shards.files import verified_at
-from taboot_pipelines.shards.inputs import DocumentRows, ShardInput
-from taboot_pipelines.shards.manifest import Manifest, NewerManifest
-from taboot_pipelines.shards.plan import plan
-from taboot_pipelines.shards.protocol import (
-    ManifestVersion,
-    ShardStore,
-    damaged_shards,
-    load_manifest,
-    verify,
-)
-from taboot_pipelines.shards.publish import PublishReport, prune, publish
-from taboot_pipelines.shards.reader import DocumentShard, PublishedVectors, Shards, altered_texts
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "DocumentRows",
-    "DocumentShard",
-    "Manifest",
-    "ManifestVersion",
-    "NewerManifest",
-    "PublishReport",
-    "PublishedVectors",
-    "ShardInput",
-    "ShardStore",
-    "Shards",
-    "altered_texts",
-    "damaged_shards",
-    "load_manifest",
-    "open_shards",
-    "plan",
-    "prune",
-    "publish",
-    "verify",
-]
+from taboot_pipelines.settings import Settings
+
+if TYPE_CHECKING:
+    from taboot_pipelines.shards.protocol import ShardStore
 
 
 def open_shards(settings: Settings) -> ShardStore:
@@ -68,6 +39,7 @@ def open_shards(settings: Settings) -> ShardStore:
     """
     home, url = settings.home_dir, settings.shard_url
     from taboot_pipelines.shards.directory import DirectoryShards
+    from taboot_pipelines.shards.files import verified_at
 
     verified = verified_at(home / "cache" / "verified.json")
     if not url:

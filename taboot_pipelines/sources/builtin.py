@@ -107,7 +107,7 @@ class Compose(SourceKind["ComposeSource"]):
         return ComposeConnector(entry, access)
 
     def extractors(self, interprets: bool) -> Sequence[ProjectExtractor]:
-        from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
+        from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 
         return (ComposeExtractor(),)
 
@@ -145,7 +145,7 @@ class Swag(SourceKind["SwagSource"]):
         return FilesConnector(entry, access, default_include=("*.conf",))
 
     def extractors(self, interprets: bool) -> Sequence[ProjectExtractor]:
-        from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
+        from taboot_pipelines.extraction.tier_a.nginx.extractor import NginxExtractor
 
         return (NginxExtractor(),)
 
@@ -212,9 +212,9 @@ class Github(SourceKind["GithubSource"]):
         return GITHUB_FORMS
 
     def extractors(self, interprets: bool) -> Sequence[ProjectExtractor]:
-        from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
+        from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
         from taboot_pipelines.extraction.tier_a.config_files import ConfigFiles
-        from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
+        from taboot_pipelines.extraction.tier_a.nginx.extractor import NginxExtractor
         from taboot_pipelines.knowledge.project_units import RootedProjects
 
         found = [
@@ -360,7 +360,7 @@ class Tailscale(SourceKind["TailscaleSource"]):
         return tailnet_connector(entry, access)
 
     def extractors(self, interprets: bool) -> Sequence[ProjectExtractor]:
-        from taboot_pipelines.extraction.tier_a.tailscale import TailscaleExtractor
+        from taboot_pipelines.extraction.tier_a.tailscale.extractor import TailscaleExtractor
 
         return (TailscaleExtractor(),)
 
@@ -383,7 +383,7 @@ class Unifi(SourceKind["UnifiSource"]):
         return unifi_connector(entry, access)
 
     def extractors(self, interprets: bool) -> Sequence[ProjectExtractor]:
-        from taboot_pipelines.extraction.tier_a.unifi import UnifiExtractor
+        from taboot_pipelines.extraction.tier_a.unifi.extractor import UnifiExtractor
 
         return (UnifiExtractor(),)
 

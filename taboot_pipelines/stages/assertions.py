@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taboot_pipelines.documents.secrets import MASK_VERSION
+from taboot_pipelines.documents.secrets.masking import MASK_VERSION
 from taboot_pipelines.knowledge.assertions import (
     STATING,
     Assertion,
@@ -34,8 +34,8 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import DOCUMENTS, rows_of
 from taboot_pipelines.stages.housekeeping import vacuum
 from taboot_pipelines.stages.workspace import Workspace
-from taboot_pipelines.stores.catalog import Pointer
 from taboot_pipelines.stores.catalog.assertions import HandedIn
+from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.tables import TableVersion
 
 STAGE = "stated"

@@ -14,7 +14,7 @@ from typing import Any
 
 from taboot_pipelines.model import ids
 from taboot_pipelines.stages.workspace import Workspace
-from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.tables import TableVersion
 
 #: Everything is checked again after this many seconds.

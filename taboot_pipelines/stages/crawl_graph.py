@@ -37,9 +37,10 @@ from taboot_pipelines.model.crawls import CrawlState
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.workspace import Entry, Workspace
-from taboot_pipelines.stores.catalog import Catalog, Pointer
-from taboot_pipelines.stores.graph import Neo4jGraph
+from taboot_pipelines.stores.catalog.catalog import Catalog
+from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.graph.crawls import CrawlContent, Lead
+from taboot_pipelines.stores.graph.neo4j import Neo4jGraph
 from taboot_pipelines.stores.tables import NAMESPACE
 
 STAGE = "crawl_graph"

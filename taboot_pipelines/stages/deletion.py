@@ -19,7 +19,8 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.runs import Archive
 from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.model import ids
-from taboot_pipelines.shards import load_manifest, prune
+from taboot_pipelines.shards.protocol import load_manifest
+from taboot_pipelines.shards.publish import prune
 from taboot_pipelines.stages import crawl_graph, documents
 from taboot_pipelines.stages.assertions import asserted, handed_in
 from taboot_pipelines.stages.chain import CHAIN
@@ -35,7 +36,8 @@ from taboot_pipelines.stages.snapshot import SnapshotReader, needed_snapshot, sn
 from taboot_pipelines.stages.tiers import TierStage
 from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Entry, Workspace
-from taboot_pipelines.stores.catalog import Catalog, Locator
+from taboot_pipelines.stores.catalog.catalog import Catalog
+from taboot_pipelines.stores.catalog.locators import Locator
 from taboot_pipelines.stores.replays import Replays
 from taboot_pipelines.stores.state.keys import CACHE_QUERY
 from taboot_pipelines.stores.tables import NAMESPACE, TableVersion

@@ -16,7 +16,7 @@ from taboot_pipelines.stages.progress import tracked
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.stage import SourceStage, SourceWork
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
-from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.catalog.pointers import Pointer
 
 
 def run_source_stage(

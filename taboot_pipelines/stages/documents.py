@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from taboot_pipelines.connectors.web import WebSource
 from taboot_pipelines.documents.parse import PARSER_VERSION, parse_document
-from taboot_pipelines.documents.secrets import MASK_VERSION
+from taboot_pipelines.documents.secrets.masking import MASK_VERSION
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.incremental import batches, difference, fingerprints, replace_keys
 from taboot_pipelines.model import ids
@@ -25,7 +25,7 @@ from taboot_pipelines.sources import document_forms, source_kind
 from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.blobs import UNREADABLE
-from taboot_pipelines.stores.catalog import Locator
+from taboot_pipelines.stores.catalog.locators import Locator
 from taboot_pipelines.stores.tables import TableVersion
 
 STAGE = "documents"

@@ -20,8 +20,10 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.settings import HttpSettings
 from taboot_pipelines.sources.sources_file import SourcesFile
-from taboot_pipelines.stores.catalog import Catalog, Pointer, now_micros
-from taboot_pipelines.stores.state import Lenient
+from taboot_pipelines.stores.catalog.catalog import Catalog
+from taboot_pipelines.stores.catalog.pointers import Pointer
+from taboot_pipelines.stores.catalog.writing import now_micros
+from taboot_pipelines.stores.state.protocol import Lenient
 from taboot_pipelines.stores.tables import NAMESPACE
 
 _SETTINGS, _BLOCK = "crawl_settings", "domain_block"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from taboot_pipelines.embedding import Space
+from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.embedding.remembered import SpaceChanged
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import rows_of

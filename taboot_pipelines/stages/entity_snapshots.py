@@ -90,7 +90,7 @@ from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot import WITHDRAWN
 from taboot_pipelines.stages.source_versions import SourceVersions, source_versions
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
-from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE, Tables, TableVersion
 
 STAGE = "entity_snapshots"

@@ -32,7 +32,8 @@ from taboot_pipelines.model.records import (
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.source_state import PresentLocators
 from taboot_pipelines.stages.workspace import Entry, Workspace, remembered_file
-from taboot_pipelines.stores.catalog import Catalog, Locator
+from taboot_pipelines.stores.catalog.catalog import Catalog
+from taboot_pipelines.stores.catalog.locators import Locator
 
 #: Deletions that exceed both limits wait for a confirmation.
 MASS_DELETE_SHARE = 0.5

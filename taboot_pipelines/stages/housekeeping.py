@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.runs import ARCHIVES
 from taboot_pipelines.model.ids import BUCKETS
-from taboot_pipelines.shards import load_manifest, prune
+from taboot_pipelines.shards.protocol import load_manifest
+from taboot_pipelines.shards.publish import prune
 from taboot_pipelines.stages import chunks, embeddings
 from taboot_pipelines.stages.snapshot import snapshot_pointer
 from taboot_pipelines.stages.workspace import Workspace

@@ -8,32 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from taboot_pipelines.embedding import Space
+from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.embedding.remembered import UNANSWERED
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy
-from taboot_pipelines.shards import (
-    DocumentRows,
-    Manifest,
-    NewerManifest,
-    PublishedVectors,
-    ShardInput,
-    Shards,
-    ShardStore,
-    altered_texts,
-    damaged_shards,
-    load_manifest,
-    plan,
-    publish,
-    verify,
-)
 from taboot_pipelines.shards.analyzer import ANALYZER
+from taboot_pipelines.shards.inputs import DocumentRows, ShardInput
+from taboot_pipelines.shards.manifest import Manifest, NewerManifest
+from taboot_pipelines.shards.plan import plan
+from taboot_pipelines.shards.protocol import ShardStore, damaged_shards, load_manifest, verify
+from taboot_pipelines.shards.publish import publish
+from taboot_pipelines.shards.reader import PublishedVectors, Shards, altered_texts
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot import SnapshotReader, needed_snapshot, snapshot_pointer
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
-from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE
 
 STAGE = "kb_shards"

@@ -16,7 +16,7 @@ from typing import Any
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.window_requests import OF_WINDOW, WindowRequest
 from taboot_pipelines.knowledge.window_units import WindowRow
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog.catalog import Catalog
 
 #: Seconds from a failure to the next retry. Once the last retry fails, the letter has failed for good.
 BACKOFF_SECONDS = (1.0, 5.0, 25.0)

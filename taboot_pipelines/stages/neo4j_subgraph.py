@@ -34,8 +34,9 @@ from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.snapshot import SnapshotReader, needed_snapshot
 from taboot_pipelines.stages.stage import ServerTarget
 from taboot_pipelines.stages.workspace import Progress, Workspace
-from taboot_pipelines.stores.catalog import Pointer
-from taboot_pipelines.stores.graph import Neo4jGraph, open_graph
+from taboot_pipelines.stores.catalog.pointers import Pointer
+from taboot_pipelines.stores.graph import open_graph
+from taboot_pipelines.stores.graph.neo4j import Neo4jGraph
 from taboot_pipelines.stores.graph.rows import LAYOUT, edge_fingerprints, node_fingerprints
 from taboot_pipelines.stores.state import keys
 from taboot_pipelines.stores.tables import NAMESPACE, TableVersion

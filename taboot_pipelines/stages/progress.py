@@ -23,8 +23,8 @@ import orjson
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.stages.workspace import Progress, Workspace
-from taboot_pipelines.stores.state import State
 from taboot_pipelines.stores.state.keys import INGEST, JOB, QUEUE_INGESTS
+from taboot_pipelines.stores.state.protocol import State
 
 _SECONDS_BETWEEN_WRITES = 1.0
 #: A record of a process on another machine is given up after so long without an update, like jobs.

@@ -39,10 +39,10 @@ from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.snapshot import SnapshotReader, needed_snapshot
 from taboot_pipelines.stages.stage import ServerTarget
 from taboot_pipelines.stages.workspace import Progress, Workspace
-from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.state import keys
 from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
-from taboot_pipelines.stores.vectors import QdrantPoints, open_vectors
+from taboot_pipelines.stores.vectors import open_vectors
 from taboot_pipelines.stores.vectors.points import (
     BUCKET,
     WEIGHTING,
@@ -54,6 +54,7 @@ from taboot_pipelines.stores.vectors.points import (
     point_id,
     sources_digest,
 )
+from taboot_pipelines.stores.vectors.qdrant import QdrantPoints
 
 _DOCUMENT = (
     "doc_id",

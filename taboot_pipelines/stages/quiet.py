@@ -33,7 +33,8 @@ from taboot_pipelines.stages.stage import SourceWork, StageDue
 from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Entry, Workspace, stored_entry
 from taboot_pipelines.stores.blobs import UNREADABLE
-from taboot_pipelines.stores.catalog import Pointer, now_micros
+from taboot_pipelines.stores.catalog.pointers import Pointer
+from taboot_pipelines.stores.catalog.writing import now_micros
 
 _log = logging.getLogger(__name__)
 

@@ -48,7 +48,9 @@ from taboot_pipelines.stages.source_state import (
 )
 from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace
-from taboot_pipelines.stores.catalog import Locator, Pointer, now_micros
+from taboot_pipelines.stores.catalog.locators import Locator
+from taboot_pipelines.stores.catalog.pointers import Pointer
+from taboot_pipelines.stores.catalog.writing import now_micros
 
 #: Seconds to wait after each failure; after the last one the upload is `failed`.
 RETRY_SECONDS = (30, 60, 120, 300, 600)

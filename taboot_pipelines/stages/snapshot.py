@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.tables import rows_of
-from taboot_pipelines.shards import DocumentRows, PublishedVectors
+from taboot_pipelines.shards.inputs import DocumentRows
+from taboot_pipelines.shards.reader import PublishedVectors
 from taboot_pipelines.stages.workspace import Workspace
-from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE
 
 #: The stage that makes it.

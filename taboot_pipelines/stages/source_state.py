@@ -12,24 +12,24 @@ from typing import Any, cast
 
 import orjson
 
-from taboot_pipelines.connectors import Access, Connector
-from taboot_pipelines.connectors.access import MemoryState, OpenFrontier, SourceState
+from taboot_pipelines.connectors.access import Access, MemoryState, OpenFrontier, SourceState
 from taboot_pipelines.connectors.entries import DirectorySource, RecordedSource
 from taboot_pipelines.connectors.files import source_directory
+from taboot_pipelines.connectors.protocol import Connector
 from taboot_pipelines.crawl.following import StoredPage
 from taboot_pipelines.crawl.politeness import Politeness
 from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.documents.forms.mail import attached_texts
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.compose import project_files, references
+from taboot_pipelines.extraction.tier_a.compose.references import project_files, references
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.records import Known, KnownItems, Role
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.sources import open_connector
 from taboot_pipelines.stages.domains import open_domains, open_proxies
 from taboot_pipelines.stages.workspace import Entry, Workspace
-from taboot_pipelines.stores.catalog import Catalog, Locator
-from taboot_pipelines.stores.catalog.locators import Locators
+from taboot_pipelines.stores.catalog.catalog import Catalog
+from taboot_pipelines.stores.catalog.locators import Locator, Locators
 
 #: So many locators are read one by one, then all. It is less than a batch writes at once, so that all are
 #: read before any is written.

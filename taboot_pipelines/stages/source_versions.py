@@ -17,7 +17,7 @@ from taboot_pipelines.model.tables import TABLES, rows_of
 from taboot_pipelines.stages.assertions import stated_version
 from taboot_pipelines.stages.snapshot import PROJECTS, WITHDRAWN
 from taboot_pipelines.stages.workspace import Workspace
-from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.tables import table_id
 
 

@@ -21,7 +21,7 @@ from taboot_pipelines.stages.check_scope import Check
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot import snapshot_pointer
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
-from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.state.circuit import Circuit
 from taboot_pipelines.stores.tables import TableVersion
 

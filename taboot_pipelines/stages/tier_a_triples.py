@@ -11,13 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.extraction.tier_a.compose.examples import find_examples
-from taboot_pipelines.extraction.tier_a.prose import (
-    PROSE_VERSION,
-    Mention,
-    find_mentions,
-    model_version,
-    relations,
-)
+from taboot_pipelines.extraction.tier_a.prose.claims import relations
+from taboot_pipelines.extraction.tier_a.prose.deciding import model_version
+from taboot_pipelines.extraction.tier_a.prose.finding import PROSE_VERSION, find_mentions
+from taboot_pipelines.extraction.tier_a.prose.scan import Mention
 from taboot_pipelines.knowledge.document_units import DocumentText, DocumentUnits
 from taboot_pipelines.knowledge.project_units import FormatExtractor, ProjectExtractor, ProjectUnits
 from taboot_pipelines.knowledge.runs import Tier

@@ -21,7 +21,7 @@ from typing import Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction import tier_c
-from taboot_pipelines.inference.chat import ChatModel
+from taboot_pipelines.inference.chat.protocol import ChatModel
 from taboot_pipelines.knowledge.document_units import SourceDocuments
 from taboot_pipelines.knowledge.runs import Tier
 from taboot_pipelines.knowledge.units import UnitExtractor

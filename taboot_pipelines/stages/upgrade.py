@@ -19,7 +19,7 @@ from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deriving import derive
 from taboot_pipelines.stages.embeddings import table_name
 from taboot_pipelines.stages.workspace import Workspace
-from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE
 
 STAGE = "table_schemas"

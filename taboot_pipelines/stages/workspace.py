@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
-from taboot_pipelines.connectors import SourceEntry
-from taboot_pipelines.embedding import Embedder, Space, check_limit, open_embedder
+from taboot_pipelines.connectors.entries import SourceEntry
+from taboot_pipelines.embedding import open_embedder
+from taboot_pipelines.embedding.protocol import Embedder, Space, check_limit
 from taboot_pipelines.embedding.remembered import Remembered, RememberedEmbedder
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import PartClient
@@ -29,20 +30,22 @@ from taboot_pipelines.shards import open_shards
 from taboot_pipelines.sources.sources_file import SourcesFile, load_sources, parse_entry
 from taboot_pipelines.stages.domains import publish_settings
 from taboot_pipelines.stores.blobs import open_blobs
-from taboot_pipelines.stores.catalog import Pointer, open_catalog
+from taboot_pipelines.stores.catalog import open_catalog
+from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.disk import on_disk, private_folder
 from taboot_pipelines.stores.leases import open_leases
-from taboot_pipelines.stores.state import Lenient, State, open_state
+from taboot_pipelines.stores.state import open_state
+from taboot_pipelines.stores.state.protocol import Lenient, State
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
 
 if TYPE_CHECKING:
-    from taboot_pipelines.inference.chat import ChatModel
-    from taboot_pipelines.stores.graph import Neo4jGraph
+    from taboot_pipelines.inference.chat.protocol import ChatModel
+    from taboot_pipelines.stores.graph.neo4j import Neo4jGraph
     from taboot_pipelines.stores.state.circuit import Circuit
-    from taboot_pipelines.stores.vectors import QdrantPoints
+    from taboot_pipelines.stores.vectors.qdrant import QdrantPoints
 
 
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog.catalog import Catalog
 
 Server = TypeVar("Server", bound=PartClient)
 #: Called with (stage, done, total) as work goes on; total is 0 when it is not known.

@@ -13,7 +13,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import waiting
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.progress import running
-from taboot_pipelines.stores.leases import FileLeases
+from taboot_pipelines.stores.leases.files import FileLeases
 from taboot_pipelines_tests.cli.test_cli import Shell
 from taboot_pipelines_tests.shards.counting import shards_new
 from taboot_pipelines_tests.world import World, differences, logical

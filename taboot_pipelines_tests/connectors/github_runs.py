@@ -10,10 +10,10 @@ from unittest.mock import patch
 
 from pydantic import SecretStr
 
-from taboot_pipelines.connectors import Access
+from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.api import client
 from taboot_pipelines.crawl.following import StoredPage
-from taboot_pipelines.extraction.tier_a.compose import project_files, references
+from taboot_pipelines.extraction.tier_a.compose.references import project_files, references
 from taboot_pipelines.model.records import Enumerated, Fetched
 from taboot_pipelines.settings import LimitSettings, Settings
 from taboot_pipelines.sources import open_connector

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines.connectors import Connector
 from taboot_pipelines.connectors.api import client
+from taboot_pipelines.connectors.protocol import Connector
 from taboot_pipelines.model.records import (
     Checkpoint,
     Enumerated,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from taboot_pipelines.connectors import Access
+from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.model.records import Enumerated
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.sources import open_connector

@@ -16,8 +16,7 @@ from typing import Any, cast
 
 import pytest
 
-from taboot_pipelines.connectors import Access
-from taboot_pipelines.connectors.access import HttpAccess
+from taboot_pipelines.connectors.access import Access, HttpAccess
 from taboot_pipelines.crawl.addresses import Resolver
 from taboot_pipelines.settings import HttpSettings, Settings
 

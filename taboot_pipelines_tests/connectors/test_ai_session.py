@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors import Access
-from taboot_pipelines.connectors.access import MemoryState
+from taboot_pipelines.connectors.access import Access, MemoryState
 from taboot_pipelines.connectors.ai_session import AiSessionSource
 from taboot_pipelines.connectors.ai_session_files import SLICE_BYTES, elements, slices
 from taboot_pipelines.connectors.protocol import Planner

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors import Access
-from taboot_pipelines.connectors.access import References
+from taboot_pipelines.connectors.access import Access, References
 from taboot_pipelines.connectors.compose import ComposeSource, has_services
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Failed, Fetched, Role, Skipped

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from taboot_pipelines.connectors import Access, Connector
+from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.elasticsearch.hits import iso, parse_time, segment, value_at, window_in
-from taboot_pipelines.connectors.protocol import Planner
+from taboot_pipelines.connectors.protocol import Connector, Planner
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import LOGS, Failed, Fetched, Skipped

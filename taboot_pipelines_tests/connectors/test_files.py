@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as settings_
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors import Access
+from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.files import FilesSource, SwagSource
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Enumerated, Event, Failed, Fetched, Skipped

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from taboot_pipelines.connectors import Access, Connector
-from taboot_pipelines.connectors.api import Limits
-from taboot_pipelines.connectors.protocol import Planner
+from taboot_pipelines.connectors.access import Access
+from taboot_pipelines.connectors.api.client import Limits
+from taboot_pipelines.connectors.protocol import Connector, Planner
 from taboot_pipelines.connectors.reddit.client import RedditApi, Thread, pairs, seconds_asked
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from taboot_pipelines.connectors import Access
+from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.web import WebSource
 from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.model import ids
@@ -28,8 +28,9 @@ from taboot_pipelines.model.records import (
 from taboot_pipelines.settings import HttpSettings, Settings, load_settings
 from taboot_pipelines.sources import open_connector
 from taboot_pipelines.stores.catalog import open_catalog
-from taboot_pipelines.stores.leases import FileLeases
-from taboot_pipelines.stores.state import Lenient, open_state
+from taboot_pipelines.stores.leases.files import FileLeases
+from taboot_pipelines.stores.state import open_state
+from taboot_pipelines.stores.state.protocol import Lenient
 from taboot_pipelines_tests.connectors.servers import Site, send, serve
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium")]

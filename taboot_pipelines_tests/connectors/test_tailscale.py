@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from taboot_pipelines.connectors import Access
-from taboot_pipelines.connectors.api import canonical
+from taboot_pipelines.connectors.access import Access
+from taboot_pipelines.connectors.api.resources import canonical
 from taboot_pipelines.connectors.protocol import Planner
 from taboot_pipelines.connectors.tailscale import TailscaleSource
 from taboot_pipelines.errors import TabootError

@@ -15,12 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from taboot_pipelines.connectors import Access
-from taboot_pipelines.connectors.access import HttpAccess
+from taboot_pipelines.connectors.access import Access, HttpAccess
 from taboot_pipelines.connectors.protocol import Planner
 from taboot_pipelines.connectors.unifi.connector import stable, version
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.unifi import UnifiExtractor
+from taboot_pipelines.extraction.tier_a.unifi.extractor import UnifiExtractor
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.model.records import (
     Enumerated,

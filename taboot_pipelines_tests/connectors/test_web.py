@@ -21,7 +21,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors import Access
+from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.web import WebConnector, WebSource
 from taboot_pipelines.crawl.frontier import Frontier
 from taboot_pipelines.errors import TabootError

@@ -17,8 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
-from taboot_pipelines.connectors import Access
-from taboot_pipelines.connectors.access import MemoryState
+from taboot_pipelines.connectors.access import Access, MemoryState
 from taboot_pipelines.connectors.api.resources import without
 from taboot_pipelines.connectors.protocol import Planner
 from taboot_pipelines.connectors.youtube.entry import YoutubeSource

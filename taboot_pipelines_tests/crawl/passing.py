@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from taboot_pipelines.crawl import fetching, politeness
-from taboot_pipelines.stores.state import State
+from taboot_pipelines.stores.state.protocol import State
 from taboot_pipelines_tests.stores.state_worker import let_pass
 
 

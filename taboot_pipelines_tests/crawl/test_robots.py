@@ -25,8 +25,9 @@ from taboot_pipelines.crawl.robots import (
 from taboot_pipelines.crawl.urls import WebUrl, parse_url
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.stores.catalog import open_catalog
-from taboot_pipelines.stores.leases import FileLeases
-from taboot_pipelines.stores.state import Lenient, State, open_state
+from taboot_pipelines.stores.leases.files import FileLeases
+from taboot_pipelines.stores.state import open_state
+from taboot_pipelines.stores.state.protocol import Lenient, State
 from taboot_pipelines_tests.connectors.conftest import DATA
 
 AGENT = "FooBot/1.0 (+https://foo.example/bot)"

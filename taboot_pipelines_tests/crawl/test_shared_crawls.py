@@ -17,7 +17,8 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import Crawl, CrawlPlan, CrawlState, Outcome, totals
 from taboot_pipelines.model.records import Fetched
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.catalog import Catalog, frontier, open_catalog
+from taboot_pipelines.stores.catalog import frontier, open_catalog
+from taboot_pipelines.stores.catalog.catalog import Catalog
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines_tests.crawl.made_up import (
     BASE,

@@ -9,7 +9,7 @@ import pytest
 
 from taboot_pipelines.defs import materialize
 from taboot_pipelines.defs.partitions import NAME, RANGE_TAGS, Busy
-from taboot_pipelines.shards import publish
+from taboot_pipelines.shards.publish import publish
 from taboot_pipelines.stages import kb_shards
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.running import run_chain

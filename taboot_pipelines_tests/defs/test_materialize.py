@@ -16,8 +16,8 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.stages import running
 from taboot_pipelines.stages.chain import CHAIN
-from taboot_pipelines.stores.catalog import Pointer
-from taboot_pipelines.stores.leases import FileLeases
+from taboot_pipelines.stores.catalog.pointers import Pointer
+from taboot_pipelines.stores.leases.files import FileLeases
 from taboot_pipelines_tests.defs.conftest import COMPOSE, Project
 
 

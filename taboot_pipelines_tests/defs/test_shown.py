@@ -15,7 +15,7 @@ import pytest
 from taboot_pipelines.defs.run_tags import NAMESPACE_TAG, TYPE_TAG
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.running import run_stage
-from taboot_pipelines.stores.catalog import Pointer
+from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE
 from taboot_pipelines_tests.defs.conftest import Project
 

@@ -236,7 +236,7 @@ def _parsers() -> dict[str, Callable[[str], object]]:
     from taboot_pipelines.crawl.discovery.sitemaps import parse_sitemap
     from taboot_pipelines.documents import encoding, parse
     from taboot_pipelines.documents.chunking import Chunker
-    from taboot_pipelines.extraction.tier_a.prose import find_mentions
+    from taboot_pipelines.extraction.tier_a.prose.finding import find_mentions
     from taboot_pipelines.extraction.tier_a.regions import regions
     from taboot_pipelines.settings import ChunkingSettings
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from taboot_pipelines.documents.encoding import decode
 from taboot_pipelines.documents.mime import mime_of
 from taboot_pipelines.documents.parse import parse_document
-from taboot_pipelines.documents.secrets import find_secrets
+from taboot_pipelines.documents.secrets.masking import find_secrets
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import ParsedDocument
 from taboot_pipelines_tests.documents import corpus

@@ -7,7 +7,7 @@ import pytest
 from taboot_pipelines.documents.html_content import main_content
 from taboot_pipelines.documents.html_markdown import join
 from taboot_pipelines.documents.html_tree import parse
-from taboot_pipelines.documents.secrets import find_secrets, mask
+from taboot_pipelines.documents.secrets.masking import find_secrets, mask
 from taboot_pipelines_tests.documents.corpus import files
 
 YAML, MD, INI, NGINX, JSON, HTML, SH, TOML, XML, ENV, CSV, DOCKER, PLAIN = (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.documents.secrets import find_secrets, mask, mask_value
+from taboot_pipelines.documents.secrets.masking import find_secrets, mask, mask_value
 
 YAML, MD, INI, NGINX, JSON, HTML, SH = (
     "application/yaml",

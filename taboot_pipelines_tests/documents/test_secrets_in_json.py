@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from taboot_pipelines.documents.secrets import mask
+from taboot_pipelines.documents.secrets.masking import mask
 from taboot_pipelines.documents.secrets.values import is_no_secret
 
 JSON = "application/json"

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from taboot_pipelines.documents.secrets import mask
+from taboot_pipelines.documents.secrets.masking import mask
 from taboot_pipelines.model import json_text
 from taboot_pipelines_tests.world import DATA
 

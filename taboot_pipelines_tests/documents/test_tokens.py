@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.documents.secrets import mask
+from taboot_pipelines.documents.secrets.masking import mask
 from taboot_pipelines.documents.secrets.tokens import tokens
 from taboot_pipelines_tests.documents.corpus import files
 

@@ -17,10 +17,9 @@ import numpy as np
 import pytest
 
 from taboot_pipelines.documents.chunking import Chunker
-from taboot_pipelines.embedding import check_limit
 from taboot_pipelines.embedding import minilm as module
 from taboot_pipelines.embedding.minilm import MiniLmEmbedder
-from taboot_pipelines.embedding.protocol import Space
+from taboot_pipelines.embedding.protocol import Space, check_limit
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.packaged import packaged_file, read_verified
 from taboot_pipelines.settings import ChunkingSettings, EmbeddingSettings

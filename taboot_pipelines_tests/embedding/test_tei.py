@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 from pydantic import SecretStr
 
-from taboot_pipelines.embedding import check_limit, open_embedder
-from taboot_pipelines.embedding.protocol import Space
+from taboot_pipelines.embedding import open_embedder
+from taboot_pipelines.embedding.protocol import Space, check_limit
 from taboot_pipelines.embedding.tei import TeiEmbedder
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.http.throttling import retry_after
 from taboot_pipelines.settings import ChunkingSettings, Settings, TeiSettings
 from taboot_pipelines.stores.catalog import open_catalog
-from taboot_pipelines.stores.leases import FileLeases
-from taboot_pipelines.stores.state import Lenient, open_state
+from taboot_pipelines.stores.leases.files import FileLeases
+from taboot_pipelines.stores.state import open_state
 from taboot_pipelines.stores.state.circuit import Circuit
+from taboot_pipelines.stores.state.protocol import Lenient
 from taboot_pipelines_tests.fakes.tei import FakeTei
 
 TEXTS = [f"text number {i} about nginx" for i in range(100)]

@@ -16,9 +16,9 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.http.server import Peer, ServerClient
 from taboot_pipelines.inference.batching import gather
 from taboot_pipelines.settings import TeiSettings
-from taboot_pipelines.stores.state import Lenient
 from taboot_pipelines.stores.state import circuit as breakers
 from taboot_pipelines.stores.state.circuit import Circuit
+from taboot_pipelines.stores.state.protocol import Lenient
 from taboot_pipelines_tests.fakes.tei import FakeTei
 
 PEER = Peer("The server", "TABOOT_TEI", "E_EMBEDDER", "E_LLM_TIMEOUT", max_answer=100_000)

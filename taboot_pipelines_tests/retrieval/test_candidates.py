@@ -15,7 +15,7 @@ import pytest
 from taboot_pipelines.retrieval import KnowledgeBase, candidates
 from taboot_pipelines.settings import QdrantSettings
 from taboot_pipelines.stages import qdrant_points
-from taboot_pipelines.stores.vectors import QdrantPoints
+from taboot_pipelines.stores.vectors.qdrant import QdrantPoints
 from taboot_pipelines_tests.fakes.qdrant import FakeQdrant, any_qdrant
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import DATA, World

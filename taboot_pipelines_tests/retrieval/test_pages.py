@@ -13,7 +13,8 @@ from taboot_pipelines.retrieval import KnowledgeBase, session
 from taboot_pipelines.retrieval.pages import Cursor, read_cursor
 from taboot_pipelines.retrieval.results.hits import SearchResult
 from taboot_pipelines.settings import RetrievalSettings, Settings
-from taboot_pipelines.shards import open_shards, prune
+from taboot_pipelines.shards import open_shards
+from taboot_pipelines.shards.publish import prune
 from taboot_pipelines_tests.retrieval.test_search import build, documents, paragraph
 from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc, HashEmbedder
 

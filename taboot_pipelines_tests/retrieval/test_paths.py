@@ -13,7 +13,8 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval import GraphPath, KnowledgeBase
 from taboot_pipelines.settings import Settings, ShardSettings
-from taboot_pipelines.shards import open_shards, publish
+from taboot_pipelines.shards import open_shards
+from taboot_pipelines.shards.publish import publish
 from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc, HashEmbedder, World, edge, entity
 
 

@@ -18,11 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from taboot_pipelines.embedding import Embedder, open_embedder
+from taboot_pipelines.embedding import open_embedder
+from taboot_pipelines.embedding.protocol import Embedder
 from taboot_pipelines.model import tables
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.shards import DocumentRows, ShardInput, open_shards, publish
+from taboot_pipelines.shards import open_shards
+from taboot_pipelines.shards.inputs import DocumentRows, ShardInput
+from taboot_pipelines.shards.publish import publish
 from taboot_pipelines_tests.shards.builder import Doc, HashEmbedder, World
 from taboot_pipelines_tests.world import DATA
 

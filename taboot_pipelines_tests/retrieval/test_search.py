@@ -19,9 +19,10 @@ from taboot_pipelines.retrieval import KnowledgeBase, vectors
 from taboot_pipelines.retrieval.bm25 import names_something
 from taboot_pipelines.retrieval.fusion import Arm, Ranking, fuse
 from taboot_pipelines.settings import Settings, ShardSettings
-from taboot_pipelines.shards import open_shards, prune, publish
+from taboot_pipelines.shards import open_shards
 from taboot_pipelines.shards.analyzer import ANALYZER, Analysis, analyze_fields, analyze_query
 from taboot_pipelines.shards.layout import shards_dir
+from taboot_pipelines.shards.publish import prune, publish
 from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc, HashEmbedder, World, embed
 
 SOURCES = {

@@ -17,7 +17,7 @@ from taboot_pipelines.knowledge.reducer import entity_fingerprint
 from taboot_pipelines.model import ids, tables
 from taboot_pipelines.model.offsets import OffsetMap
 from taboot_pipelines.model.records import Chunk
-from taboot_pipelines.shards import DocumentRows, ShardInput
+from taboot_pipelines.shards.inputs import DocumentRows, ShardInput
 from taboot_pipelines.stages.chunks import chunk_row
 
 SPACE = Space("tests/hash", "0123456789abcdef", 16, 256)

@@ -6,9 +6,9 @@ from typing import Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.shards import Manifest, open_shards
+from taboot_pipelines.shards import open_shards
 from taboot_pipelines.shards.analyzer import ANALYZER
-from taboot_pipelines.shards.manifest import SpaceEntry
+from taboot_pipelines.shards.manifest import Manifest, SpaceEntry
 
 
 def increments(settings: Settings, name: str, count: int, start: Any, results: Any) -> None:

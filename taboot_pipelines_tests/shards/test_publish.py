@@ -15,19 +15,12 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import ShardSettings
-from taboot_pipelines.shards import (
-    DocumentRows,
-    PublishReport,
-    Shards,
-    ShardStore,
-    damaged_shards,
-    load_manifest,
-    prune,
-    publish,
-    verify,
-)
 from taboot_pipelines.shards.directory import DirectoryShards
+from taboot_pipelines.shards.inputs import DocumentRows
 from taboot_pipelines.shards.layout import manifest_path, shards_dir
+from taboot_pipelines.shards.protocol import ShardStore, damaged_shards, load_manifest, verify
+from taboot_pipelines.shards.publish import PublishReport, prune, publish
+from taboot_pipelines.shards.reader import Shards
 from taboot_pipelines_tests.shards.builder import NAMESPACE, SPACE, Doc, World, edge, entity, service
 
 SMALL = ShardSettings(max_chunks=12, max_entities=10)

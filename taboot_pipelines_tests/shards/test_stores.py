@@ -21,19 +21,11 @@ import pytest
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import Settings, ShardSettings, load_settings
-from taboot_pipelines.shards import (
-    Manifest,
-    PublishReport,
-    ShardStore,
-    damaged_shards,
-    load_manifest,
-    open_shards,
-    prune,
-    publish,
-    verify,
-)
+from taboot_pipelines.shards import open_shards
 from taboot_pipelines.shards.analyzer import ANALYZER
-from taboot_pipelines.shards.manifest import SpaceEntry
+from taboot_pipelines.shards.manifest import Manifest, SpaceEntry
+from taboot_pipelines.shards.protocol import ShardStore, damaged_shards, load_manifest, verify
+from taboot_pipelines.shards.publish import PublishReport, prune, publish
 from taboot_pipelines_tests.objects import Bucket
 from taboot_pipelines_tests.shards.builder import NAMESPACE, SPACE, Doc, HashEmbedder, World
 from taboot_pipelines_tests.shards.swapping import increments

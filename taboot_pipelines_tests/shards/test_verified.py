@@ -10,9 +10,12 @@ import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import ShardSettings
-from taboot_pipelines.shards import Shards, files, load_manifest, publish, verify
+from taboot_pipelines.shards import files
 from taboot_pipelines.shards.directory import DirectoryShards
 from taboot_pipelines.shards.files import Verified, file_entry, hash_open
+from taboot_pipelines.shards.protocol import load_manifest, verify
+from taboot_pipelines.shards.publish import publish
+from taboot_pipelines.shards.reader import Shards
 from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc, World
 
 

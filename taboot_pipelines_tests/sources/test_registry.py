@@ -13,8 +13,8 @@ from typing import Any, get_args
 import pytest
 
 import taboot_pipelines.connectors
-from taboot_pipelines.connectors import Access, SourceEntry
-from taboot_pipelines.connectors.access import environment_secret
+from taboot_pipelines.connectors.access import Access, environment_secret
+from taboot_pipelines.connectors.entries import SourceEntry
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.graph import check_node
 from taboot_pipelines.model.records import Enumerated

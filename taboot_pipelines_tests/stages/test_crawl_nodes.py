@@ -16,8 +16,8 @@ from taboot_pipelines.stages import neo4j_subgraph
 from taboot_pipelines.stages.crawl_graph import CrawlGraph
 from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines.stages.report import StageReport
-from taboot_pipelines.stores.graph import Neo4jGraph
 from taboot_pipelines.stores.graph.cypher import RULES
+from taboot_pipelines.stores.graph.neo4j import Neo4jGraph
 from taboot_pipelines_tests.crawl_queries import CANCEL, CLAIM, LIST_CRAWLS, PROGRESS, STATISTICS, VISUALIZE
 from taboot_pipelines_tests.crawled import DEPTHS, LINKS, SmallSite, crawl_source, small_site
 from taboot_pipelines_tests.fakes.tei import FakeTei

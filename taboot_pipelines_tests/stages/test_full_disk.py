@@ -14,7 +14,7 @@ import pytest
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.ingesting import TRANSIENT
 from taboot_pipelines.stores.disk import refusal
-from taboot_pipelines.stores.leases import FileLeases
+from taboot_pipelines.stores.leases.files import FileLeases
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, differences, graph, logical
 

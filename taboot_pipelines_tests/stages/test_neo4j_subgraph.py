@@ -23,7 +23,7 @@ from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.running import run_stage
-from taboot_pipelines.stores.graph import Neo4jGraph
+from taboot_pipelines.stores.graph.neo4j import Neo4jGraph
 from taboot_pipelines.stores.tables import Tables
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.stages.test_kill_windows import killed_at

@@ -22,10 +22,11 @@ from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete, finish_pending, restore
 from taboot_pipelines.stages.running import run_stage
 from taboot_pipelines.stores.catalog.pointers import Pointers
-from taboot_pipelines.stores.state import State
+from taboot_pipelines.stores.state.protocol import State
 from taboot_pipelines.stores.tables import NAMESPACE, Tables
-from taboot_pipelines.stores.vectors import QdrantPoints, points
+from taboot_pipelines.stores.vectors import points
 from taboot_pipelines.stores.vectors.points import point_id
+from taboot_pipelines.stores.vectors.qdrant import QdrantPoints
 from taboot_pipelines_tests.fakes.qdrant import FakeQdrant, any_qdrant
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.held_port import held_port

@@ -17,7 +17,8 @@ from taboot_pipelines.knowledge.window_requests import (
     question_tokens,
 )
 from taboot_pipelines.settings import LlmSettings, Settings
-from taboot_pipelines.stores.catalog import Catalog, open_catalog
+from taboot_pipelines.stores.catalog import open_catalog
+from taboot_pipelines.stores.catalog.catalog import Catalog
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines_tests.fakes.openai import FakeOpenAi
 from taboot_pipelines_tests.fakes.reading_model import reads, window_of

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.catalog import Catalog, open_catalog
+from taboot_pipelines.stores.catalog import open_catalog
+from taboot_pipelines.stores.catalog.catalog import Catalog
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines_tests.servers import PostgresServer
 from taboot_pipelines_tests.stores.roles import Roles, empty, with_roles

@@ -10,9 +10,10 @@ import sqlalchemy as sa
 
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.stores.catalog import open_catalog, schema
-from taboot_pipelines.stores.leases import FileLeases
-from taboot_pipelines.stores.state import State, open_state
+from taboot_pipelines.stores.leases.files import FileLeases
+from taboot_pipelines.stores.state import open_state
 from taboot_pipelines.stores.state.catalog import CatalogState
+from taboot_pipelines.stores.state.protocol import State
 
 
 def open_backend(backend: str, where: str) -> State:

@@ -17,8 +17,12 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.ingesting import TRANSIENT
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.catalog import Catalog, Locator, Pointer, open_catalog
-from taboot_pipelines.stores.leases import FileLeases, open_leases
+from taboot_pipelines.stores.catalog import open_catalog
+from taboot_pipelines.stores.catalog.catalog import Catalog
+from taboot_pipelines.stores.catalog.locators import Locator
+from taboot_pipelines.stores.catalog.pointers import Pointer
+from taboot_pipelines.stores.leases import open_leases
+from taboot_pipelines.stores.leases.files import FileLeases
 from taboot_pipelines_tests.stores.conftest import Opener
 
 

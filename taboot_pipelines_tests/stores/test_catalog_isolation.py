@@ -19,10 +19,12 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.crawls import CrawlPlan, DoneUrl, FoundUrl, Listing, Outcome, crawl_id, url_id
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.catalog import Catalog, Pointer, open_catalog
+from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.catalog.assertions import HandedIn, NewAssertion
+from taboot_pipelines.stores.catalog.catalog import Catalog
 from taboot_pipelines.stores.catalog.database import Database
 from taboot_pipelines.stores.catalog.frontier import Frontier
+from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.catalog.schema import metadata
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines_tests.stores.roles import Roles, empty, plain

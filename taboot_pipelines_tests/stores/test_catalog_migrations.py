@@ -29,8 +29,10 @@ from taboot_pipelines.model.crawls import (
     url_id,
 )
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.catalog import Catalog, Pointer, open_catalog
+from taboot_pipelines.stores.catalog import open_catalog
+from taboot_pipelines.stores.catalog.catalog import Catalog
 from taboot_pipelines.stores.catalog.migrator import HEAD, REVISIONS
+from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.catalog.schema import metadata
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines_tests.servers import PostgresServer

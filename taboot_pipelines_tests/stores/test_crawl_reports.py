@@ -6,7 +6,8 @@ import pytest
 
 from taboot_pipelines.model import crawls as m
 from taboot_pipelines.stages.crawl_graph import CrawlGraph, wrong_ledger
-from taboot_pipelines.stores.catalog import Catalog, crawls
+from taboot_pipelines.stores.catalog import crawls
+from taboot_pipelines.stores.catalog.catalog import Catalog
 
 PAGES = 40
 

@@ -29,9 +29,10 @@ from taboot_pipelines.model.crawls import (
     url_id,
 )
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.catalog import Catalog, open_catalog
 from taboot_pipelines.stores.catalog import frontier as frontiers
+from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.catalog import schema as t
+from taboot_pipelines.stores.catalog.catalog import Catalog
 from taboot_pipelines.stores.catalog.frontier import Frontier
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines_tests.crawl_rows import leads_of, rows_of

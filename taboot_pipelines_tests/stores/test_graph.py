@@ -21,7 +21,8 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import EDGES, NODES
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
 from taboot_pipelines.settings import Neo4jSettings, Settings
-from taboot_pipelines.stores.graph import Neo4jGraph, cypher, open_graph
+from taboot_pipelines.stores.graph import cypher, open_graph
+from taboot_pipelines.stores.graph.neo4j import Neo4jGraph
 from taboot_pipelines.stores.graph.rows import edge_fingerprints, node_fingerprints
 
 SINCE = datetime(2024, 2, 29, 12, 30, 59, 123456, tzinfo=UTC)

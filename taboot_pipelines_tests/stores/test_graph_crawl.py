@@ -12,7 +12,7 @@ import neo4j
 import pytest
 
 from taboot_pipelines.settings import Neo4jSettings
-from taboot_pipelines.stores.graph import Neo4jGraph
+from taboot_pipelines.stores.graph.neo4j import Neo4jGraph
 from taboot_pipelines_tests.crawl_queries import CANCEL, CLAIM, LIST_CRAWLS, PROGRESS, STATISTICS, VISUALIZE
 
 

@@ -18,9 +18,11 @@ from sqlalchemy.engine import make_url
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.catalog import Pointer, open_catalog
-from taboot_pipelines.stores.leases import LeaseStore, open_leases
+from taboot_pipelines.stores.catalog import open_catalog
+from taboot_pipelines.stores.catalog.pointers import Pointer
+from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines.stores.leases.postgres import lock_key
+from taboot_pipelines.stores.leases.protocol import LeaseStore
 from taboot_pipelines_tests.servers import PostgresServer, own_postgres
 from taboot_pipelines_tests.stores.roles import plain
 

@@ -27,7 +27,8 @@ from pydantic import SecretStr
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import Settings, StorageSettings, load_settings
-from taboot_pipelines.shards import load_manifest, open_shards
+from taboot_pipelines.shards import open_shards
+from taboot_pipelines.shards.protocol import load_manifest
 from taboot_pipelines.stages import raw_blobs, storage_audit
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete

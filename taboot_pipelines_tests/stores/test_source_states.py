@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.stores.catalog import Catalog
+from taboot_pipelines.stores.catalog.catalog import Catalog
 from taboot_pipelines_tests.stores.test_catalog import locator
 
 

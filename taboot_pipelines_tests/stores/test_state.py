@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import open_catalog
-from taboot_pipelines.stores.leases import FileLeases
-from taboot_pipelines.stores.state import State, keys, protocol
+from taboot_pipelines.stores.leases.files import FileLeases
+from taboot_pipelines.stores.state import keys, protocol
+from taboot_pipelines.stores.state.protocol import State
 from taboot_pipelines_tests.stores.roles import with_roles
 from taboot_pipelines_tests.stores.state_worker import let_pass, open_backend, set_clock_back, take
 

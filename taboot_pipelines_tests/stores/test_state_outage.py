@@ -19,9 +19,10 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import RedisSettings, Settings, load_settings
 from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.catalog import schema as t
-from taboot_pipelines.stores.leases import FileLeases
-from taboot_pipelines.stores.state import Lenient, State, open_state
+from taboot_pipelines.stores.leases.files import FileLeases
 from taboot_pipelines.stores.state import catalog as catalog_state
+from taboot_pipelines.stores.state import open_state
+from taboot_pipelines.stores.state.protocol import Lenient, State
 from taboot_pipelines.stores.state.redis import RedisState
 from taboot_pipelines_tests.servers import own_redis
 

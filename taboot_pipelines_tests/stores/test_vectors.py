@@ -21,10 +21,11 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.settings import QdrantSettings, Settings
 from taboot_pipelines.shards.analyzer import analyze
-from taboot_pipelines.stores.vectors import QdrantPoints, open_vectors, qdrant
+from taboot_pipelines.stores.vectors import open_vectors, qdrant
 from taboot_pipelines.stores.vectors import points as points_module
 from taboot_pipelines.stores.vectors.filters import Where, points_of
 from taboot_pipelines.stores.vectors.points import Points, fingerprint, payload, point_id
+from taboot_pipelines.stores.vectors.qdrant import QdrantPoints
 from taboot_pipelines_tests.fakes.qdrant import FakeQdrant
 
 DIMENSION = 16

@@ -6,23 +6,3 @@
 
 The address of an API is the operator's word: it may be private. What its answers link to is not.
 """
-
-from __future__ import annotations
-
-from taboot_pipelines.connectors.api.client import ApiClient, Limits
-from taboot_pipelines.connectors.api.resources import canonical, item, version_of
-from taboot_pipelines.connectors.api.tokens import AccessToken, Grant
-from taboot_pipelines.http.answers import Answer
-from taboot_pipelines.http.throttling import seconds_to_wait
-
-__all__ = [
-    "AccessToken",
-    "Answer",
-    "ApiClient",
-    "Grant",
-    "Limits",
-    "canonical",
-    "item",
-    "seconds_to_wait",
-    "version_of",
-]

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.api import Answer, ApiClient, item
+from taboot_pipelines.connectors.api.client import ApiClient
+from taboot_pipelines.connectors.api.resources import item
 from taboot_pipelines.connectors.elasticsearch.entry import (
     ElasticsearchSource,
     connected,
@@ -37,6 +38,7 @@ from taboot_pipelines.connectors.elasticsearch.search import (
 from taboot_pipelines.connectors.protocol import Connector, Planned
 from taboot_pipelines.connectors.recorded import RecordedFiles
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.http.answers import Answer
 from taboot_pipelines.model.records import (
     LOGS,
     Checkpoint,

@@ -15,12 +15,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from taboot_pipelines.connectors.access import Access, SecretReference, VariableName, header_value, secret_of
-from taboot_pipelines.connectors.api import Answer, ApiClient, Limits
+from taboot_pipelines.connectors.api.client import ApiClient, Limits
 from taboot_pipelines.connectors.elasticsearch.hits import Layout
 from taboot_pipelines.connectors.elasticsearch.search import Product
 from taboot_pipelines.connectors.entries import BoundedSource, PathText, RecordedSource, unique
 from taboot_pipelines.connectors.files import source_directory
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.http.answers import Answer
 
 _DURATION = re.compile(r"([1-9][0-9]{0,5})(s|m|h|d|w)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}

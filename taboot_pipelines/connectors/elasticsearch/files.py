@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from taboot_pipelines.connectors.api import canonical
+from taboot_pipelines.connectors.api.resources import canonical
 from taboot_pipelines.connectors.elasticsearch.hits import Hit, Items, Layout, LogItem, hit_of, parse_time
 from taboot_pipelines.connectors.elasticsearch.search import row_hit
 from taboot_pipelines.connectors.recorded import Part, RecordedFile

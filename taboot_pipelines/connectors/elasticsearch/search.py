@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 from urllib.parse import quote
 
-from taboot_pipelines.connectors.api import Answer, ApiClient
+from taboot_pipelines.connectors.api.client import ApiClient
 from taboot_pipelines.connectors.elasticsearch.hits import Hit, Layout, Tally, hit_of
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.http.answers import Answer
 
 Product = Literal["elasticsearch", "opensearch"]
 

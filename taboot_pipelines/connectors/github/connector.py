@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from taboot_pipelines.connectors.access import Access, MemoryState, secret_of
-from taboot_pipelines.connectors.api import ApiClient, canonical
+from taboot_pipelines.connectors.api.client import ApiClient
+from taboot_pipelines.connectors.api.resources import canonical
 from taboot_pipelines.connectors.github import resources
 from taboot_pipelines.connectors.github.entry import GithubSource, client_of, count, graphql_of, web_of
 from taboot_pipelines.connectors.github.files import Files

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from taboot_pipelines.connectors.access import Access, SecretReference, VariableName, header_value, secret_of
-from taboot_pipelines.connectors.api import Answer, ApiClient, Limits
+from taboot_pipelines.connectors.api.client import ApiClient, Limits
 from taboot_pipelines.connectors.entries import (
     BoundedSource,
     GlobList,
@@ -21,6 +21,7 @@ from taboot_pipelines.connectors.entries import (
     RecordedSource,
 )
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.http.answers import Answer
 
 API = "https://api.github.com"
 _OWNER = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"

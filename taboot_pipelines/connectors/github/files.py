@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.api import ApiClient
+from taboot_pipelines.connectors.api.client import ApiClient
 from taboot_pipelines.connectors.compose import add_named, decode, has_services, is_yaml
 from taboot_pipelines.connectors.files import is_env
 from taboot_pipelines.connectors.github.git_tree import SUBMODULE, SYMLINK, Blobs, Entry, Tree

@@ -18,10 +18,11 @@ from typing import Any
 from urllib.parse import quote
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.api import Answer, ApiClient
+from taboot_pipelines.connectors.api.client import ApiClient
 from taboot_pipelines.connectors.github.listings import FINAL, MALFORMED, Round
 from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.http.answers import Answer
 from taboot_pipelines.model.records import Known
 
 SYMLINK, SUBMODULE = "120000", "160000"

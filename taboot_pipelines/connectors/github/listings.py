@@ -24,8 +24,10 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from taboot_pipelines.connectors.access import SourceState
-from taboot_pipelines.connectors.api import Answer, ApiClient, version_of
+from taboot_pipelines.connectors.api.client import ApiClient
+from taboot_pipelines.connectors.api.resources import version_of
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.http.answers import Answer
 
 #: After these the service is not asked any more in this run.
 FINAL = frozenset({"E_REQUESTS", "E_CIRCUIT_OPEN", "E_429_RATE", "E_CREDENTIALS"})

@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.api import ApiClient, canonical, version_of
+from taboot_pipelines.connectors.api.client import ApiClient
+from taboot_pipelines.connectors.api.resources import canonical, version_of
 from taboot_pipelines.connectors.github import resources
 from taboot_pipelines.connectors.github.listings import (
     BOUNDS,

@@ -19,12 +19,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.api import Answer, ApiClient, canonical, item, version_of
+from taboot_pipelines.connectors.api.client import ApiClient
+from taboot_pipelines.connectors.api.resources import canonical, item, version_of
 from taboot_pipelines.connectors.gmail.entry import GmailSource
 from taboot_pipelines.connectors.gmail.files import RESOURCE
 from taboot_pipelines.connectors.gmail.mailbox import PAGE, SERVICE, UNWANTED, Mailbox, mailbox_client
 from taboot_pipelines.connectors.protocol import Planned
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.http.answers import Answer
 from taboot_pipelines.model.records import (
     Checkpoint,
     Enumerated,

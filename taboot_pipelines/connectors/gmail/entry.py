@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from taboot_pipelines.connectors.access import Access, SecretReference, VariableName, header_value, secret_of
-from taboot_pipelines.connectors.api import AccessToken, Grant, Limits
+from taboot_pipelines.connectors.api.client import Limits
+from taboot_pipelines.connectors.api.tokens import AccessToken, Grant
 from taboot_pipelines.connectors.entries import BoundedSource, RecordedSource
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1000, pattern=r"^[^\r\n\x00]+$")]

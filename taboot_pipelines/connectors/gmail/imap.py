@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import Any
 
 from taboot_pipelines.connectors.access import Access, secret_of
-from taboot_pipelines.connectors.api import Limits
+from taboot_pipelines.connectors.api.client import Limits
 from taboot_pipelines.connectors.gmail.entry import GmailSource, Imap, token_of
 from taboot_pipelines.connectors.gmail.files import MAIL
 from taboot_pipelines.connectors.protocol import Planned

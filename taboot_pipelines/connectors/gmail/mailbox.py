@@ -13,9 +13,11 @@ from typing import Any
 from urllib.parse import quote
 
 from taboot_pipelines.connectors.access import Access
-from taboot_pipelines.connectors.api import Answer, ApiClient, Limits, seconds_to_wait
+from taboot_pipelines.connectors.api.client import ApiClient, Limits
 from taboot_pipelines.connectors.gmail.entry import GmailSource, token_of
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.http.answers import Answer
+from taboot_pipelines.http.throttling import seconds_to_wait
 
 _log = logging.getLogger(__name__)
 

@@ -18,16 +18,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from taboot_pipelines.connectors.api import (
-    AccessToken,
-    Answer,
-    ApiClient,
-    Grant,
-    Limits,
-    seconds_to_wait,
-    version_of,
-)
+from taboot_pipelines.connectors.api.client import ApiClient, Limits
+from taboot_pipelines.connectors.api.resources import version_of
+from taboot_pipelines.connectors.api.tokens import AccessToken, Grant
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.http.answers import Answer
+from taboot_pipelines.http.throttling import seconds_to_wait
 from taboot_pipelines.model.records import REDDIT_TAKEN_AWAY
 from taboot_pipelines.model.waiting import waiting_for
 

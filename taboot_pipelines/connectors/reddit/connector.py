@@ -14,7 +14,8 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from taboot_pipelines.connectors.access import Access, header_value, secret_of
-from taboot_pipelines.connectors.api import Limits, canonical, item
+from taboot_pipelines.connectors.api.client import Limits
+from taboot_pipelines.connectors.api.resources import canonical, item
 from taboot_pipelines.connectors.protocol import Connector, Planned
 from taboot_pipelines.connectors.recorded import Part, RecordedFile, RecordedFiles
 from taboot_pipelines.connectors.reddit.client import (

@@ -17,8 +17,9 @@ from typing import Any, Literal
 from pydantic import SecretStr
 
 from taboot_pipelines.connectors.access import header_value
-from taboot_pipelines.connectors.api import Answer, ApiClient, Limits
+from taboot_pipelines.connectors.api.client import ApiClient, Limits
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.http.answers import Answer
 
 Flavor = Literal["unifi_os", "classic"]
 

@@ -21,7 +21,8 @@ from urllib.parse import quote
 from pydantic import Field, StringConstraints, model_validator
 
 from taboot_pipelines.connectors.access import Access, SecretReference, VariableName, secret_of
-from taboot_pipelines.connectors.api import Limits, item, version_of
+from taboot_pipelines.connectors.api.client import Limits
+from taboot_pipelines.connectors.api.resources import item, version_of
 from taboot_pipelines.connectors.entries import BoundedSource, PathText, RecordedSource
 from taboot_pipelines.connectors.files import source_directory
 from taboot_pipelines.connectors.globs import Globs

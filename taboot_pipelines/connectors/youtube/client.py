@@ -19,8 +19,10 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from taboot_pipelines.connectors.access import SourceState
-from taboot_pipelines.connectors.api import Answer, ApiClient, version_of
+from taboot_pipelines.connectors.api.client import ApiClient
+from taboot_pipelines.connectors.api.resources import version_of
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.http.answers import Answer
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.model.json_text import Value
 from taboot_pipelines.model.videos import is_player

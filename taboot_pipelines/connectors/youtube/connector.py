@@ -16,7 +16,8 @@ from functools import partial
 from typing import Any
 
 from taboot_pipelines.connectors.access import Access, header_value, secret_of
-from taboot_pipelines.connectors.api import ApiClient, Limits, canonical, item, version_of
+from taboot_pipelines.connectors.api.client import ApiClient, Limits
+from taboot_pipelines.connectors.api.resources import canonical, item, version_of
 from taboot_pipelines.connectors.protocol import Connector, Planned
 from taboot_pipelines.connectors.recorded import Part, RecordedFile, RecordedFiles
 from taboot_pipelines.connectors.youtube.client import (

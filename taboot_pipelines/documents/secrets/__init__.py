@@ -28,7 +28,3 @@ gives columns instead of offsets. detect-secrets had its last release in 2024 an
 hyperscan and google-re2 are engines without rules, and the automaton that the product has already does not
 limit the speed.
 """
-
-from taboot_pipelines.documents.secrets.masking import MASK_VERSION, find_secrets, mask, mask_value
-
-__all__ = ["MASK_VERSION", "find_secrets", "mask", "mask_value"]

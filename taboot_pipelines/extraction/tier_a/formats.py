@@ -12,27 +12,21 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from taboot_pipelines.extraction.tier_a.caddy import (
-    CaddyfileReader,
-    CaddyJsonReader,
-    looks_like_caddy_json,
-)
+from taboot_pipelines.extraction.tier_a.caddy.adapted import CaddyJsonReader, looks_like_caddy_json
+from taboot_pipelines.extraction.tier_a.caddy.sites import CaddyfileReader
 from taboot_pipelines.extraction.tier_a.dockerfiles import DockerfileReader, is_dockerfile_path
-from taboot_pipelines.extraction.tier_a.haproxy import HaproxyReader, looks_like_haproxy
+from taboot_pipelines.extraction.tier_a.haproxy.reader import HaproxyReader, looks_like_haproxy
 from taboot_pipelines.extraction.tier_a.hosts_file import HostsReader, is_hosts_path
-from taboot_pipelines.extraction.tier_a.kubernetes import (
+from taboot_pipelines.extraction.tier_a.kubernetes.reader import (
     ManifestReader,
     is_manifest_path,
     looks_like_manifest,
 )
 from taboot_pipelines.extraction.tier_a.prometheus import PrometheusReader, looks_like_prometheus
 from taboot_pipelines.extraction.tier_a.recognition import JSON, TOML, YAML, Format, base_name
-from taboot_pipelines.extraction.tier_a.systemd import SystemdReader, is_unit_path
-from taboot_pipelines.extraction.tier_a.traefik import (
-    IngressRouteReader,
-    TraefikReader,
-    looks_like_traefik,
-)
+from taboot_pipelines.extraction.tier_a.systemd.reader import SystemdReader, is_unit_path
+from taboot_pipelines.extraction.tier_a.traefik.files import TraefikReader, looks_like_traefik
+from taboot_pipelines.extraction.tier_a.traefik.ingress_routes import IngressRouteReader
 from taboot_pipelines.extraction.tier_a.wireguard import WireguardReader, looks_like_wireguard
 from taboot_pipelines.plugins import Plugins
 

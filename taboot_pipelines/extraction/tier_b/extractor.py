@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.prose import model_version, relations
+from taboot_pipelines.extraction.tier_a.prose.claims import relations
+from taboot_pipelines.extraction.tier_a.prose.deciding import model_version
 from taboot_pipelines.extraction.tier_a.prose.reading import SENTENCES
 from taboot_pipelines.model.records import Interpretation
 

@@ -15,7 +15,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from taboot_pipelines.extraction.tier_a.prose import find_mentions
+from taboot_pipelines.extraction.tier_a.prose.finding import find_mentions
 from taboot_pipelines.extraction.tier_c.blocks import Block, Heading, blocks
 from taboot_pipelines.extraction.tier_c.tokens import TokenCounter
 

@@ -11,20 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.chat.protocol import (
-    ChatModel,
-    ChatRequest,
-    ChatResult,
-    Message,
-    Totals,
-    Usage,
-)
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
+    from taboot_pipelines.inference.chat.protocol import ChatModel
     from taboot_pipelines.stores.state.circuit import Circuit
-
-__all__ = ["ChatModel", "ChatRequest", "ChatResult", "Message", "Totals", "Usage", "open_chat"]
 
 
 def open_chat(settings: Settings, circuit: Circuit | None = None) -> ChatModel | None:

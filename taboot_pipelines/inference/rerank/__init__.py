@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.rerank.protocol import Reranker, Scores
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
+    from taboot_pipelines.inference.rerank.protocol import Reranker
     from taboot_pipelines.stores.state.circuit import Circuit
-
-__all__ = ["Reranker", "Scores", "open_reranker"]
 
 
 def open_reranker(settings: Settings, circuit: Circuit | None = None) -> Reranker | None:

@@ -11,8 +11,3 @@ the order in which its documents came (rules ``deterministic-reducer`` and ``inc
 A rule reports only what is certain, since one false report makes a person pass over the true ones; where a
 condition cannot be known, nothing is reported.
 """
-
-from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView, Drift, DriftKind, Side
-from taboot_pipelines.knowledge.drift.rules import find_drift
-
-__all__ = ["Authority", "DocumentView", "Drift", "DriftKind", "Side", "find_drift"]

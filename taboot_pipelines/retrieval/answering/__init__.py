@@ -29,15 +29,3 @@ Answers out of text, and what they share with those from facts:
 - ``tables_and_lists``: what ordered lists say, the cell that is asked for, and comparisons of a column;
 - ``synthesis``: a model's words, checked against what they cite.
 """
-
-from __future__ import annotations
-
-from taboot_pipelines.retrieval.answering.fact_answers import (
-    FactAnswer,
-    FactCitation,
-    FactSentence,
-    answer_from_facts,
-    fact_answer,
-)
-
-__all__ = ["FactAnswer", "FactCitation", "FactSentence", "answer_from_facts", "fact_answer"]

@@ -27,7 +27,7 @@ from taboot_pipelines.model.graph import TEXT_METHOD
 from taboot_pipelines.model.ids import bare_key, container_id
 from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.retrieval.index import Index
-from taboot_pipelines.shards import Manifest
+from taboot_pipelines.shards.manifest import Manifest
 from taboot_pipelines.sources import stance_of
 
 Numbers = npt.NDArray[np.int64]

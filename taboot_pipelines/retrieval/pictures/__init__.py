@@ -5,8 +5,3 @@ JupyterLab brings its Vega along (BSD), so a picture needs no package, no widget
 offline, and leaves the notebook small. The page of ``taboot browse`` cuts its texts by the same measure
 (:mod:`.layout`).
 """
-
-from taboot_pipelines.retrieval.pictures.drawn import DrawnEdge, DrawnNode
-from taboot_pipelines.retrieval.pictures.picture import DRAWN, Picture
-
-__all__ = ["DRAWN", "DrawnEdge", "DrawnNode", "Picture"]

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.retrieval import rendering
-from taboot_pipelines.retrieval.pictures import DRAWN, DrawnEdge, DrawnNode, Picture
+from taboot_pipelines.retrieval.pictures.drawn import DrawnEdge, DrawnNode
+from taboot_pipelines.retrieval.pictures.picture import DRAWN, Picture
 from taboot_pipelines.retrieval.rendering import SourceLocation, SourceLocations, shorten
 from taboot_pipelines.retrieval.results.base import Result, TableResult
 from taboot_pipelines.retrieval.verbalization import BOOKKEEPING, NodeName, names_of, plain, relation

@@ -55,20 +55,16 @@ revision to ``REVISIONS`` in ``migrator.py``; give a new table its row-level sec
 from __future__ import annotations
 
 from functools import partial
-
-import sqlalchemy as sa
+from typing import TYPE_CHECKING
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.catalog.catalog import Catalog
-from taboot_pipelines.stores.catalog.database import Database, create_engine
-from taboot_pipelines.stores.catalog.locators import Locator
-from taboot_pipelines.stores.catalog.outages import of_sqlite
-from taboot_pipelines.stores.catalog.pointers import Pointer
-from taboot_pipelines.stores.catalog.writing import now_micros
-from taboot_pipelines.stores.leases import LeaseStore
 
-__all__ = ["Catalog", "Locator", "Pointer", "now_micros", "open_catalog"]
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from taboot_pipelines.stores.catalog.catalog import Catalog
+    from taboot_pipelines.stores.leases.protocol import LeaseStore
 
 
 def open_catalog(settings: Settings, leases: LeaseStore) -> Catalog:
@@ -80,6 +76,12 @@ def open_catalog(settings: Settings, leases: LeaseStore) -> Catalog:
     refuses; and, at the same moment as it is migrated, ``E_CATALOG`` for a catalog that is gone or empty
     beside what it knew of.
     """
+    import sqlalchemy as sa
+
+    from taboot_pipelines.stores.catalog.catalog import Catalog
+    from taboot_pipelines.stores.catalog.database import Database, create_engine
+    from taboot_pipelines.stores.catalog.outages import of_sqlite
+
     url, admin_url = (
         None if secret is None else secret.get_secret_value()
         for secret in (settings.catalog_url, settings.catalog_admin_url)

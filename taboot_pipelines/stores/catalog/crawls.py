@@ -18,7 +18,7 @@ from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.frontier import Frontier, counts_json, ledger_of
 from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts
-from taboot_pipelines.stores.leases import FileLeases
+from taboot_pipelines.stores.leases.files import FileLeases
 
 #: Rows read by one statement: URLs, and pages with a hundred links each.
 _PAGE = 5_000

@@ -33,7 +33,7 @@ from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.stores.catalog.migrator import MAINTENANCE_ROLE, Found, Migrator
 from taboot_pipelines.stores.catalog.outages import TryAgain, as_error, of_sqlite
 from taboot_pipelines.stores.disk import on_disk, private_file, private_folder
-from taboot_pipelines.stores.leases import LeaseStore
+from taboot_pipelines.stores.leases.protocol import LeaseStore
 from taboot_pipelines.stores.postgres import (
     OUTAGE_SECONDS,
     STATEMENT_MILLISECONDS,

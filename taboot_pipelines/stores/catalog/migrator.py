@@ -14,8 +14,8 @@ from sqlalchemy.engine import Connection, Engine
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stores.catalog import schema
 from taboot_pipelines.stores.catalog.outages import as_error, of_sqlite
-from taboot_pipelines.stores.leases import LeaseStore
 from taboot_pipelines.stores.leases.postgres import lock_key
+from taboot_pipelines.stores.leases.protocol import LeaseStore
 from taboot_pipelines.stores.postgres import connect_arguments, failure, server_url
 
 #: Every Alembic revision, oldest first; a test compares them with the scripts.

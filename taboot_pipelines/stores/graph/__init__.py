@@ -8,10 +8,12 @@ should be is for the stage that writes them.
 
 from __future__ import annotations
 
-from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.graph.neo4j import Neo4jGraph
+from typing import TYPE_CHECKING
 
-__all__ = ["Neo4jGraph", "open_graph"]
+from taboot_pipelines.settings import Settings
+
+if TYPE_CHECKING:
+    from taboot_pipelines.stores.graph.neo4j import Neo4jGraph
 
 
 def open_graph(settings: Settings, timeout_seconds: float | None = None) -> Neo4jGraph | None:
@@ -21,6 +23,8 @@ def open_graph(settings: Settings, timeout_seconds: float | None = None) -> Neo4
     ``TABOOT_NEO4J__TIMEOUT_SECONDS``. Raises ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra
     ``neo4j``.
     """
+    from taboot_pipelines.stores.graph.neo4j import Neo4jGraph
+
     given = settings.neo4j
     if not given.url:
         return None

@@ -8,12 +8,13 @@ belong here.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.leases.files import FileLeases
-from taboot_pipelines.stores.leases.protocol import LeaseStore
 from taboot_pipelines.stores.postgres import is_postgres
 
-__all__ = ["FileLeases", "LeaseStore", "open_leases"]
+if TYPE_CHECKING:
+    from taboot_pipelines.stores.leases.protocol import LeaseStore
 
 
 def open_leases(settings: Settings, wait_seconds: float | None = None) -> LeaseStore:
@@ -28,4 +29,6 @@ def open_leases(settings: Settings, wait_seconds: float | None = None) -> LeaseS
         from taboot_pipelines.stores.leases.postgres import PostgresLeases
 
         return PostgresLeases(url, wait)
+    from taboot_pipelines.stores.leases.files import FileLeases
+
     return FileLeases(settings.home_dir, wait)

@@ -9,12 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.state.protocol import Grant, Lenient, State
 
 if TYPE_CHECKING:
-    from taboot_pipelines.stores.catalog import Catalog
-
-__all__ = ["Grant", "Lenient", "State", "open_state"]
+    from taboot_pipelines.stores.catalog.catalog import Catalog
+    from taboot_pipelines.stores.state.protocol import State
 
 
 def open_state(settings: Settings, catalog: Catalog) -> State:

@@ -21,9 +21,9 @@ from sqlalchemy.engine import Connection
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.model.ids import check_namespace
-from taboot_pipelines.stores.catalog import Catalog, now_micros
 from taboot_pipelines.stores.catalog import schema as t
-from taboot_pipelines.stores.catalog.writing import insert
+from taboot_pipelines.stores.catalog.catalog import Catalog
+from taboot_pipelines.stores.catalog.writing import insert, now_micros
 from taboot_pipelines.stores.state import keys
 from taboot_pipelines.stores.state.protocol import Grant, grant, pack, unpack
 

@@ -10,10 +10,12 @@ and how hits are ranked for ``retrieval``.
 
 from __future__ import annotations
 
-from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.vectors.qdrant import QdrantPoints
+from typing import TYPE_CHECKING
 
-__all__ = ["QdrantPoints", "open_vectors"]
+from taboot_pipelines.settings import Settings
+
+if TYPE_CHECKING:
+    from taboot_pipelines.stores.vectors.qdrant import QdrantPoints
 
 
 def open_vectors(settings: Settings) -> QdrantPoints | None:
@@ -21,4 +23,6 @@ def open_vectors(settings: Settings) -> QdrantPoints | None:
 
     Raises ``E_CONFIG`` for an unusable URL, ``E_EXTRA`` without the extra ``qdrant``.
     """
+    from taboot_pipelines.stores.vectors.qdrant import QdrantPoints
+
     return QdrantPoints(settings.qdrant) if settings.qdrant.url else None

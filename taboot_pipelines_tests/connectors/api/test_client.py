@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors.api import ApiClient, Limits, canonical, item, seconds_to_wait, version_of
+from taboot_pipelines.connectors.api.client import ApiClient, Limits
+from taboot_pipelines.connectors.api.resources import canonical, item, version_of
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.http.throttling import seconds_to_wait
 from taboot_pipelines.model.records import Fetched, Known, NotModified
 from taboot_pipelines.model.waiting import observed
 from taboot_pipelines_tests.connectors.servers import Site, base_of, send, serve

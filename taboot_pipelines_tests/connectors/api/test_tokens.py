@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from taboot_pipelines.connectors.api import AccessToken, Grant, Limits
+from taboot_pipelines.connectors.api.client import Limits
+from taboot_pipelines.connectors.api.tokens import AccessToken, Grant
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines_tests.fakes.answering import Request, Response, answering
 

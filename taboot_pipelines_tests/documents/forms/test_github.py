@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taboot_pipelines.connectors.api import canonical
+from taboot_pipelines.connectors.api.resources import canonical
 from taboot_pipelines.documents.forms.github import beneath
 from taboot_pipelines.documents.parse import parse_document
 from taboot_pipelines.errors import TabootError

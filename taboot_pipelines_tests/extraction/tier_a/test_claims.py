@@ -6,9 +6,9 @@ import pytest
 
 from taboot_pipelines.extraction.tier_a import texts as reading
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote, basis_of, stands_in
-from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
+from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.config_files import ConfigFiles
-from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
+from taboot_pipelines.extraction.tier_a.nginx.extractor import NginxExtractor
 from taboot_pipelines.extraction.tier_a.texts import UnitTexts
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import FileView, NodeRef, SourceFacts, UnitSpec

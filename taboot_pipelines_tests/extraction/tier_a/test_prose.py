@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.extraction.tier_a.prose import Mention, find_mentions
+from taboot_pipelines.extraction.tier_a.prose.finding import find_mentions
+from taboot_pipelines.extraction.tier_a.prose.scan import Mention
 from taboot_pipelines.extraction.tier_a.regions import regions
 from taboot_pipelines.model.graph import Basis, check_node
 from taboot_pipelines_tests.needs import files

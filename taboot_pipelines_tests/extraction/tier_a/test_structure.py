@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.extraction.tier_a.prose import SENTENCES, STRUCTURED, relations
+from taboot_pipelines.extraction.tier_a.prose.claims import relations
+from taboot_pipelines.extraction.tier_a.prose.reading import SENTENCES, STRUCTURED
 from taboot_pipelines.extraction.tier_a.prose.segments import read_text, segments
 from taboot_pipelines.model.graph import Basis, check_edge, check_node
 

@@ -11,8 +11,9 @@ import pytest
 from pydantic import SecretStr
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.chat import ChatRequest, ChatResult, Message, Totals, Usage, open_chat
+from taboot_pipelines.inference.chat import open_chat
 from taboot_pipelines.inference.chat.openai import OpenAiChat
+from taboot_pipelines.inference.chat.protocol import ChatRequest, ChatResult, Message, Totals, Usage
 from taboot_pipelines.settings import LlmSettings, Settings
 from taboot_pipelines_tests.fakes.openai import FakeOpenAi
 from taboot_pipelines_tests.inference import llama

@@ -7,7 +7,8 @@ import importlib.util
 import pytest
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.inference.chat import ChatRequest, Message, open_chat
+from taboot_pipelines.inference.chat import open_chat
+from taboot_pipelines.inference.chat.protocol import ChatRequest, Message
 from taboot_pipelines.inference.chat.vllm import VllmChat
 from taboot_pipelines.settings import LlmSettings, Settings
 from taboot_pipelines_tests.inference import tiny

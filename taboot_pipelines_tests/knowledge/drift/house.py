@@ -11,11 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
+from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.config_files import ConfigFiles
-from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
-from taboot_pipelines.extraction.tier_a.prose import SENTENCES, STRUCTURED, relations
-from taboot_pipelines.knowledge.drift import Authority, DocumentView, Drift, find_drift
+from taboot_pipelines.extraction.tier_a.nginx.extractor import NginxExtractor
+from taboot_pipelines.extraction.tier_a.prose.claims import relations
+from taboot_pipelines.extraction.tier_a.prose.reading import SENTENCES, STRUCTURED
+from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView, Drift
+from taboot_pipelines.knowledge.drift.rules import find_drift
 from taboot_pipelines.knowledge.graph import OBSERVED_EDGES
 from taboot_pipelines.model.graph import EdgeSource
 from taboot_pipelines.model.ids import canonical_json, digest, node_key

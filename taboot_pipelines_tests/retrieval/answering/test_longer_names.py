@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from taboot_pipelines.retrieval.answering import FactAnswer, answer_from_facts
 from taboot_pipelines.retrieval.answering.answer_types import read
+from taboot_pipelines.retrieval.answering.fact_answers import FactAnswer, answer_from_facts
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World

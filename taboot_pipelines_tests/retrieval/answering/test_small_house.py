@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taboot_pipelines.retrieval.answering import FactAnswer, answer_from_facts
+from taboot_pipelines.retrieval.answering.fact_answers import FactAnswer, answer_from_facts
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from taboot_pipelines.retrieval.answering import answer_from_facts
+from taboot_pipelines.retrieval.answering.fact_answers import answer_from_facts
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World

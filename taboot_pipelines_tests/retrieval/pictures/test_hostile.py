@@ -17,7 +17,8 @@ from nbconvert import HTMLExporter
 from playwright.sync_api import BrowserContext
 from selectolax.lexbor import LexborHTMLParser
 
-from taboot_pipelines.retrieval.pictures import DrawnEdge, DrawnNode, Picture
+from taboot_pipelines.retrieval.pictures.drawn import DrawnEdge, DrawnNode
+from taboot_pipelines.retrieval.pictures.picture import Picture
 from taboot_pipelines.retrieval.pictures.vega import MIME
 from taboot_pipelines_tests.browse.payloads import PAYLOADS
 from taboot_pipelines_tests.retrieval.pictures.made import results, subgraph

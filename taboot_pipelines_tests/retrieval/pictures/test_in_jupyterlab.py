@@ -19,7 +19,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page
 
 from taboot_pipelines.retrieval.knowledge_base import KnowledgeBase
-from taboot_pipelines.retrieval.pictures import Picture
+from taboot_pipelines.retrieval.pictures.picture import Picture
 from taboot_pipelines_tests.browse.payloads import PAYLOADS
 from taboot_pipelines_tests.retrieval.pictures.made import path, results, subgraph
 from taboot_pipelines_tests.retrieval.pictures.test_layout import star

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.graph import NODES
-from taboot_pipelines.retrieval.pictures import DrawnEdge, DrawnNode, Picture
-from taboot_pipelines.retrieval.pictures.drawn import choose
+from taboot_pipelines.retrieval.pictures.drawn import DrawnEdge, DrawnNode, choose
 from taboot_pipelines.retrieval.pictures.layout import (
     BOX_HEIGHT,
     CHIP_HEIGHT,
@@ -27,6 +26,7 @@ from taboot_pipelines.retrieval.pictures.layout import (
     spread,
     width_of,
 )
+from taboot_pipelines.retrieval.pictures.picture import Picture
 from taboot_pipelines.retrieval.pictures.svg import INK, LINE, PAPER
 
 LABELS = ["Service", "Host", "Image", "Odd one"]

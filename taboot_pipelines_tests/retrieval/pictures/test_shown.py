@@ -12,7 +12,7 @@ from IPython.utils.capture import capture_output
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval.knowledge_base import KnowledgeBase
-from taboot_pipelines.retrieval.pictures import Picture
+from taboot_pipelines.retrieval.pictures.picture import Picture
 from taboot_pipelines.retrieval.pictures.vega import MIME
 from taboot_pipelines.retrieval.results.graph import Subgraph
 from taboot_pipelines_tests.retrieval.pictures.made import edge, node, path

@@ -12,7 +12,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from taboot_pipelines.connectors import Access, Connector, SourceEntry
+from taboot_pipelines.connectors.access import Access
+from taboot_pipelines.connectors.entries import SourceEntry
+from taboot_pipelines.connectors.protocol import Connector
 from taboot_pipelines.documents.forms import Form, Formed, Given
 from taboot_pipelines.documents.forms.writing import JsonWriter
 from taboot_pipelines.documents.metadata import Facts

@@ -10,7 +10,7 @@ from datetime import UTC
 from taboot_pipelines.documents.forms.chat.turns import Part, Session, Turn
 from taboot_pipelines.documents.forms.writing import Edit, JsonWriter, cut, text_of
 from taboot_pipelines.documents.mime import PLAIN
-from taboot_pipelines.documents.secrets import find_secrets
+from taboot_pipelines.documents.secrets.masking import find_secrets
 from taboot_pipelines.documents.secrets.values import Span, merged
 from taboot_pipelines.model.json_text import Run
 

@@ -3,8 +3,3 @@
 ``parsing`` makes directives of a Caddyfile with all that it imports, ``sites`` follows these to what they
 pass on, and ``adapted`` does the same in JSON. Both end in ``upstreams``.
 """
-
-from taboot_pipelines.extraction.tier_a.caddy.adapted import CaddyJsonReader, looks_like_caddy_json
-from taboot_pipelines.extraction.tier_a.caddy.sites import CaddyfileReader
-
-__all__ = ["CaddyJsonReader", "CaddyfileReader", "looks_like_caddy_json"]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
-from taboot_pipelines.extraction.tier_a.prose import Mention
+from taboot_pipelines.extraction.tier_a.prose.scan import Mention
 from taboot_pipelines.extraction.tier_a.regions import fences
 from taboot_pipelines.model.records import FileView, SourceFacts, UnitSpec
 

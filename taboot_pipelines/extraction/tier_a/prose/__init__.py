@@ -15,19 +15,3 @@ features; ``deciding`` weighs these with the coefficients of ``model.json``, whi
 ``benchmarks/gold/fit_relations.py`` of the project's repository fits; ``reading`` does all of it for a
 document, and ``claims`` makes claims of the graph model. Sentences are Tier B's, by the same means.
 """
-
-from taboot_pipelines.extraction.tier_a.prose.claims import relations
-from taboot_pipelines.extraction.tier_a.prose.deciding import model_version
-from taboot_pipelines.extraction.tier_a.prose.finding import PROSE_VERSION, find_mentions
-from taboot_pipelines.extraction.tier_a.prose.reading import SENTENCES, STRUCTURED
-from taboot_pipelines.extraction.tier_a.prose.scan import Mention
-
-__all__ = [
-    "PROSE_VERSION",
-    "SENTENCES",
-    "STRUCTURED",
-    "Mention",
-    "find_mentions",
-    "model_version",
-    "relations",
-]

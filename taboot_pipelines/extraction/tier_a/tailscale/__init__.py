@@ -4,7 +4,3 @@
 them (or recorded packet filters) to devices; ``extractor`` turns all of it into claims, by the guide
 ``benchmarks/gold/inventories.md``.
 """
-
-from taboot_pipelines.extraction.tier_a.tailscale.extractor import TailscaleExtractor
-
-__all__ = ["TailscaleExtractor"]

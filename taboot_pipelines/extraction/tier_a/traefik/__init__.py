@@ -4,19 +4,3 @@
 ``rules`` reads what a router's rule says, for all of these; ``dynamic`` follows routers to servers; ``files``
 and ``ingress_routes`` are the readers.
 """
-
-from taboot_pipelines.extraction.tier_a.traefik.files import (
-    TraefikReader,
-    looks_like_traefik,
-)
-from taboot_pipelines.extraction.tier_a.traefik.ingress_routes import (
-    IngressRouteReader,
-    looks_like_ingress_route,
-)
-
-__all__ = [
-    "IngressRouteReader",
-    "TraefikReader",
-    "looks_like_ingress_route",
-    "looks_like_traefik",
-]

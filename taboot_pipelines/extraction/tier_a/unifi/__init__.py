@@ -7,9 +7,3 @@
 Three interfaces are read: the classic one (``/api/s/SITE/stat/…``, ``rest/…``), version 2 of it
 (``/v2/api/site/SITE/…``) and the published integration API of Network 9 and newer.
 """
-
-from __future__ import annotations
-
-from taboot_pipelines.extraction.tier_a.unifi.extractor import UnifiExtractor
-
-__all__ = ["UnifiExtractor"]

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.compose.connections import named_hosts
+from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.model.graph import is_cidr
 from taboot_pipelines.model.records import FileView, SourceFacts

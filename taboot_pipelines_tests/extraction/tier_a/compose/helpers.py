@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
+from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 from taboot_pipelines.model.graph import Basis, check_edge, check_node
 from taboot_pipelines.model.records import (
     EdgeClaim,

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
+from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 from taboot_pipelines.model.records import FileView, SourceFacts, UnitSpec
 from taboot_pipelines_tests.extraction.tier_a.compose.helpers import Read, check
 from taboot_pipelines_tests.needs import files

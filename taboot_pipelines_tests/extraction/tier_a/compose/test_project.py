@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
+from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 from taboot_pipelines.model.records import SourceFacts
 from taboot_pipelines_tests.extraction.tier_a.compose.docker_compose import (
     dedented,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from taboot_pipelines.extraction.tier_a.compose import ComposeExtractor
+from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.images import parse_reference
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import FileView, SourceFacts

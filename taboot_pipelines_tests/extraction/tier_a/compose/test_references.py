@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taboot_pipelines.extraction.tier_a.compose import project_files, references
+from taboot_pipelines.extraction.tier_a.compose.references import project_files, references
 
 TEXT = """
 include: [../db/compose.yaml, {path: x.yml, project_directory: home, env_file: x.env}]

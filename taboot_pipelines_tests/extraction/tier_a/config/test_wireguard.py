@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from taboot_pipelines.documents.secrets import mask
+from taboot_pipelines.documents.secrets.masking import mask
 from taboot_pipelines_tests.extraction.tier_a.config.reading import edges, interpret, one, shown
 
 PRIVATE, PUBLIC, SHARED = (base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2, 3))

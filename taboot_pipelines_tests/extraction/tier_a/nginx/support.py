@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
+from taboot_pipelines.extraction.tier_a.nginx.extractor import NginxExtractor
 from taboot_pipelines.model.graph import Basis, check_edge, check_node
 from taboot_pipelines.model.records import EdgeClaim, FileView, Interpretation, SourceFacts, UnitSpec
 from taboot_pipelines_tests.needs import DATA as DATA

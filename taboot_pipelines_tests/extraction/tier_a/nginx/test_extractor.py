@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.nginx import NginxExtractor
 from taboot_pipelines.extraction.tier_a.nginx.directives import location_path
+from taboot_pipelines.extraction.tier_a.nginx.extractor import NginxExtractor
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import FileView, SourceFacts, UnitSpec
 from taboot_pipelines_tests.extraction.tier_a.nginx.support import (

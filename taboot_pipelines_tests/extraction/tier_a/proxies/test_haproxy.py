@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from taboot_pipelines.extraction.tier_a.haproxy import looks_like_haproxy
 from taboot_pipelines.extraction.tier_a.haproxy.conditions import alternatives, read_acl
+from taboot_pipelines.extraction.tier_a.haproxy.reader import looks_like_haproxy
 from taboot_pipelines_tests.extraction.tier_a.proxies.reading import auths, codes, interpret, quotes, rows
 
 HTTP = "defaults\n  mode http\n"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from taboot_pipelines.extraction.tier_a.traefik import looks_like_traefik
+from taboot_pipelines.extraction.tier_a.traefik.files import looks_like_traefik
 from taboot_pipelines.extraction.tier_a.traefik.rules import Target, old_targets
 from taboot_pipelines.model.records import Interpretation
 from taboot_pipelines_tests.extraction.tier_a.proxies.reading import auths, codes, interpret, quotes, rows

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from taboot_pipelines.extraction.tier_a.tailscale import TailscaleExtractor
+from taboot_pipelines.extraction.tier_a.tailscale.extractor import TailscaleExtractor
 from taboot_pipelines.model.graph import Basis, check_edge, check_node
 from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts
 from taboot_pipelines_tests.world import DATA

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.gold import tailscale as gold
-from taboot_pipelines.extraction.tier_a.tailscale import TailscaleExtractor
+from taboot_pipelines.extraction.tier_a.tailscale.extractor import TailscaleExtractor
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.json_text import parse
 from taboot_pipelines.model.tailnets import Form, form_of

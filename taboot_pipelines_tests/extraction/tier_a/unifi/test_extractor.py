@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.gold import unifi_f1
 from benchmarks.gold.check import DATA, GOLD, read_labels
-from taboot_pipelines.extraction.tier_a.unifi import UnifiExtractor
+from taboot_pipelines.extraction.tier_a.unifi.extractor import UnifiExtractor
 from taboot_pipelines.model.graph import Basis, check_edge, check_node
 from taboot_pipelines.model.records import FileView, SourceFacts
 
