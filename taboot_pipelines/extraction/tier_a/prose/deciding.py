@@ -18,15 +18,20 @@ from taboot_pipelines.extraction.tier_a.prose.scan import PACKAGE
 from taboot_pipelines.extraction.tier_a.prose.segments import Segment
 from taboot_pipelines.model.ids import digest
 
+#: A relation of which less was right, in repositories left out, is not read from text.
+LEAST_OF_RELATION = 0.6
+
 
 @dataclass(frozen=True, slots=True)
 class Model:
     """Weights of features, and by form the least probability that counts and how often what it lets through
-    was right, in repositories that the weights were not fitted to: steps (from probability, precision)."""
+    was right, in repositories that the weights were not fitted to: steps (from probability, precision).
+    ``relations``: the same of each relation, in any form."""
 
     weights: Mapping[str, float]
     thresholds: Mapping[str, float]
     precision: Mapping[str, Sequence[tuple[float, float]]]
+    relations: Mapping[str, float]
 
     def probability(self, features: Iterable[str]) -> float:
         """Return how probable a candidate with these features is right."""
@@ -34,16 +39,24 @@ class Model:
         total = get("", 0.0) + sum(get(f, 0.0) for f in set(features))
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
 
-    def confidence(self, form: str, probability: float) -> float:
-        """Return the measured precision of what the form's candidates of this probability state."""
-        return max((p for least, p in self.precision.get(form, ()) if probability >= least), default=0.5)
+    def confidence(self, form: str, relation: str, probability: float) -> float:
+        """Return the measured precision of what the form's candidates of this probability state, or of the
+        relation where that is less.
+        """
+        steps = self.precision.get(form, ())
+        said = max((p for least, p in steps if probability >= least), default=0.5)
+        return min(said, self.relations.get(relation, 0.0))
+
+    def tells(self, relation: str) -> bool:
+        """Whether what texts were found to state of a relation was right often enough to be stated at all."""
+        return self.relations.get(relation, 0.0) >= LEAST_OF_RELATION
 
 
 @cache
 def packaged() -> Model:
     """Return the model of the package."""
     said = json.loads(files(PACKAGE).joinpath("model.json").read_text("utf-8"))
-    return Model(said["weights"], said["thresholds"], said["precision"])
+    return Model(said["weights"], said["thresholds"], said["precision"], said["relations"])
 
 
 @cache

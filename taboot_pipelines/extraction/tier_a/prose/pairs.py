@@ -193,6 +193,8 @@ def is_generic(text: str) -> bool:
 def excluded(kind: str, name: Thing, address: Thing) -> bool:
     """Whether a name and an address cannot be so related by what they are."""
     host = address.host or ""
+    if kind == "RESOLVES_TO" and address.kind == "ip" and host.startswith(("127.", "0.")):
+        return True  # Loopback and "any": where something listens, and no name's address (RFC 1122, 3.2.1.3).
     if kind in ("EXPOSES_ENDPOINT", "ROUTES_TO") and ELSEWHERE.search(host):
         return True
     if (

@@ -64,9 +64,9 @@ def stated(source: str, forms: Collection[str]) -> Iterator[Stated]:
     """Yield what the pieces of these forms state, in order."""
     model = packaged()
     for segment, found in candidates(source, forms):
-        scored = [(model.probability(one.features), one) for one in found]
+        scored = [(model.probability(one.features), one) for one in found if model.tells(one.type)]
         for p, one in chosen(segment, scored, model.thresholds[segment.form]):
-            yield Stated(segment, one, p, model.confidence(segment.form, p))
+            yield Stated(segment, one, p, model.confidence(segment.form, one.type, p))
 
 
 def candidates(

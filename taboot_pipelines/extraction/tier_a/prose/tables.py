@@ -74,6 +74,31 @@ _AFTER_NAME = re.compile(r"\s*(?:[(\[–—]|\s-\s|:\s|,|·|\s\+\s|\s@\s).*", re
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 #: What a cell says that tells a size, and so names no system.
 _SIZE = re.compile(r"\b\d+(?:\.\d+)? ?[KMGT]i?B?\b")
+#: Words of grammar that a phrase has, and a name of a system has not.
+_PHRASE = frozenset(
+    [
+        "the",
+        "a",
+        "an",
+        "our",
+        "your",
+        "its",
+        "of",
+        "and",
+        "or",
+        "to",
+        "with",
+        "for",
+        "from",
+        "in",
+        "on",
+        "at",
+        "by",
+    ]
+)
+#: Stores: none is the store of another.
+_STORE = frozenset(["database", "databases", "db", "cache", "broker", "store", "storage"])
+_REMARK = re.compile(r"\([^)]*\)|<br>")
 _LEADING = re.compile(r"\A[^\w@]+")
 _EMPTY = re.compile(
     r"\W*(?:n/?a|none|yes|no|tbd|todo|true|false|unknown|various|all|any|internal|external)?\W*", re.I
@@ -135,6 +160,14 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
     )
     if header_roles(header[at]) == {"network"}:
         subject = None  # It says of a network what it is for.
+    elif (
+        subject is not None
+        and subject.by == "cell"
+        and subject.text.islower()
+        and is_ordinary_name(subject.text)
+        and "subject" not in header_roles(header[at])
+    ):
+        subject = None  # A word without a mark, under a header that promises no name.
     if subject is not None and not _NUMBER.fullmatch(subject.text) and not is_setting(subject.text):
         shared_of = [
             *shared,
@@ -261,6 +294,8 @@ def _whole(cell: Text) -> Thing | None:
     text = plain[begin:end].rstrip(" .:*")
     if not text or len(text) > 60 or not any(c.isalpha() for c in text):
         return None
+    if not _PHRASE.isdisjoint(text.lower().split()):
+        return None  # "the house and the tunnel" describes, and names nothing.
     return Thing(begin, begin + len(text), text, "name", "cell")
 
 
@@ -309,6 +344,11 @@ def _cell(
     elif not inside and len(cell.plain) < 40 and said & {"needs", "needed", "reaches"}:
         inside = [t for part in _SPLIT.split(cell.plain) for t in [_part(cell, part)] if t is not None]
     words = re.findall(r"[a-z]+", cell.plain.lower())
+    if "needs" in said and all(
+        _STORE & set(re.findall(r"[a-z]+", s.lower())) for s in (header, subject.text)
+    ):
+        return  # What a database server holds.
+    wordy = _wordy(cell, inside)
     sized = _SIZE.search(cell.plain) is not None
     for way, role in sorted(wanted):
         kind = way[:-1]
@@ -323,8 +363,8 @@ def _cell(
             told = not fits and not verbs().get(way, frozenset()).isdisjoint(before[-4:])
             if fits and sized and role in ("needs", "needed", "host"):
                 continue
-            if not fits and not told and role != "subject":
-                continue  # Nothing in the row says so.
+            if not fits and not told and (role != "subject" or wordy):
+                continue  # Nothing in the row says so, or what it says is a description.
             extra = [
                 way,
                 f"{way} role {role}",
@@ -362,10 +402,20 @@ def _cell(
             yield made
 
 
+def _wordy(cell: Text, inside: list[Thing]) -> bool:
+    """Whether a cell has words beside the names in it, remarks in parentheses aside."""
+    left = list(cell.plain)
+    for name in inside:
+        left[name.start : name.end] = " " * (name.end - name.start)
+    return re.search(r"[^\W\d_]{2}", _REMARK.sub(" ", "".join(left)).replace("and", " ")) is not None
+
+
 def _part(cell: Text, part: str) -> Thing | None:
     part = part.strip(" `*.")
     if " " in part and part.rpartition(" ")[2].islower() and part.rpartition(" ")[2] not in roles()["kind"]:
         return None  # A remark.
+    if is_ordinary_name(part.lower()):
+        return None
     at = cell.plain.find(part) if part else -1
     if at < 0 or not any(c.isalpha() for c in part) or part.count(" ") > 2:
         return None
@@ -388,6 +438,8 @@ def _addressed(
     if FLAGS["example"].search(cell.plain, max(0, thing.start - 16), thing.start):
         return
     for kind in _KINDS.get(thing.kind, ()):
+        if kind == "EXPOSES_ENDPOINT" and thing.kind == "host" and "url" not in said:
+            continue  # The name of a machine.
         if kind == "EXPOSES_ENDPOINT" and thing.placeholder:
             if thing.port is None:
                 continue
