@@ -45,6 +45,35 @@ def test_a_circle_would_be_found(length: int) -> None:
     assert set(circle(graph)) == set(modules)
 
 
+#: Packages that are imported whole, before a thread could import one of their modules: the entries of the
+#: product, tables of kinds and forms, and tiers that are called by their name.
+WHOLE = {
+    "taboot_pipelines.cli",
+    "taboot_pipelines.defs",
+    "taboot_pipelines.documents.forms",
+    "taboot_pipelines.documents.forms.chat",
+    "taboot_pipelines.extraction.tier_b",
+    "taboot_pipelines.extraction.tier_c",
+    "taboot_pipelines.retrieval",
+    "taboot_pipelines.sources",
+}
+
+
+def test_packages_import_none_of_their_modules() -> None:
+    """Else two threads, of which one imports the package and one a module of it, wait for each other, and
+    CPython gives one of them a module half made.
+    """
+    root = Path(taboot_pipelines.__file__).parent
+    found = set()
+    for path in root.rglob("*/__init__.py"):
+        package = ".".join((taboot_pipelines.__name__, *path.parent.relative_to(root).parts))
+        tree = ast.parse(path.read_text())
+        imported = [node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)]
+        if any(name.startswith(f"{package}.") for name in imported):
+            found.add(package)
+    assert found <= WHOLE
+
+
 def reached_into(tree: ast.AST) -> Iterator[str]:
     """Yield the private parts of others that a module imports, or names by the module that it imports."""
     for node in ast.walk(tree):
