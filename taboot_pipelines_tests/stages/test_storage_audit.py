@@ -33,7 +33,7 @@ OURS = "default"
 @pytest.fixture
 def filled(world: World, data: Path) -> World:
     stacks = world.source("stacks", "compose", host="box.lan")
-    for name in ("nextcloud-postgres", "traefik-golang", "flask-redis"):
+    for name in ("traefik-golang", "flask-redis"):
         for path in sorted(p for p in (DATA / "awesome-compose" / name).rglob("*") if p.is_file()):
             target = stacks / path.relative_to(DATA / "awesome-compose")
             target.parent.mkdir(parents=True, exist_ok=True)
