@@ -11,7 +11,7 @@ from taboot_pipelines.extraction.tier_a.prose.arrows import arrow_candidates, di
 from taboot_pipelines.extraction.tier_a.prose.deciding import chosen, packaged
 from taboot_pipelines.extraction.tier_a.prose.pairs import Candidate, text_candidates
 from taboot_pipelines.extraction.tier_a.prose.segments import ARROW, Segment, segments
-from taboot_pipelines.extraction.tier_a.prose.tables import _whole, table_candidates
+from taboot_pipelines.extraction.tier_a.prose.tables import name_of, table_candidates
 from taboot_pipelines.extraction.tier_a.prose.things import Vocabulary, addresses, names, ordinary
 
 #: Forms whose structure says what relates; the others are sentences.
@@ -33,7 +33,7 @@ def vocabulary_of(source: str, pieces: list[Segment]) -> Vocabulary:
                 if end - start < 48:
                     found.add(text.plain[start:end].strip(" :."))
         if piece.form == "table" and piece.cells:
-            subject = _whole(piece.cells[0])
+            subject = name_of(piece.cells[0])
             if subject is not None:
                 found.add(subject.text)
                 if any(addresses(c) for c in piece.cells[1:]):

@@ -19,7 +19,7 @@ from taboot_pipelines.extraction.tier_a.prose.pairs import (
 )
 from taboot_pipelines.extraction.tier_a.prose.segments import Segment, Table, Text
 from taboot_pipelines.extraction.tier_a.prose.things import (
-    _NUMBER,
+    NUMBER,
     Thing,
     Vocabulary,
     addresses,
@@ -142,7 +142,7 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
             if f.startswith("under") or f in ("flag not", "flag future", "flag step")
         ),
     ]
-    subject = _whole(cells[at])
+    subject = name_of(cells[at])
     machine = next(
         (
             (k, m)
@@ -153,7 +153,7 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
                 and not header_roles(header[k]) & {"url", "subject", "needs"}
             )
             or (k != at and header[k].strip().lower() in ("host", "node", "server", "machine"))
-            for m in [_whole(cell)]
+            for m in [name_of(cell)]
             if m is not None and not addresses(cell) and not _EMPTY.fullmatch(m.text)
         ),
         None,
@@ -168,7 +168,7 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
         and "subject" not in header_roles(header[at])
     ):
         subject = None  # A word without a mark, under a header that promises no name.
-    if subject is not None and not _NUMBER.fullmatch(subject.text) and not is_setting(subject.text):
+    if subject is not None and not NUMBER.fullmatch(subject.text) and not is_setting(subject.text):
         shared_of = [
             *shared,
             *about(subject, "1", vocabulary),
@@ -277,7 +277,7 @@ def _subject(table: Table, cells: list[Text], header: list[str]) -> int:
     return 0
 
 
-def _whole(cell: Text) -> Thing | None:
+def name_of(cell: Text) -> Thing | None:
     """The name that a cell is, without remarks behind it."""
     plain = cell.plain
     lead = _LEADING.match(plain)
@@ -305,7 +305,7 @@ def _numbers(cell: Text, header: str) -> list[Thing]:
         return []
     return [
         Thing(m.start(), m.end(), m[0], "port", "bare", port=int(m[0]))
-        for m in _NUMBER.finditer(cell.plain.replace("/", " "))
+        for m in NUMBER.finditer(cell.plain.replace("/", " "))
         if 0 < int(m[0]) < 65536
     ]
 
@@ -337,7 +337,7 @@ def _cell(
         wanted |= {(way, "text") for way in _OF_ROLE["told"]}
     if not wanted:
         return
-    whole = _whole(cell) if said & {"host", "proxy", "network", "image"} and len(cell.plain) < 60 else None
+    whole = name_of(cell) if said & {"host", "proxy", "network", "image"} and len(cell.plain) < 60 else None
     inside = names(cell, found, vocabulary)
     if whole is not None and not any(n.start <= whole.start < n.end for n in inside):
         inside.append(whole)

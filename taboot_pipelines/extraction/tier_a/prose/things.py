@@ -52,7 +52,7 @@ _MAPPED = re.compile(
 )
 #: "the web UI on 3000": a number of at least four digits behind a preposition of place.
 _AT_NUMBER = re.compile(r"(?<![\w-])(?:on|at) `?(\d{4,5})\b(?![\d.:%/-])")
-_NUMBER = re.compile(r"(?<![\d.:\w/-])\d{2,5}(?![\d.:\w-]|/\d)")
+NUMBER = re.compile(r"(?<![\d.:\w/-])\d{2,5}(?![\d.:\w-]|/\d)")
 _WORD = re.compile(r"[^\W_](?:[\w+&'’.-]*[\w+])?")
 _PLAIN_NAME = re.compile(
     r"@?[^\W\d_][\w.@/-]{0,60}(?: \d{1,2}(?:\.\d+)?)?|\d?[^\W\d_][\w.-]{0,60}(?: [\w(][\w.()-]{0,40}){1,3}"
@@ -155,7 +155,7 @@ def _addresses(plain: str) -> list[Thing]:
         found.append(Thing(*span, match["outer"], "port", "mapped", port=outer, target=int(match["inner"])))
     taken = [(t.start, t.end) for t in found] + [m.span("inner") for m in _MAPPED.finditer(plain)]
     for match in _PORTS.finditer(plain):
-        for number in _NUMBER.finditer(plain, match.start("list"), match.end("list")):
+        for number in NUMBER.finditer(plain, match.start("list"), match.end("list")):
             if not any(s < number.end() and number.start() < e for s, e in taken):
                 found.append(_port(number.start(), number.end(), number[0], _protocol(plain, match.start())))
     for match in _AT_NUMBER.finditer(plain):
