@@ -150,6 +150,8 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
             left, right = right, left
         kinds = [("CONNECTS_TO", "bare" if not label else "labelled")]
         words = set(re.findall(r"[a-z]+", label.lower()))
+        if words & _NONE:
+            continue
         for kind in ("DEPENDS_ON", "ROUTES_TO", "RUNS", "USES_VPN"):
             if words & verbs()[f"{kind}>"]:
                 kinds.append((kind, "label"))
@@ -210,6 +212,10 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
                     yield made
 
 
+#: Labels of arrows that say that nothing goes there.
+_NONE = frozenset(
+    ["blocked", "denied", "deny", "drop", "dropped", "never", "no", "not", "rejected", "forbidden"]
+)
 _SAID_STEMS = frozenset(stem(w) for said in verbs().values() for w in said if len(w) > 3)
 
 
@@ -289,7 +295,7 @@ def _touching(text: Text, part: str, offset: int, at_start: bool, vocabulary: Vo
         said = chunk[at:stop]
         begin = offset + chunk_start + at + len(said) - len(said.lstrip(" `*\"'[("))
         said = said.strip(" `*\"'[]()·.")
-        if said and any(c.isalpha() for c in said):
+        if said and any(c.isalpha() for c in said) and "  " not in said:
             found.append(_end(text, begin, said, vocabulary))
         at = piece.end() if piece else stop
     if any(t.by == "phrase" and t.text.count(" ") > 3 for t in found):
@@ -338,6 +344,8 @@ def _definitions(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candidate
         for thing in addresses(rest):
             if from_ + thing.start < subject.end and subject.start < from_ + thing.end:
                 continue
+            if thing.kind == "image" and thing.by == "path":
+                continue  # "100 req/min"
             for kind in {
                 "port": ("BINDS",),
                 "hostport": ("BINDS",),

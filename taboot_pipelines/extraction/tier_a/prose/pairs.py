@@ -208,6 +208,13 @@ def excluded(kind: str, name: Thing, address: Thing) -> bool:
     return alike(name.text, host) if kind == "CONNECTS_TO" else kind == "BINDS" and not alike(name.text, host)
 
 
+@lru_cache(maxsize=20_000)
+def _is_property(key: str) -> bool:
+    """Whether a key says what its value is ("Website", "Official docs"), and names nothing that has it."""
+    words = re.findall(r"[a-z-]+", key.lower())
+    return bool(words) and words[-1] in roles()["documentation"]
+
+
 def text_candidates(segment: Segment, things: Sequence[Thing], vocabulary: Vocabulary) -> Iterator[Candidate]:
     """Yield the candidates of a sentence, item or line ``key: value``."""
     plain = segment.text.plain
@@ -238,6 +245,8 @@ def text_candidates(segment: Segment, things: Sequence[Thing], vocabulary: Vocab
                 if end.kind == "name" and (is_setting(end.text) or is_generic(end.text)):
                     continue
                 if end.kind != "name" and excluded(kind, start, end):
+                    continue
+                if kind == "EXPOSES_ENDPOINT" and segment.form == "key-value" and _is_property(start.text):
                     continue
                 if segment.item == "lines" and one.kind == other.kind:
                     continue

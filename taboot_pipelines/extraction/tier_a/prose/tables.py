@@ -98,6 +98,10 @@ _PHRASE = frozenset(
 )
 #: Stores: none is the store of another.
 _STORE = frozenset(["database", "databases", "db", "cache", "broker", "store", "storage"])
+#: A number, an address of memory, a UUID: what identifies, and names nothing.
+_ID = re.compile(r"\d+|0x[0-9a-fA-F]+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4,12}){1,4}")
+#: A cell of more words is a sentence, which says what it says without its header.
+_MOST_WORDS = 8
 _REMARK = re.compile(r"\([^)]*\)|<br>")
 _LEADING = re.compile(r"\A[^\w@]+")
 _EMPTY = re.compile(
@@ -142,6 +146,10 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
             if f.startswith("under") or f in ("flag not", "flag future", "flag step")
         ),
     ]
+    if {w for name in header[: at + 1] for w in re.findall(r"[a-z]+", name.lower())} & roles()["part"]:
+        return  # Of the parts of a machine, or of what is let through.
+    if "setting" in header_roles(header[at]) and "subject" not in header_roles(header[at]):
+        return  # Of one thing's settings.
     subject = name_of(cells[at])
     machine = next(
         (
@@ -168,15 +176,18 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
         and "subject" not in header_roles(header[at])
     ):
         subject = None  # A word without a mark, under a header that promises no name.
-    if subject is not None and not NUMBER.fullmatch(subject.text) and not is_setting(subject.text):
+    if subject is not None and not _ID.fullmatch(subject.text) and not is_setting(subject.text):
         shared_of = [
             *shared,
             *about(subject, "1", vocabulary),
             *(["whole"] if len(subject.text) == len(cells[at].plain.strip()) else []),
         ]
+        leads = any("reaches" in header_roles(h) for h in header)
         for k, cell in enumerate(cells):
             if k == at or _EMPTY.fullmatch(cell.plain):
                 continue
+            if leads and "port" in header_roles(header[k]):
+                continue  # Of what the row leads to.
             if k > at + 12:
                 break
             for one in _cell(segment, subject, cells[at], k - at, cell, header[k], shared_of, vocabulary):
@@ -363,6 +374,8 @@ def _cell(
             told = not fits and not verbs().get(way, frozenset()).isdisjoint(before[-4:])
             if fits and sized and role in ("needs", "needed", "host"):
                 continue
+            if (told and len(words) > _MOST_WORDS) or (kind == "RUNS" and wordy):
+                continue
             if not fits and not told and (role != "subject" or wordy):
                 continue  # Nothing in the row says so, or what it says is a description.
             extra = [
@@ -433,6 +446,9 @@ def _addressed(
     far: int,
 ) -> Iterator[Candidate]:
     said = header_roles(header)
+    others = roles()["other-end"]
+    if thing.kind == "ip" and not others.isdisjoint(re.findall(r"[a-z]+", header.lower())):
+        return  # The address of what stands at the other end.
     if thing.kind == "image" and thing.by == "path" and said & {"network", "needs", "host", "setting"}:
         return
     if FLAGS["example"].search(cell.plain, max(0, thing.start - 16), thing.start):

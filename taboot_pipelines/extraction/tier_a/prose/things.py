@@ -162,9 +162,14 @@ def _addresses(plain: str) -> list[Thing]:
         if not any(t.start < match.end(1) and match.start(1) < t.end for t in found):
             found.append(_port(match.start(1), match.end(1), match[1], None))
     found.sort(key=lambda t: t.start)
-    return [t for t in found if t.port is None or 0 < t.port < 65536]
+    ranges = {end for m in _RANGE.finditer(plain) for end in (m.start(1), m.start(2))}
+    return [t for t in found if (t.port is None or 0 < t.port < 65536) and t.start not in ranges]
 
 
+#: "10.0.0.2 to 10.0.0.9", "10.0.0.2 – 9": a range is nobody's address.
+_RANGE = re.compile(
+    r"(\d{1,3}(?:\.\d{1,3}){3})\s*(?:-|–|—|to|through|\.\.+)\s*((?:\d{1,3}\.){0,3}\d{1,3})(?![\d.])"
+)
 _HAS_ADDRESS = re.compile(r"\d|://|[a-z0-9]/[a-z0-9]|\w\.\w|\w:\w")
 
 
