@@ -190,7 +190,7 @@ def main() -> None:
     curve(rows, p)
     least = THRESHOLDS
     found = decided(rows, p, least)
-    told = {kind for kind, right in of_relations(found).items() if right >= LEAST_OF_RELATION}
+    told = {kind for kind, right in of_relations(found).items() if kind and right >= LEAST_OF_RELATION}
     found = [(q, i) for q, i in found if i.candidate.type in told]
     print("relations that are told:", *sorted(told))
     for name in (UNITS, DOCUMENTS):
@@ -245,7 +245,8 @@ def of_relations(found: Sequence[tuple[float, Labelled]]) -> dict[str, float]:
     """Return how often what is stated of each relation was right, as if one more were wrong and one right."""
     said: dict[str, list[bool]] = defaultdict(list)
     for _, item in found:
-        said[item.candidate.type].append(bool(item.right))
+        for kind in (item.candidate.type, ""):
+            said[kind].append(bool(item.right))
     return {kind: round((sum(right) + 1) / (len(right) + 2), 3) for kind, right in sorted(said.items())}
 
 

@@ -26,7 +26,7 @@ LEAST_OF_RELATION = 0.6
 class Model:
     """Weights of features, and by form the least probability that counts and how often what it lets through
     was right, in repositories that the weights were not fitted to: steps (from probability, precision).
-    ``relations``: the same of each relation, in any form."""
+    ``relations``: the same of each relation in any form, and under ``""`` of all."""
 
     weights: Mapping[str, float]
     thresholds: Mapping[str, float]
@@ -40,12 +40,12 @@ class Model:
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
 
     def confidence(self, form: str, relation: str, probability: float) -> float:
-        """Return the measured precision of what the form's candidates of this probability state, or of the
-        relation where that is less.
+        """Return the measured precision of what the form's candidates of this probability state, less as the
+        relation was right more seldom than all relations together.
         """
         steps = self.precision.get(form, ())
         said = max((p for least, p in steps if probability >= least), default=0.5)
-        return min(said, self.relations.get(relation, 0.0))
+        return round(said * min(1.0, self.relations.get(relation, 0.0) / self.relations[""]), 3)
 
     def tells(self, relation: str) -> bool:
         """Whether what texts were found to state of a relation was right often enough to be stated at all."""
