@@ -58,8 +58,8 @@ class AuditReport:
 def run(workspace: Workspace, namespace: str, *, repair: bool = False, deep: bool = False) -> AuditReport:
     """Compare all stores of a namespace; with ``repair`` derive again what differs and compare once more.
 
-    ``deep`` reads and hashes every blob and every shard file, and reads every column of every table, texts
-    against their hashes; otherwise only sizes, presence and ids are checked. Raises ``E_BUSY`` while runs of
+    ``deep`` reads and hashes every blob, every file of a table and every shard file, and reads every column of
+    every table, texts against their hashes; otherwise only sizes, presence and ids are checked. Raises ``E_BUSY`` while runs of
     the namespace do not end, and the failure of a store that cannot be asked at all.
     """
     report = AuditReport(namespace)
@@ -67,6 +67,7 @@ def run(workspace: Workspace, namespace: str, *, repair: bool = False, deep: boo
         upgrade_tables(workspace, namespace)
     # No source is added meanwhile: its first bytes would be taken for those that no fetch recorded.
     with workspace.alone(namespace):
+        workspace.tables.read_anew()
         first = _Audit(workspace, namespace, deep, report.checked)
         report.found = report.left = first.all()
         if repair and any(d.repairable for d in report.found):

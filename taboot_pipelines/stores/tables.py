@@ -111,6 +111,12 @@ class Tables:
                 self._newest[path] = (stamp, version)
         return version
 
+    def read_anew(self) -> None:
+        """Forget the logs that were read: whoever looks for damage wants to see what is there now."""
+        with self._lock:
+            self._opened.clear()
+            self._newest.clear()
+
     def exist(self, namespace: str, owner: str, versions: Mapping[str, TableVersion | None]) -> bool:
         """Whether every table that a pointer names is there (a version of None names none)."""
         there = set(self.names(namespace, owner)) if any(v is not None for v in versions.values()) else set()
