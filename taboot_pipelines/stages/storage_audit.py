@@ -58,9 +58,9 @@ class AuditReport:
 def run(workspace: Workspace, namespace: str, *, repair: bool = False, deep: bool = False) -> AuditReport:
     """Compare all stores of a namespace; with ``repair`` derive again what differs and compare once more.
 
-    ``deep`` reads and hashes every blob, every file of a table and every shard file, and reads every column of
-    every table, texts against their hashes; otherwise only sizes, presence and ids are checked. Raises ``E_BUSY`` while runs of
-    the namespace do not end, and the failure of a store that cannot be asked at all.
+    ``deep`` reads and hashes every blob, every file of a table and every shard file, and reads every column
+    of every table, texts against their hashes; otherwise only sizes, presence and ids are checked. Raises
+    ``E_BUSY`` while runs of the namespace do not end, and the failure of a store that cannot be asked at all.
     """
     report = AuditReport(namespace)
     if repair:

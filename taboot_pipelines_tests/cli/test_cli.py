@@ -461,7 +461,8 @@ def test_status_ends_in_order_while_a_part_still_does_not_answer(tmp_path: Path)
     # The bundled model is being loaded, in C++, when the process is to end.
     program = (
         "import sys; from taboot_pipelines.stages import health; from taboot_pipelines.cli import main;"
-        "health.BUNDLED_SECONDS = health.check.__kwdefaults__['deadline'] = 0.03; sys.argv = ['taboot', 'status', '--json']; main()"
+        "health.BUNDLED_SECONDS = health.check.__kwdefaults__['deadline'] = 0.03;"
+        "sys.argv = ['taboot', 'status', '--json']; main()"
     )
     environment = {**os.environ, "TABOOT_HOME": str(tmp_path), "TABOOT_SOURCES": str(tmp_path / "none.yaml")}
     for _ in range(3):
