@@ -88,7 +88,9 @@ def test_ingest_and_sweep_with_dagsters_storage_in_postgres(
     with open_instance(settings) as instance:
         for asset in ("documents", "kb_shards"):
             assert instance.get_materialized_partitions(dg.AssetKey(asset)) == {"a", "b"}
-        assert instance.event_log_storage.get_concurrency_info("embed").active_slot_count == 0
+        # Whether a run of a shared database is dead Dagster's own run monitoring says: it may be of another
+        # machine.
+        assert instance.event_log_storage.get_concurrency_info("embed").active_slot_count == 1
     assert set(world.kb().documents().column("source").to_pylist()) == {"a", "b"}
     assert holding(tmp_path, PLANTED) == []
 
