@@ -105,7 +105,7 @@ JOB = """
 import sys, pathlib, os
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import open_catalog
-from taboot_pipelines.stores.leases import FileLeases, open_leases
+from taboot_pipelines.stores.leases import open_leases
 home, url = pathlib.Path(sys.argv[1]), sys.argv[2] or None
 leases = open_leases(Settings(home=home, catalog_url=url), 5)
 print(open_catalog(Settings(home=home, catalog_url=url), leases).jobs.start("n", "s"), flush=True)
