@@ -164,9 +164,7 @@ _UNREAL_WORDS = (
 )
 _SUPPOSED_WORDS = ("if", "unless", "whether", "should", "suppose", "assuming", "imagine", "optionally")
 #: What begins a sentence of which nothing holds as it stands.
-_SUPPOSED = re.compile(
-    r"(?i)(?:^|[.,;:(]\s*)(?:if|unless|whether|should|suppose|assuming|imagine|optionally)\b"
-)
+_SUPPOSED = re.compile(rf"(?i)(?:^|[.,;:(]\s*)(?:{'|'.join(_SUPPOSED_WORDS)})\b")
 #: Hosts that hold code, images and documentation of anything, and are no part of a system.
 ELSEWHERE = re.compile(
     r"(?i)(?:^|\.)(?:github|gitlab|bitbucket|docker|readthedocs|wikipedia|npmjs|pypi|youtube|medium|"
