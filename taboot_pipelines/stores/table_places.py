@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import time
@@ -27,9 +28,12 @@ from taboot_pipelines.stores.objects import Place, directory_health, is_transpor
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-#: A log that has not changed for so long changes no more without its time telling it.
+#: A file that is older than this is not replaced without its time telling it.
 _SETTLED_NANOSECONDS = 2_000_000_000
 _LOG = "_delta_log"
+#: A commit's file in a log (Delta protocol: the version, zero-padded to 20 digits).
+_COMMIT = re.compile(r"\d{20}\.json")
+_FIRST_COMMIT = f"{0:020}.json"
 #: What a reader can begin with: the first version or a checkpoint.
 _BEGINNING = re.compile(r"/_delta_log/(?:0{20}\.json|\d{20}\.checkpoint[^/]*)$")
 #: The hashes of a table's data files, beside them: Delta takes no notice of a name that begins so.
@@ -55,9 +59,9 @@ class TablePlace(Protocol):
     def may_exist(self, path: str) -> bool:
         """Whether there may be a table: False only if there is certainly none. Costs no request."""
 
-    def stamp(self, path: str) -> int | None:
-        """Return what differs after every commit to a table; None where that costs a request, or where a
-        commit may just be under way.
+    def stamp(self, path: str) -> str | None:
+        """Return what differs after every commit to a table; None where that costs a request, or where the
+        table may just have been made anew. It begins with the name of the newest commit's file.
         """
 
     def whole(self, path: str) -> bool:
@@ -118,13 +122,18 @@ class TableDirectory:
     def may_exist(self, path: str) -> bool:
         return (self._root / path / _LOG).is_dir()
 
-    def stamp(self, path: str) -> int | None:
-        # Each commit is a new file of the log's directory. Two within a tick of the clock leave one time.
+    def stamp(self, path: str) -> str | None:
         try:
-            changed = (self._root / path / _LOG).stat().st_mtime_ns
-        except OSError:
+            with os.scandir(self._root / path / _LOG) as log:
+                newest = max((file for file in log if _COMMIT.fullmatch(file.name)), key=lambda f: f.name)
+            changed = newest.stat()
+        except (OSError, ValueError):
             return None
-        return changed if time.time_ns() - changed > _SETTLED_NANOSECONDS else None
+        # The first commit of a table that was removed and made again has the name of the one before.
+        young = time.time_ns() - changed.st_mtime_ns < _SETTLED_NANOSECONDS
+        if newest.name == _FIRST_COMMIT and young:
+            return None
+        return f"{newest.name} {changed.st_ino} {changed.st_mtime_ns}"
 
     def whole(self, path: str) -> bool:
         return self.may_exist(path)
@@ -206,7 +215,7 @@ class TableBucket:
     def may_exist(self, path: str) -> bool:
         return True
 
-    def stamp(self, path: str) -> int | None:
+    def stamp(self, path: str) -> str | None:
         return None
 
     def whole(self, path: str) -> bool:

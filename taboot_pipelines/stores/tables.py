@@ -32,6 +32,7 @@ from taboot_pipelines.stores.table_places import TableBucket, TableDirectory, Ta
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from pyarrow.dataset import Dataset
 
 #: Stands for the namespace itself in place of a source id; it is not a legal source id.
 NAMESPACE = "_"
@@ -83,8 +84,9 @@ class Tables:
         self._confirm = confirm
         #: Tables at a version, which never changes: a log is read once for all stages of a run.
         self._opened: OrderedDict[tuple[str, TableVersion], DeltaTable] = OrderedDict()
+        self._datasets: dict[tuple[str, TableVersion], Dataset] = {}
         #: The newest version of a table, with the stamp of its log when it was read.
-        self._newest: dict[str, tuple[int, TableVersion]] = {}
+        self._newest: dict[str, tuple[str, TableVersion]] = {}
         self._lock = threading.Lock()
         at = place("TABOOT_TABLE_URL", url, storage or StorageSettings()) if url else None
         directory = home / "tables" if at is None else at.directory
@@ -105,16 +107,13 @@ class Tables:
         table = self._open(namespace, owner, name, None)
         if table is None:
             return None
-        version = _version(table)
-        if stamp is not None:
-            with self._lock:
-                self._newest[path] = (stamp, version)
-        return version
+        return self._remember(path, table, stamp)
 
     def read_anew(self) -> None:
         """Forget the logs that were read: whoever looks for damage wants to see what is there now."""
         with self._lock:
             self._opened.clear()
+            self._datasets.clear()
             self._newest.clear()
 
     def exist(self, namespace: str, owner: str, versions: Mapping[str, TableVersion | None]) -> bool:
@@ -126,7 +125,7 @@ class Tables:
         """Whether the newest version has the columns that are declared today; so it is without a table."""
         from deltalake import Schema
 
-        table = self._open(namespace, owner, name, None)
+        table = self._latest(namespace, owner, name)
         if table is None:
             return True
         declared = Schema.from_arrow(model.TABLES[_base(name)][0])
@@ -164,7 +163,7 @@ class Tables:
 
     def transaction(self, namespace: str, owner: str, name: str) -> str | None:
         """Return the transaction id that the newest version carries."""
-        table = self._open(namespace, owner, name, None)
+        table = self._latest(namespace, owner, name)
         if table is None:
             return None
         with self._typed(f"The log of table {name} of {owner} cannot be read", name):
@@ -206,8 +205,7 @@ class Tables:
         from deltalake.exceptions import DeltaError
 
         try:
-            files = self._place.filesystem(_path(namespace, owner, name))
-            dataset = table.to_pyarrow_dataset(filesystem=files)
+            dataset = self._dataset(_path(namespace, owner, name), version, table)
             chosen_rows = reduce(and_, chosen) if chosen else None
             if members is not None and any(pa.types.is_list(f.type) for f in wanted):
                 # Vectors are wide: only the files that hold a wanted row are read whole.
@@ -257,8 +255,7 @@ class Tables:
                 predicate=None if buckets is None else f"bucket IN ({','.join(map(str, sorted(buckets)))})",
                 commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}),
             )
-        self._note(table, _path(namespace, owner, name))
-        return _version(table)
+        return self._written(table, _path(namespace, owner, name))
 
     def append(self, namespace: str, owner: str, name: str, rows: pa.Table, *, txn: str) -> TableVersion:
         from deltalake import CommitProperties, write_deltalake
@@ -272,8 +269,7 @@ class Tables:
                 mode="append",
                 commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}),
             )
-        self._note(table, _path(namespace, owner, name))
-        return _version(table)
+        return self._written(table, _path(namespace, owner, name))
 
     def rollback(
         self, namespace: str, owner: str, name: str, version: TableVersion | None
@@ -298,7 +294,7 @@ class Tables:
 
     def holds(self, namespace: str, owner: str, name: str, version: TableVersion | None) -> bool:
         """Whether the newest version has the rows of ``version``: a vacuum, for one, changes none."""
-        table = self._open(namespace, owner, name, None)
+        table = self._latest(namespace, owner, name)
         if table is None or version is None:
             return table is None and version is None
         return self._same_files(table, namespace, owner, name, version)
@@ -354,12 +350,12 @@ class Tables:
 
     def files(self, namespace: str, owner: str, name: str) -> int:
         """Return the number of data files of the newest version."""
-        table = self._open(namespace, owner, name, None)
+        table = self._latest(namespace, owner, name)
         return 0 if table is None else len(table.file_uris())
 
     def stale(self, namespace: str, owner: str, name: str) -> Stale:
         """Return how much is present that the newest version does not use."""
-        table = self._open(namespace, owner, name, None)
+        table = self._latest(namespace, owner, name)
         if table is None:
             return Stale(0, 0, 0)
         sizes = self._place.data_files(_path(namespace, owner, name))
@@ -475,10 +471,7 @@ class Tables:
                 return table
             if _is_of(version, table):
                 if table_id(version):
-                    with self._lock:
-                        self._opened[path, version] = table
-                        if len(self._opened) > _MAX_OPENED:
-                            self._opened.popitem(last=False)
+                    self._remember(path, table, None)
                 return table
             raise TabootError(
                 "E_TABLE",
@@ -489,6 +482,44 @@ class Tables:
         if problem.code == "E_TABLE" and not self._place.whole(path):
             return None
         raise problem
+
+    def _latest(self, namespace: str, owner: str, name: str) -> DeltaTable | None:
+        """Return the newest version to read; who writes opens a table of its own, which a commit changes."""
+        version = self.version(namespace, owner, name)
+        return None if version is None else self._open(namespace, owner, name, version)
+
+    def _dataset(self, path: str, version: TableVersion | None, table: DeltaTable) -> Dataset:
+        """Return the files of a table to read; kept with its version, so that their footers are read once."""
+        key = path, version or ""
+        with self._lock:
+            dataset = self._datasets.get(key)
+        if dataset is None:
+            dataset = table.to_pyarrow_dataset(filesystem=self._place.filesystem(path))
+            with self._lock:
+                if self._opened.get(key) is table:
+                    self._datasets[key] = dataset
+        return dataset
+
+    def _written(self, table: DeltaTable, path: str) -> TableVersion:
+        """Note the files of a commit; return the version that it made, which ``table`` is at."""
+        self._note(table, path)
+        stamp = self._place.stamp(path)
+        # Only under a lease of its owner is a table written to; yet what another has committed is newer.
+        alone = stamp is not None and stamp.startswith(f"{table.version():020}.")
+        return self._remember(path, table, stamp if alone else None)
+
+    def _remember(self, path: str, table: DeltaTable, stamp: str | None) -> TableVersion:
+        """Keep a table at its version, and that this is its newest one as long as its log has that stamp."""
+        version = _version(table)
+        with self._lock:
+            self._opened[path, version] = table
+            self._datasets.pop((path, version), None)
+            if len(self._opened) > _MAX_OPENED:
+                oldest, _ = self._opened.popitem(last=False)
+                self._datasets.pop(oldest, None)
+            if stamp is not None:
+                self._newest[path] = (stamp, version)
+        return version
 
     def _same_files(
         self, newest: DeltaTable, namespace: str, owner: str, name: str, version: TableVersion

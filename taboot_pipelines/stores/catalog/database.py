@@ -60,6 +60,8 @@ class Database:
         #: How long a transaction waits for a server that went away.
         self.outage_seconds = OUTAGE_SECONDS
         self._leases = leases
+        # Made once: to give an engine options costs more than a small read.
+        self._sqlite = {read: engine.execution_options(taboot_read=read) for read in (False, True)}
         self._postgres = engine.dialect.name == "postgresql"
 
     def close(self) -> None:
@@ -99,7 +101,7 @@ class Database:
             check_namespace(namespace)
         if not self._postgres:
             try:
-                with self.engine.execution_options(taboot_read=read).begin() as connection:
+                with self._sqlite[read].begin() as connection:
                     yield connection
             except sa.exc.SQLAlchemyError as error:
                 raise of_sqlite("A catalog statement failed", error, self.engine.url.database) from error
