@@ -9,13 +9,8 @@ order of their ids.
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import os
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +22,10 @@ from taboot_pipelines.knowledge.evidence import chunk_lines
 from taboot_pipelines.model import tables
 from taboot_pipelines.model.offsets import stored_places
 from taboot_pipelines.shards import layout
+from taboot_pipelines.shards.attaching import attached
 from taboot_pipelines.shards.inputs import DocumentRows
 from taboot_pipelines.shards.postings import inverted_lists, portable
 from taboot_pipelines.stores.disk import refusal, storage_error
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 # --- Vectors as int8 with a certified error, so that a scan of a quarter of the bytes provably keeps the
 #     rows that are best by their exact scores
@@ -282,38 +275,18 @@ def _write_arrow(path: Path, table: pa.Table) -> None:
         writer.write_table(table)
 
 
-@functools.cache
-def _writer(process: int) -> DuckDBPyConnection:
-    """The database in memory that shards are attached to; to start one takes longer than to write a shard."""
-    import duckdb
-
-    return duckdb.connect()
-
-
 def _write_duckdb(path: Path, contents: dict[str, pa.Table]) -> None:
     import duckdb
 
-    connection = _writer(os.getpid()).cursor()
-    shard = f"shard_{uuid.uuid4().hex}"
     try:
         # Small blocks: a shard of one document stays small, and a point read touches little.
-        connection.execute(
-            f"ATTACH '{str(path).replace(chr(39), chr(39) * 2)}' AS {shard} (BLOCK_SIZE 16384)"
-        )
-        try:
+        with attached(path, "BLOCK_SIZE 16384") as connection:
             for name, table in contents.items():
                 connection.register("rows", table)
-                connection.execute(f"CREATE TABLE {shard}.{name} AS FROM rows")
+                connection.execute(f"CREATE TABLE {name} AS FROM rows")
                 connection.unregister("rows")
-            connection.execute(f"CHECKPOINT {shard}")
-        finally:
-            with contextlib.suppress(duckdb.Error):
-                connection.execute(f"DETACH {shard}")
+            connection.execute("CHECKPOINT")
     except duckdb.Error as error:
-        # A full disk may leave a database that takes nothing more.
-        _writer.cache_clear()
         raise storage_error(
             f"The shard file {path.name} cannot be written", refusal(error), path, reason=type(error).__name__
         ) from error
-    finally:
-        connection.close()

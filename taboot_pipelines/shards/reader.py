@@ -18,6 +18,7 @@ from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.shards import layout
+from taboot_pipelines.shards.attaching import attached
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry
 from taboot_pipelines.shards.postings import Postings, TermLookup, TermMatches
 from taboot_pipelines.shards.protocol import ShardStore, load_manifest, map_file, verified_path
@@ -135,7 +136,7 @@ class Shards:
             return None
         path = self.documents[at].database()
         try:
-            with duckdb.connect(str(path), read_only=True) as connection:
+            with attached(path, "READ_ONLY") as connection:
                 rows: list[dict[str, Any]] = (
                     connection.sql("FROM documents WHERE doc_id = ?", params=[doc_id])
                     .to_arrow_table()
@@ -159,16 +160,12 @@ class Shards:
         import duckdb
 
         parts: list[list[pa.Table]] = [[] for _ in queries]
-        connection = duckdb.connect()
         try:
             for entry in sorted(self.manifest.of_kind(kind), key=lambda e: e.first):
                 path = verified_path(self.store, self.manifest.namespace, entry, layout.DATABASE)
-                connection.execute(f"ATTACH '{str(path).replace(chr(39), chr(39) * 2)}' AS shard (READ_ONLY)")
-                connection.execute("USE shard")
-                for part, query in zip(parts, queries, strict=True):
-                    part.append(connection.sql(query).to_arrow_table())
-                connection.execute("USE memory")
-                connection.execute("DETACH shard")
+                with attached(path, "READ_ONLY") as connection:
+                    for part, query in zip(parts, queries, strict=True):
+                        part.append(connection.sql(query).to_arrow_table())
         except duckdb.IOException as error:
             raise TabootError(
                 "E_SHARD_MISSING", "A shard's database cannot be opened.", namespace=self.manifest.namespace
@@ -179,8 +176,6 @@ class Shards:
                 f"A shard's database cannot be read ({type(error).__name__}).",
                 namespace=self.manifest.namespace,
             ) from error
-        finally:
-            connection.close()
         self.store.verified.keep()
         return [pa.concat_tables(part) if part else pa.table({}) for part in parts]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from taboot_pipelines.stages.deriving import run_source_stage
 from taboot_pipelines.stages.embeddings import table_name
 from taboot_pipelines.stores.catalog import schema
 from taboot_pipelines.stores.tables import NAMESPACE
+from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import DATA, World, differences, graph, logical
 
 pytestmark = pytest.mark.slow
@@ -30,8 +31,7 @@ pytestmark = pytest.mark.slow
 OURS = "default"
 
 
-@pytest.fixture
-def filled(world: World, data: Path) -> World:
+def fill(world: World) -> None:
     stacks = world.source("stacks", "compose", host="box.lan")
     for name in ("traefik-golang", "flask-redis"):
         for path in sorted(p for p in (DATA / "awesome-compose" / name).rglob("*") if p.is_file()):
@@ -45,7 +45,21 @@ def filled(world: World, data: Path) -> World:
         )
     (notes / "broken.md").write_bytes(b"\xff\xfe\x00\xd8")
     world.ingest()
+
+
+@pytest.fixture
+def filled(world: World) -> World:
+    fill(world)
     return world
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei) -> Iterator[World]:
+    """A world for tests that leave it as it was."""
+    world = World(tmp_path_factory.mktemp("whole"), tei.url)
+    fill(world)
+    yield world
+    world.workspace.close()
 
 
 def audited(world: World, **options: bool) -> list[Discrepancy]:
@@ -259,18 +273,16 @@ def cut_manifest(world: World) -> tuple[str, str]:
     ids=lambda f: f.__name__,
 )
 def test_what_can_be_derived_is_found_by_id_and_repaired(
-    filled: World, plant: Callable[[World], tuple[str, str]]
+    whole: World, plant: Callable[[World], tuple[str, str]]
 ) -> None:
-    before, seen = logical(filled.workspace), graph(filled.kb())
-    kind, item = plant(filled)
-    found = audited(filled, deep=True)
-    assert (kind, item) in {(d.kind, d.item) for d in found}
-    assert all(d.repairable for d in found)
-    report = storage_audit.run(filled.workspace, OURS, repair=True, deep=True)
+    before, seen = logical(whole.workspace), graph(whole.kb())
+    kind, item = plant(whole)
+    report = storage_audit.run(whole.workspace, OURS, repair=True, deep=True)
+    assert (kind, item) in {(d.kind, d.item) for d in report.found}
+    assert all(d.repairable for d in report.found)
     assert report.repaired and report.left == []
-    assert not differences(before, logical(filled.workspace))
-    assert not differences(seen, graph(filled.kb()))
-    assert audited(filled, deep=True) == []
+    assert not differences(before, logical(whole.workspace))
+    assert not differences(seen, graph(whole.kb()))
 
 
 @pytest.mark.parametrize("rotten", ["documents", "chunks"])
@@ -302,6 +314,7 @@ def test_a_shard_that_was_made_of_a_rotten_text_is_built_again(
     shutil.rmtree(filled.home / "kb" / f"{OURS}.duckdb.shards")
     kept = shutil.copytree(filled.home / "tables", filled.root / "tables")
     altered_chunk(filled)
+    filled.workspace.tables.read_anew()
     with monkeypatch.context() as patch:
         patch.setattr(ids, "altered", lambda texts, hashes: False)
         filled.ingest()
