@@ -31,6 +31,8 @@ BROWSER = os.environ.get("TABOOT_TEST_BROWSER") or next(
     filter(None, map(shutil.which, _CHROMIUM)), "chromium"
 )
 SERVICES = Path(__file__).parents[1] / "deploy" / "local" / "services.py"
+#: The example house of the repository.
+HOMELAB = Path(__file__).parents[1] / "examples" / "homelab"
 _FOLDER = Path(os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[1] / ".." / "shared" / "data")
 
 

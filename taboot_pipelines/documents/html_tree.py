@@ -20,7 +20,7 @@ from taboot_pipelines.packaged import word_list
 
 MAX_DEPTH = 100
 #: Elements and runs of text; the largest of 233 real pages has 20,000.
-MAX_NODES = 500_000
+MAX_NODES = 200_000
 #: Of one tag only so much is read for its attributes.
 _MAX_ATTRIBUTE_CHARS = 200_000
 #: Tags with fewer code points have too few attributes to count.

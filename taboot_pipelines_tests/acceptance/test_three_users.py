@@ -26,8 +26,8 @@ from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.retrieval.snippets import snippet
 from taboot_pipelines.sources import SOURCE_KINDS
 from taboot_pipelines_tests.cli.terminal import bare, seen, too_long
+from taboot_pipelines_tests.needs import HOMELAB
 
-HOMELAB = Path(__file__).parents[2] / "examples" / "homelab"
 TABOOT = Path(sys.executable).with_name("taboot")
 LINK = re.compile(r"\x1b\]8;;(file://[^\x1b]+)\x1b\\([^\x1b]+)\x1b\]8;;\x1b\\")
 

@@ -11,9 +11,9 @@ import yaml
 
 from taboot_pipelines_tests.cli.test_cli import Shell
 from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.needs import HOMELAB
 from taboot_pipelines_tests.world import World
 
-HOMELAB = Path(__file__).parents[2] / "examples" / "homelab"
 GUIDE = "# Guide\n\nThe web server keeps its sessions in cache and listens on port 8080.\n"
 
 

@@ -14,20 +14,8 @@ import yaml
 from taboot_pipelines_tests.cli.terminal import bare, seen, too_long
 from taboot_pipelines_tests.cli.test_cli import Shell
 from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.needs import HOMELAB
 from taboot_pipelines_tests.world import World
-
-HOMELAB = Path(__file__).parents[2] / "examples" / "homelab"
-
-
-@pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """The example homelab, taken in with the bundled model."""
-    world = World(tmp_path_factory.mktemp("homelab"), "http://127.0.0.1:9")
-    shutil.copytree(HOMELAB, world.directory, dirs_exist_ok=True)
-    made = Shell(world)
-    del made.environment["TABOOT_TEI__URL"]
-    assert made.json("ingest")["ok"]
-    return made
 
 
 @pytest.fixture
@@ -141,12 +129,12 @@ def test_init_of_odd_folders(fresh: Shell, tmp_path: Path) -> None:
     assert refused["code"] == "E_SOURCES" and str(empty) in refused["message"]
 
 
-def test_sources_are_checked_and_listed(shell: Shell, tmp_path: Path) -> None:
-    rows = {r["id"]: r for r in shell.json("sources", "list")["sources"]}
+def test_sources_are_checked_and_listed(homelab: Shell, tmp_path: Path) -> None:
+    rows = {r["id"]: r for r in homelab.json("sources", "list")["sources"]}
     assert rows["proxy"]["documents"] == 13 and rows["proxy"]["schedule"] == "*/30 * * * *"
     assert {r["state"] for r in rows.values()} == {"well"}
-    changed = Shell(shell.world)
-    changed.environment = {**shell.environment, "TABOOT_SOURCES": str(tmp_path / "sources.yaml")}
+    changed = Shell(homelab.world)
+    changed.environment = {**homelab.environment, "TABOOT_SOURCES": str(tmp_path / "sources.yaml")}
     (tmp_path / "sources.yaml").write_text(
         "sources:\n- {id: new, type: files, path: nowhere}\n- {id: mail, type: gmail, path: nowhere}\n"
     )
@@ -165,9 +153,9 @@ def test_sources_are_checked_and_listed(shell: Shell, tmp_path: Path) -> None:
     assert "line 3, column 3" in str(state["attention"]) and "taboot sources check" in str(state["attention"])
 
 
-def test_documents_are_listed_and_filtered(shell: Shell) -> None:
-    everything = shell.json("documents", "--limit", "1000")
-    assert everything["total"] == len(everything["documents"]) == shell.world.kb().documents().num_rows
+def test_documents_are_listed_and_filtered(homelab: Shell) -> None:
+    everything = homelab.json("documents", "--limit", "1000")
+    assert everything["total"] == len(everything["documents"]) == homelab.world.kb().documents().num_rows
     for arguments, wanted in (
         (["redis"], {"redis.md"}),
         (["*.conf", "--source", "proxy"], {p.name for p in (HOMELAB / "proxy").glob("*.conf")}),
@@ -176,15 +164,15 @@ def test_documents_are_listed_and_filtered(shell: Shell) -> None:
         (["--source", "runbooks", "BACKUPS"], {"backups.md"}),
         (["--language", "de"], set()),
     ):
-        assert {d["path"] for d in shell.json("documents", *arguments)["documents"]} == wanted, arguments
-    assert shell.json("documents", "--source", "nobody", code=1)["error"]["code"] == "E_SOURCE_UNKNOWN"
-    assert "51 documents, 2 of them shown" in shell("documents", "--limit", "2")
+        assert {d["path"] for d in homelab.json("documents", *arguments)["documents"]} == wanted, arguments
+    assert homelab.json("documents", "--source", "nobody", code=1)["error"]["code"] == "E_SOURCE_UNKNOWN"
+    assert "51 documents, 2 of them shown" in homelab("documents", "--limit", "2")
 
 
-def test_config_says_where_settings_come_from_and_what_is_wrong(shell: Shell) -> None:
-    changed = Shell(shell.world)
+def test_config_says_where_settings_come_from_and_what_is_wrong(homelab: Shell) -> None:
+    changed = Shell(homelab.world)
     changed.environment = {
-        **shell.environment,
+        **homelab.environment,
         "TABOOT_QDRANT": '{"collection": "mine", "api_key": "planted-key"}',
         "TABOOT_REDIS__URL": "planted-url",
         "TABOOT_HOEM": "x",
@@ -212,12 +200,12 @@ def test_config_says_where_settings_come_from_and_what_is_wrong(shell: Shell) ->
     assert changed.err.count("TABOOT_HOEM is no setting") == 1 and "TABOOT_HOME?" in changed.err
 
 
-def test_status_is_one_screen(shell: Shell) -> None:
-    told = seen(shell.environment, "status")
+def test_status_is_one_screen(homelab: Shell) -> None:
+    told = seen(homelab.environment, "status")
     assert too_long(told) == [] and len(bare(told).splitlines()) <= 24
     assert "Nothing needs attention." in told and "proxy" in told
     for arguments in (["sources", "list"], ["documents"], ["held"]):
-        assert too_long(seen(shell.environment, *arguments)) == [], arguments
+        assert too_long(seen(homelab.environment, *arguments)) == [], arguments
 
 
 def test_status_of_a_home_in_trouble_names_the_command_that_mends_it(fresh: Shell) -> None:

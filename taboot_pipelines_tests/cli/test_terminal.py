@@ -8,14 +8,13 @@ import pytest
 
 from taboot_pipelines_tests.cli.terminal import bare, seen, too_long
 from taboot_pipelines_tests.cli.test_cli import Shell
-from taboot_pipelines_tests.cli.test_start import shell  # noqa: F401 - a fixture
 
 _LINK = re.compile(r"\x1b\]8;;(file://[^\x1b]+)\x1b\\([^\x1b]+)\x1b\]8;;\x1b\\")
 
 
 @pytest.fixture
-def screen(shell: Shell) -> Shell:  # noqa: F811
-    return shell
+def screen(homelab: Shell) -> Shell:
+    return homelab
 
 
 def told(shell_: Shell, *arguments: str, code: int = 0, **environment: str) -> str:
