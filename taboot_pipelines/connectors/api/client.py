@@ -218,7 +218,9 @@ class ApiClient(HttpClient):
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            # Not waited for: the garbage collector may end a generator in a thread that is just starting,
+            # which holds the lock that is needed to join another.
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def pages(
         self,

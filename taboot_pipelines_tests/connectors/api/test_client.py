@@ -211,6 +211,23 @@ def test_many_at_once_come_in_order_and_one_that_fails_stops_no_other() -> None:
         assert isinstance(answers[9], TabootError) and site.most <= 4
 
 
+def test_who_wants_no_more_of_many_waits_for_none_of_them() -> None:
+    """The garbage collector may end what nobody reads on in a thread that must not join another."""
+    over = threading.Event()
+
+    def answer(h: BaseHTTPRequestHandler) -> None:
+        if h.path != "/0":
+            over.wait(60)
+        send(h, 200, b"0")
+
+    with serve(answer) as site, client(site) as ask:
+        answers = ask.get_each((f"/{n}", {}) for n in range(8))
+        next(answers)
+        answers.close()
+        assert not over.is_set() and any(t.name.startswith("api_") for t in threading.enumerate())
+        over.set()
+
+
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://u:p@h", "http://h/?key=1", "x"])
 def test_a_base_url_that_is_none(url: str) -> None:
     with pytest.raises(TabootError, match="E_CONFIG"):
