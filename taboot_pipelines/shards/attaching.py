@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_KEPT = threading.local()
+
+class _Kept(threading.local):
+    """The database of this thread, by process: a fork inherits one whose threads it has not, and may neither
+    use nor close it."""
+
+    def __init__(self) -> None:
+        self.databases: dict[int, DuckDBPyConnection] = {}
+
+
+_KEPT = _Kept()
 
 
 @contextlib.contextmanager
@@ -28,9 +37,10 @@ def attached(path: Path, options: str) -> Iterator[DuckDBPyConnection]:
     """
     import duckdb
 
-    if getattr(_KEPT, "process", None) != os.getpid():
-        _KEPT.process, _KEPT.database = os.getpid(), duckdb.connect()
-    connection, name = _KEPT.database, f"file_{uuid.uuid4().hex}"
+    process, name = os.getpid(), f"file_{uuid.uuid4().hex}"
+    if process not in _KEPT.databases:
+        _KEPT.databases[process] = duckdb.connect()
+    connection = _KEPT.databases[process]
     try:
         connection.execute(f"ATTACH '{str(path).replace(chr(39), chr(39) * 2)}' AS {name} ({options})")
         connection.execute(f"USE {name}")
@@ -39,6 +49,5 @@ def attached(path: Path, options: str) -> Iterator[DuckDBPyConnection]:
         connection.execute(f"DETACH {name}")
     except BaseException:
         # The file is let go of with the database.
-        del _KEPT.process
-        connection.close()
+        _KEPT.databases.pop(process).close()
         raise

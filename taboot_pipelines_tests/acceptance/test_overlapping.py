@@ -1,4 +1,4 @@
-"""Ingests of overlapping sources at once, in three processes that share nothing but the servers."""
+"""Ingests of overlapping sources at once, in four processes that share nothing but the servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from taboot_pipelines_tests.fakes.qdrant import FakeQdrant
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import DATA, World, differences, graph
 
-PROCESSES = 3
+PROCESSES = 4
 
 
 def variables(settings: Mapping[str, Any], prefix: str = "TABOOT_") -> dict[str, str]:
@@ -49,7 +49,7 @@ def sources(world: World) -> list[str]:
 
 
 @pytest.mark.timeout(900)
-def test_processes_at_once_lose_nothing(
+def test_four_processes_lose_nothing(
     tmp_path: Path, tei: FakeTei, postgres: Any, redis_url: str, neo4j_url: str, s3: Any, data: Path
 ) -> None:
     with FakeQdrant() as qdrant:

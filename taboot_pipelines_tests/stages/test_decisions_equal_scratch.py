@@ -43,7 +43,7 @@ from taboot_pipelines_tests.world import World, differences, graph, logical
 pytestmark = pytest.mark.slow
 
 SOAK = float(os.environ.get("TABOOT_TEST_SOAK_SECONDS", "0"))
-EXAMPLES = int(SOAK / 8) or 4
+EXAMPLES = int(SOAK / 8) or 6
 
 #: What may be said of an entity, by label; None: that it has no such value.
 FIELDS: dict[str, list[tuple[str, Any]]] = {
