@@ -18,7 +18,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
@@ -33,7 +33,6 @@ _SETTLED_NANOSECONDS = 2_000_000_000
 _LOG = "_delta_log"
 #: A commit's file in a log (Delta protocol: the version, zero-padded to 20 digits).
 _COMMIT = re.compile(r"\d{20}\.json")
-_FIRST_COMMIT = f"{0:020}.json"
 #: What a reader can begin with: the first version or a checkpoint.
 _BEGINNING = re.compile(r"/_delta_log/(?:0{20}\.json|\d{20}\.checkpoint[^/]*)$")
 #: The hashes of a table's data files, beside them: Delta takes no notice of a name that begins so.
@@ -41,6 +40,14 @@ HASHES = "_sha256.json"
 #: What a table is made of. Anything else under the same URL (blobs, shards, an operator's own files)
 #: is never touched.
 _PART = re.compile(r"/_delta_log/|\.parquet$|/_sha256\.json$")
+
+
+class Stamp(NamedTuple):
+    """The newest commit of a log: the version that it made, and what tells its file from another so named."""
+
+    version: int
+    inode: int
+    nanoseconds: int
 
 
 class TablePlace(Protocol):
@@ -59,9 +66,9 @@ class TablePlace(Protocol):
     def may_exist(self, path: str) -> bool:
         """Whether there may be a table: False only if there is certainly none. Costs no request."""
 
-    def stamp(self, path: str) -> str | None:
+    def stamp(self, path: str) -> Stamp | None:
         """Return what differs after every commit to a table; None where that costs a request, or where the
-        table may just have been made anew. It begins with the name of the newest commit's file.
+        table may just have been made anew.
         """
 
     def whole(self, path: str) -> bool:
@@ -122,18 +129,17 @@ class TableDirectory:
     def may_exist(self, path: str) -> bool:
         return (self._root / path / _LOG).is_dir()
 
-    def stamp(self, path: str) -> str | None:
+    def stamp(self, path: str) -> Stamp | None:
         try:
             with os.scandir(self._root / path / _LOG) as log:
                 newest = max((file for file in log if _COMMIT.fullmatch(file.name)), key=lambda f: f.name)
             changed = newest.stat()
         except (OSError, ValueError):
             return None
+        stamp = Stamp(int(newest.name.partition(".")[0]), changed.st_ino, changed.st_mtime_ns)
         # The first commit of a table that was removed and made again has the name of the one before.
-        young = time.time_ns() - changed.st_mtime_ns < _SETTLED_NANOSECONDS
-        if newest.name == _FIRST_COMMIT and young:
-            return None
-        return f"{newest.name} {changed.st_ino} {changed.st_mtime_ns}"
+        young = time.time_ns() - stamp.nanoseconds < _SETTLED_NANOSECONDS
+        return None if stamp.version == 0 and young else stamp
 
     def whole(self, path: str) -> bool:
         return self.may_exist(path)
@@ -215,7 +221,7 @@ class TableBucket:
     def may_exist(self, path: str) -> bool:
         return True
 
-    def stamp(self, path: str) -> str | None:
+    def stamp(self, path: str) -> Stamp | None:
         return None
 
     def whole(self, path: str) -> bool:

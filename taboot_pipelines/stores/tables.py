@@ -28,7 +28,7 @@ from taboot_pipelines.model import tables as model
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.settings import StorageSettings
 from taboot_pipelines.stores.objects import place
-from taboot_pipelines.stores.table_places import TableBucket, TableDirectory, TablePlace
+from taboot_pipelines.stores.table_places import Stamp, TableBucket, TableDirectory, TablePlace
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -62,6 +62,14 @@ class Stale:
     used_bytes: int
 
 
+@dataclass(slots=True)
+class _Opened:
+    """A table at a version, and its files to read once they were: their footers are read once."""
+
+    table: DeltaTable
+    dataset: Dataset | None = None
+
+
 class Tables:
     """All Delta tables of a home, or of ``TABOOT_TABLE_URL``.
 
@@ -83,10 +91,9 @@ class Tables:
         """
         self._confirm = confirm
         #: Tables at a version, which never changes: a log is read once for all stages of a run.
-        self._opened: OrderedDict[tuple[str, TableVersion], DeltaTable] = OrderedDict()
-        self._datasets: dict[tuple[str, TableVersion], Dataset] = {}
+        self._opened: OrderedDict[tuple[str, TableVersion], _Opened] = OrderedDict()
         #: The newest version of a table, with the stamp of its log when it was read.
-        self._newest: dict[str, tuple[str, TableVersion]] = {}
+        self._newest: dict[str, tuple[Stamp, TableVersion]] = {}
         self._lock = threading.Lock()
         at = place("TABOOT_TABLE_URL", url, storage or StorageSettings()) if url else None
         directory = home / "tables" if at is None else at.directory
@@ -113,7 +120,6 @@ class Tables:
         """Forget the logs that were read: whoever looks for damage wants to see what is there now."""
         with self._lock:
             self._opened.clear()
-            self._datasets.clear()
             self._newest.clear()
 
     def exist(self, namespace: str, owner: str, versions: Mapping[str, TableVersion | None]) -> bool:
@@ -456,7 +462,7 @@ class Tables:
             with self._lock:
                 known = self._opened.get((path, version))
             if known is not None:
-                return known
+                return known.table
         try:
             table = DeltaTable(self._place.uri(path), version=number, storage_options=self._place.options())
         except TableNotFoundError:
@@ -489,34 +495,30 @@ class Tables:
         return None if version is None else self._open(namespace, owner, name, version)
 
     def _dataset(self, path: str, version: TableVersion | None, table: DeltaTable) -> Dataset:
-        """Return the files of a table to read; kept with its version, so that their footers are read once."""
-        key = path, version or ""
+        """Return the files of a table to read."""
         with self._lock:
-            dataset = self._datasets.get(key)
-        if dataset is None:
-            dataset = table.to_pyarrow_dataset(filesystem=self._place.filesystem(path))
-            with self._lock:
-                if self._opened.get(key) is table:
-                    self._datasets[key] = dataset
-        return dataset
+            opened = self._opened.get((path, version or ""))
+        if opened is None or opened.table is not table:
+            opened = _Opened(table)
+        if opened.dataset is None:
+            opened.dataset = table.to_pyarrow_dataset(filesystem=self._place.filesystem(path))
+        return opened.dataset
 
     def _written(self, table: DeltaTable, path: str) -> TableVersion:
         """Note the files of a commit; return the version that it made, which ``table`` is at."""
         self._note(table, path)
         stamp = self._place.stamp(path)
         # Only under a lease of its owner is a table written to; yet what another has committed is newer.
-        alone = stamp is not None and stamp.startswith(f"{table.version():020}.")
+        alone = stamp is not None and stamp.version == table.version()
         return self._remember(path, table, stamp if alone else None)
 
-    def _remember(self, path: str, table: DeltaTable, stamp: str | None) -> TableVersion:
+    def _remember(self, path: str, table: DeltaTable, stamp: Stamp | None) -> TableVersion:
         """Keep a table at its version, and that this is its newest one as long as its log has that stamp."""
         version = _version(table)
         with self._lock:
-            self._opened[path, version] = table
-            self._datasets.pop((path, version), None)
+            self._opened[path, version] = _Opened(table)
             if len(self._opened) > _MAX_OPENED:
-                oldest, _ = self._opened.popitem(last=False)
-                self._datasets.pop(oldest, None)
+                self._opened.popitem(last=False)
             if stamp is not None:
                 self._newest[path] = (stamp, version)
         return version

@@ -1,4 +1,4 @@
-"""The example homelab as the command line sees it, taken in once for all tests that change nothing of it."""
+"""The example homelab as the command line sees it, taken in once for all tests that leave it as it was."""
 
 from __future__ import annotations
 

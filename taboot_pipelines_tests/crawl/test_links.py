@@ -229,7 +229,7 @@ def test_a_header_of_any_length_is_read_at_once(part: str) -> None:
     began = time.process_time()
     header_canonical(part * 100_000, URL)
     header_canonical("<a>" + part[3:] * 100_000, URL)
-    assert time.process_time() - began < 20
+    assert time.process_time() - began < 2
 
 
 def test_only_another_url_is_recorded() -> None:

@@ -146,7 +146,7 @@ def test_repair_takes_no_time_on_hostile_text() -> None:
     for piece in ("<![CDATA[", "&", "&a", "<a:b", "<?xml ", "&#99999999;", " x:y", "\n"):
         with pytest.raises(TabootError, match="E_PARSE"):
             parse_sitemap(b"<urlset>" + piece.encode() * (2_000_000 // len(piece)), "s")
-    assert time.process_time() - begun < 60
+    assert time.process_time() - begun < 10
 
 
 @pytest.mark.needs("data")

@@ -104,4 +104,4 @@ def test_recorded_answers_lose_every_private_member():
 def test_hostile_repetition_ends(unit):
     begun = time.process_time()
     mask(unit * (400_000 // len(unit)), JSON)
-    assert time.process_time() - begun < 60
+    assert time.process_time() - begun < 20

@@ -48,13 +48,13 @@ def fill(world: World) -> None:
 
 
 @pytest.fixture
-def filled(world: World) -> World:
+def filled(world: World, data: Path) -> World:
     fill(world)
     return world
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei) -> Iterator[World]:
+def whole(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei, data: Path) -> Iterator[World]:
     """A world for tests that leave it as it was."""
     world = World(tmp_path_factory.mktemp("whole"), tei.url)
     fill(world)

@@ -82,7 +82,7 @@ def test_what_is_too_much_or_broken_is_a_typed_problem(name: str, text: str, cod
     begun = time.process_time()
     said = read(name, text)
     assert code in codes(said), codes(said)
-    assert time.process_time() - begun < 60
+    assert time.process_time() - begun < 20
 
 
 def test_aliases_and_services_do_not_multiply() -> None:
@@ -96,7 +96,7 @@ def test_aliases_and_services_do_not_multiply() -> None:
     )
     text = f"http:\n  routers: {{r: {{rule: Host(`a`), service: s0}}}}\n  services:\n{services}"
     begun = time.process_time()
-    assert "E_TOO_LARGE" in codes(read("x.yml", text)) and time.process_time() - begun < 60
+    assert "E_TOO_LARGE" in codes(read("x.yml", text)) and time.process_time() - begun < 20
 
 
 def _invoking() -> str:
@@ -163,7 +163,7 @@ def _resources() -> str:
 def test_references_do_not_multiply(name: str, text: str, code: str | None) -> None:
     begun = time.process_time()
     found = codes(read(name, text))
-    assert time.process_time() - begun < 60
+    assert time.process_time() - begun < 30
     assert code is None or code in found, found[:5]
 
 
