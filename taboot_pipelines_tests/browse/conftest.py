@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 from starlette.testclient import TestClient
@@ -22,6 +25,13 @@ from taboot_pipelines_tests.browse.house import EXAMPLE, House, Served
 from taboot_pipelines_tests.needs import BROWSER
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+#: ``taboot``, which says on SIGUSR1 what each of its threads is doing.
+STARTED = """
+import faulthandler, signal
+faulthandler.register(signal.SIGUSR1, all_threads=True)
+from taboot_pipelines.cli import main
+main()
+"""
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +73,7 @@ def served(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     log = tmp_path_factory.mktemp("browse") / "errors.txt"
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-c", "from taboot_pipelines.cli import main; main()", "browse", "--no-open"],
+            [sys.executable, "-c", STARTED, "browse", "--no-open"],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -72,8 +82,16 @@ def served(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     assert process.stdout is not None
     address = process.stdout.readline().strip()
     assert address.startswith("http://127.0.0.1:"), log.read_text()
-    yield Served(address)
-    process.terminate()
+    served = Served(address)
+    yield served
+    try:
+        httpx.get(served.base, timeout=30)
+    except httpx.HTTPError:
+        process.send_signal(signal.SIGUSR1)
+        time.sleep(1)
+        raise AssertionError(f"The server stands still:\n{log.read_text()[-20_000:]}") from None
+    finally:
+        process.terminate()
     process.wait(30)
     assert "Traceback" not in log.read_text(), log.read_text()[-2000:]
 

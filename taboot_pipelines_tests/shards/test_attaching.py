@@ -1,9 +1,10 @@
-"""Files that are attached to a database which a thread keeps."""
+"""Files that are attached to databases which the process keeps."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
@@ -49,3 +50,19 @@ def test_after_a_damaged_file_the_next_is_read(tmp_path: Path) -> None:
         pass
     with attached(whole, "READ_ONLY") as connection:
         assert connection.sql("FROM t").fetchall() == [(1,)]
+
+
+def test_threads_read_one_file_at_once_and_a_file_within_another(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for path, rows in ((one, 1000), (other, 10)):
+        with attached(path, "BLOCK_SIZE 16384") as connection:
+            connection.execute(f"CREATE TABLE t AS SELECT * FROM range({rows})")
+
+    def read(_: int) -> tuple[int, int]:
+        with attached(one, "READ_ONLY") as outer, attached(other, "READ_ONLY") as inner:
+            ((within,),) = inner.sql("SELECT count(*) FROM t").fetchall()
+            ((around,),) = outer.sql("SELECT count(*) FROM t").fetchall()
+            return around, within
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(read, range(64))) == {(1000, 10)}
