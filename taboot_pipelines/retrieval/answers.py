@@ -7,30 +7,22 @@ can be shown again (``stores.replays``).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.retrieval.answering import compound_questions
-from taboot_pipelines.retrieval.answering.answer_selection import choose, read_out
+from taboot_pipelines.retrieval.answering import compound_questions, reading
 from taboot_pipelines.retrieval.answering.answer_types import Value
 from taboot_pipelines.retrieval.answering.compound_questions import join_answers
-from taboot_pipelines.retrieval.answering.documents import Documents
+from taboot_pipelines.retrieval.answering.documents import Documents, Excerpt, PassageSpan
 from taboot_pipelines.retrieval.answering.fact_answers import MIN_CONFIDENCE as SURE_OF_FACTS
 from taboot_pipelines.retrieval.answering.fact_answers import names_in
 from taboot_pipelines.retrieval.answering.nearest import Near, Nearness
 from taboot_pipelines.retrieval.answering.ownership import Ownership
-from taboot_pipelines.retrieval.answering.passages import (
-    THRESHOLD,
-    Excerpt,
-    PassageSpan,
-    Scored,
-    compared,
-    confidence,
-    rank_statements,
-)
+from taboot_pipelines.retrieval.answering.reading import Read
 from taboot_pipelines.retrieval.answering.tables_and_lists import compare_column, find_steps
 from taboot_pipelines.retrieval.answering.text_query import TextQuery, read_question, says
 from taboot_pipelines.retrieval.drift import Drifts
@@ -54,8 +46,6 @@ if TYPE_CHECKING:
 
 #: Documents that an abstention names.
 _NAMED = 3
-#: What stands for the cosine where the search compares words only.
-_UNKNOWN_SIMILARITY = 0.4
 #: A model is asked where text would answer with so much of the confidence that it needs alone.
 _WORTH_ASKING = 0.4
 
@@ -72,12 +62,13 @@ Facts = Callable[[View, SearchRequest, int, Near | None], Answer | None]
 @dataclass(frozen=True, slots=True)
 class _Found:
     """What was found before anything is said. ``facts``: an answer from facts, which then is the answer;
-    ``told``: what a list of steps or the comparison of a table says, which comes before single statements.
+    ``told``: what a list of steps or the comparison of a table says, which comes before single statements;
+    ``reads``: those, best first.
     """
 
     asked: TextQuery
     hits: tuple[Hit, ...]
-    ranked: list[Scored]
+    reads: list[Read]
     facts: Answer | None
     told: list[Excerpt]
     version: int
@@ -86,8 +77,7 @@ class _Found:
 
     @property
     def sure(self) -> float:
-        best = self.told[0].scored if self.told else self.ranked[0] if self.ranked else None
-        return confidence(best.features) if best else 0.0
+        return self.told[0].sure if self.told else self.reads[0].sure if self.reads else 0.0
 
 
 class Answers:
@@ -157,12 +147,12 @@ class Answers:
         if not texts:
             yield made.text
 
-    def candidates(self, request: SearchRequest) -> tuple[TextQuery, list[Scored]]:
+    def candidates(self, request: SearchRequest) -> tuple[TextQuery, list[Read]]:
         """What is asked, and the statements that text would answer with, best first, whatever their
-        confidence.
+        probability.
         """
         found = self._find(request, MAX_SENTENCES, facts_suffice=False)
-        return found.asked, found.ranked
+        return found.asked, found.reads
 
     def replay(self, answer_id: str) -> Replay:
         """The candidates of an answer, as :meth:`KnowledgeBase.replay` says."""
@@ -203,9 +193,8 @@ class Answers:
             return _Found(asked, hits, [], facts, [], view.manifest.version)
         places = self._places(view, hits)
         told = find_steps(asked, places, limit) or compare_column(asked, places, limit)
-        ranked = rank_statements(asked, places)
-        ranked = ranked if near is None else compared(asked, ranked, near)
-        return _Found(asked, hits, ranked, facts, told, view.manifest.version)
+        reads = reading.read(asked, places, near)
+        return _Found(asked, hits, reads, facts, told, view.manifest.version)
 
     def _places(self, view: View, hits: Sequence[Hit]) -> list[PassageSpan]:
         places = []
@@ -216,10 +205,9 @@ class Answers:
                 continue  # a new manifest was published since the search
             document = self._documents.read(view, row)
             own = self._ownership.owns(view, hit.source)
-            near = hit.scores.get("vector", _UNKNOWN_SIMILARITY)
             text = self._ownership.is_text(view, hit.source)
             places.append(
-                PassageSpan(document, hit.start - document.start, hit.end - document.start, near, own, text)
+                PassageSpan(document, hit.start - document.start, hit.end - document.start, own, text)
             )
         return places
 
@@ -262,19 +250,16 @@ class Answers:
         return self._session.ask(lambda view: names_in(view, text))
 
     def _in_its_own_words(self, found: _Found, limit: int) -> Answer:
-        told = bool(found.told) or found.sure >= THRESHOLD
-        if found.facts is not None and (found.facts.confidence >= SURE_OF_FACTS or not told):
+        chosen = found.told or reading.answer(found.asked, found.reads, limit)
+        if found.facts is not None and (found.facts.confidence >= SURE_OF_FACTS or not chosen):
             return found.facts
-        if not told:
+        if not chosen:
             return _nothing(found)
-        chosen = found.told or [
-            Excerpt(read_out(found.asked, s), s) for s in choose(found.asked, found.ranked, limit)
-        ]
         return Answer(
             question=found.asked.question,
             found=True,
-            text=" ".join(f"{s.text} [{number}]" for number, s in enumerate(chosen, 1)),
-            citations=tuple(_cite(number, s.scored) for number, s in enumerate(chosen, 1)),
+            text=" ".join(f"{part.text} [{number}]" for number, part in enumerate(chosen, 1)),
+            citations=tuple(_cite(number, part) for number, part in enumerate(chosen, 1)),
             confidence=found.sure,
             kind="text",
             looked_for=looked_for(found.asked),
@@ -287,9 +272,9 @@ class Answers:
         given: list[tuple[str, Citation]] = []
         if found.facts is not None and found.facts.found:
             given += [(c.text, c) for c in found.facts.citations]
-        if found.sure >= _WORTH_ASKING * THRESHOLD:
-            given += [(s.text, _cite(0, s.scored)) for s in found.told]
-            given += [(read_out(found.asked, s), _cite(0, s)) for s in found.ranked[: synthesis.MAX_PASSAGES]]
+        if found.sure >= _WORTH_ASKING * reading.THRESHOLD:
+            read = reading.excerpts(found.asked, found.reads, synthesis.MAX_PASSAGES, math.inf)
+            given += [(part.text, _cite(0, part)) for part in (*found.told, *read)]
         passages = synthesis.usable(
             synthesis.Passage(number, text, citation.title)
             for number, (text, citation) in enumerate(given, 1)
@@ -378,7 +363,7 @@ def looked_for(asked: TextQuery) -> str:
 
 def _nothing(found: _Found, why: str = "") -> Answer:
     wanted = looked_for(found.asked)
-    titles = [s.place.document.title for s in found.ranked] or [h.title for h in found.hits]
+    titles = [r.document.title for r in found.reads] or [h.title for h in found.hits]
     looked = ", ".join(list(dict.fromkeys(t for t in titles if t))[:_NAMED])
     if not wanted:
         text = "The question names nothing that could be looked for."
@@ -411,20 +396,20 @@ def _joined(found: _Found, texts: Sequence[str], citations: Sequence[tuple[Citat
     )
 
 
-def _cite(number: int, s: Scored) -> Citation:
-    document, statement = s.place.document, s.statement
-    chunk_id, line = document.place(statement)
-    start = document.start + statement.start
+def _cite(number: int, part: Excerpt) -> Citation:
+    document, (first, last) = part.document, part.span
+    chunk_id, line = document.place(first)
+    start = document.start + first
     return Citation(
         number=number,
-        text=" ".join(document.text[statement.start : statement.end].split()),
+        text=" ".join(document.text[first:last].split()),
         doc_id=document.doc_id,
         chunk_id=chunk_id,
         url=document.url if document.places is None else document.places.url(document.url, start),
         title=document.title,
         line=line,
         start=start,
-        end=document.start + statement.end,
+        end=document.start + last,
     )
 
 

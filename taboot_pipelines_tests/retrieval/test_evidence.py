@@ -266,7 +266,8 @@ def test_an_answer_cites_the_sentence_with_its_line(tmp_path):
     a = kb.answer("When is Redis backed up?")
     assert a.found and "03:00" in a.text
     first = a.citations[0]
-    assert (first.text, first.line, first.number) == ("Redis is backed up nightly at 03:00 by restic.", 3, 1)
+    said = "Redis is backed up nightly at 03:00 by restic. The copies go to the NAS."
+    assert (first.text, first.line, first.number) == (said, 3, 1)
     assert (
         RUNBOOK[first.start : first.end] == first.text
         or RUNBOOK.replace("# Backups", "# Same")[first.start : first.end] == first.text

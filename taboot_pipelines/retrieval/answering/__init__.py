@@ -24,8 +24,8 @@ Answers out of text, and what they share with those from facts:
   how near texts are to a question in meaning;
 - ``text_query``: the words of a question and how much they say; ``answer_types``: the kinds of value and how
   each is told; ``words``: stems and synonyms; ``ownership``: which sources speak of the house;
-- ``documents``: documents as statements (``retrieval.sentences``); ``passages``: the statements about what
-  is asked, best first, and how sure they are; ``answer_selection``: those that make the answer;
+- ``documents``: documents as statements (``retrieval.sentences``); ``coverage``: how much of a question one
+  of them covers; ``reading``: those that answer, how probable that is, and what is shown of them;
 - ``tables_and_lists``: what ordered lists say, the cell that is asked for, and comparisons of a column;
 - ``synthesis``: a model's words, checked against what they cite.
 """

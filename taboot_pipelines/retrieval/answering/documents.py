@@ -125,14 +125,43 @@ class ReadDocument:
         """The numbers of the statements that begin in ``[start, end)`` of ``text``."""
         return range(bisect_left(self._starts, start), bisect_left(self._starts, end))
 
-    def place(self, statement: TextStatement) -> tuple[str, int | None]:
-        """The chunk in which a statement begins, and its line there."""
+    def place(self, at: int) -> tuple[str, int | None]:
+        """The chunk in which the code point ``at`` of ``text`` stands, and its line there."""
         for start, end, chunk_id, line in self.chunks:
-            if start <= statement.start < end:
-                if line is None:
-                    return chunk_id, None
-                return chunk_id, line + self.text.count("\n", start, statement.start)
+            if start <= at < end:
+                return chunk_id, None if line is None else line + self.text.count("\n", start, at)
         return self.chunks[0][2], None
+
+
+@dataclass(frozen=True, slots=True)
+class PassageSpan:
+    """A passage that the search found: a window of a document and ``[start, end)`` of its text. ``own``: it
+    is the house's own; ``text``: it is of a source of documents, not of one that declares things.
+    """
+
+    document: ReadDocument
+    start: int
+    end: int
+    own: bool
+    text: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A part of an answer: the statements ``first`` to ``last`` of a document, which stand together;
+    ``text``: how they are shown; ``sure``: how probable it is that they answer.
+    """
+
+    document: ReadDocument
+    first: int
+    last: int
+    text: str
+    sure: float
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The code points ``[start, end)`` of the document's text."""
+        return self.document.statements[self.first].start, self.document.statements[self.last].end
 
 
 class Documents:
@@ -213,6 +242,3 @@ def _read(view: View, index: Index, first: int, last: int) -> ReadDocument:
 
 def _under(s: TextStatement, section: str) -> TextStatement:
     return replace(s, section=section)
-
-
-__all__ = ["Documents", "Form", "ReadDocument", "Words"]

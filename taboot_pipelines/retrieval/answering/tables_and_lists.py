@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.answer_types import TOLD, Value, carries
-from taboot_pipelines.retrieval.answering.documents import ReadDocument
-from taboot_pipelines.retrieval.answering.passages import (
-    THRESHOLD,
-    Excerpt,
-    Features,
-    PassageSpan,
-    Scored,
-    confidence,
-    forms_of,
-    headed,
-    of_the_house,
-)
+from taboot_pipelines.retrieval.answering.coverage import forms_of, headed, of_the_house
+from taboot_pipelines.retrieval.answering.documents import Excerpt, PassageSpan, ReadDocument
 from taboot_pipelines.retrieval.answering.text_query import Term, TextQuery
 from taboot_pipelines.retrieval.sentences import Form, TextStatement
 
@@ -159,18 +150,15 @@ def _compare(asked: TextQuery, place: PassageSpan, rows: list[int]) -> list[Exce
     else:
         best = (min if _LEAST.search(asked.compares) else max)(values)
         chosen = [i for i, v in enumerate(values) if v == best]
-    features = Features(max(covered, _MIN_ROW_COVERED), 1.0, max(0.0, min(1.0, place.similarity)))
-    sure = confidence(features)
     said = []
     for i in chosen:
         key = document.statements[rows[i]].cells[0][1].strip("`")
-        said.append(Excerpt(f"{key}: {cells[i]} ({header})", Scored(place, rows[i], sure, features, 1.0)))
+        said.append(Excerpt(document, rows[i], rows[i], f"{key}: {cells[i]} ({header})", covered))
     if asked.compares in _SUMS and said:
         if unit == "bytes":
             return []  # cells of several prefixes have no unit of their own
-        said[0] = Excerpt(
-            f"{sum(values):g} {unit}".strip() + f" in all ({header}): {said[0].text}", said[0].scored
-        )
+        total_text = f"{sum(values):g} {unit}".strip()
+        said[0] = replace(said[0], text=f"{total_text} in all ({header}): {said[0].text}")
     return said
 
 
@@ -239,28 +227,27 @@ def find_steps(asked: TextQuery, places: Sequence[PassageSpan], limit: int) -> l
     if _PRIOR.search(folded) and asked.value in (None, Value.STEPS) and not (count or numbered or nth):
         ahead = _best(asked, places, frozenset(), prior=True)
         if ahead:
-            place, items, features = ahead
-            return [said for item in items for said in _said(place, item, features)][:limit]
+            place, items, sure = ahead
+            return [said for item in items for said in _said(place, item, sure)][:limit]
     if not (count or numbered or nth or beside or asked.value is Value.STEPS):
         return []
     anchor = words.forms(beside[2]) if beside else frozenset()
     found = _best(asked, places, anchor, whole=not (count or numbered or nth or beside))
     if found is None:
         return []
-    place, items, features = found
+    place, items, sure = found
     if count:
-        first = _said(place, items[0][:1], features)
-        return [Excerpt(f"{len(items)} steps.", first[0].scored)]
+        return [replace(_said(place, items[0][:1], sure)[0], text=f"{len(items)} steps.")]
     if numbered or nth:
         word = (nth[1] or nth[2]) if nth else ""
         at = int(numbered[1]) if numbered else len(items) if word in ("last", "final") else _ORDINALS[word]
-        return _said(place, items[at - 1], features)[:limit] if 1 <= at <= len(items) else []
+        return _said(place, items[at - 1], sure)[:limit] if 1 <= at <= len(items) else []
     if beside:
         held = [set().union(*(place.document.words(n).own for n in item)) for item in items]
         near = [len(anchor & own) for own in held]
         at = near.index(max(near)) + (1 if beside[1] == "after" else -1)
-        return _said(place, items[at], features)[:limit] if max(near) and 0 <= at < len(items) else []
-    return [said for item in items for said in _said(place, item, features)][:limit]
+        return _said(place, items[at], sure)[:limit] if max(near) and 0 <= at < len(items) else []
+    return [said for item in items for said in _said(place, item, sure)][:limit]
 
 
 def _best(
@@ -270,24 +257,22 @@ def _best(
     *,
     whole: bool = False,
     prior: bool = False,
-) -> tuple[PassageSpan, list[list[int]], Features] | None:
-    """The list that is most about what is asked, if any is enough. ``whole``: under a heading that asks the
-    same; ``prior``: under one that says what comes before it, ordered or not.
+) -> tuple[PassageSpan, list[list[int]], float] | None:
+    """The list that is most about what is asked, if any is enough, and how much it is. ``whole``: under a
+    heading that asks the same; ``prior``: under one that says what comes before it, ordered or not.
     """
     topic = [t for t in asked.terms if t.form not in _STEP_WORDS]
     if prior:
         topic = [t for t in topic if not (_PRIOR.fullmatch(t.text) or t.group == _NEEDED)]
-    best: tuple[float, PassageSpan, list[list[int]], Features] | None = None
+    best: tuple[PassageSpan, list[list[int]], float] | None = None
     seen: set[tuple[str, int]] = set()
-    for place in sorted(
-        of_the_house(asked, places), key=lambda p: (-p.own, -p.similarity, p.document.doc_id, p.start)
-    ):
+    for place in sorted(of_the_house(asked, places), key=lambda p: not p.own):
         key = (place.document.doc_id, place.document.start)
         if not topic or key in seen:
             continue
         seen.add(key)
         for items in _lists(place.document, ordered=not prior):
-            features = _features(place, items, topic, anchor)
+            about = _about_list(place, items, topic, anchor)
             head = place.document.statements[items[0][0]]
             if prior and not _PRIOR.search(words.fold(head.section.rsplit(" > ", 1)[-1])):
                 continue
@@ -297,10 +282,9 @@ def _best(
                 asks = headed(asked, head, " > ".join(path[:-1])) if generic else False
                 if not asks:
                     continue
-            sure = confidence(features)
-            if features.coverage >= _MIN_COVERED and sure >= THRESHOLD and (best is None or sure > best[0]):
-                best = (sure, place, items, features)
-    return best[1:] if best else None
+            if about >= _MIN_COVERED and (best is None or about > best[2]):
+                best = (place, items, about)
+    return best
 
 
 def _lists(document: ReadDocument, *, ordered: bool) -> Iterator[list[list[int]]]:
@@ -336,22 +320,21 @@ def _any_lists(document: ReadDocument) -> Iterator[list[list[int]]]:
     yield from (items for items in blocks.values() if len(items) >= _MIN_LISTED)
 
 
-def _features(
+def _about_list(
     place: PassageSpan, items: list[list[int]], topic: Sequence[Term], anchor: frozenset[str]
-) -> Features:
+) -> float:
+    """The share of the topic's weight that stands in what a list is about; 0 where a name of it does not."""
     document = place.document
     held = document.words(items[0][0])
     about = held.lead | held.section | document.named
     if anchor:
         about |= anchor & frozenset().union(*(document.words(n).own for item in items for n in item))
-    total = sum(t.weight for t in topic)
     stands = [t for t in topic if t.form in about or t.group in about or (t.parts and about >= set(t.parts))]
-    names = min((1.0 if t in stands else 0.0 for t in topic if t.name), default=1.0)
-    return Features(sum(t.weight for t in stands) / total, names, max(0.0, min(1.0, place.similarity)))
+    if any(t.name and t not in stands for t in topic):
+        return 0.0
+    return sum(t.weight for t in stands) / sum(t.weight for t in topic)
 
 
-def _said(place: PassageSpan, item: Sequence[int], features: Features) -> list[Excerpt]:
-    return [
-        Excerpt(place.document.statements[n].said, Scored(place, n, confidence(features), features, 1.0))
-        for n in item
-    ]
+def _said(place: PassageSpan, item: Sequence[int], sure: float) -> list[Excerpt]:
+    document = place.document
+    return [Excerpt(document, n, n, document.statements[n].said, sure) for n in item]

@@ -151,12 +151,18 @@ def test_what_nobody_states_is_not_answered_and_what_was_looked_for_is_said(kb, 
 
 def test_a_list_is_given_whole_where_its_heading_is_what_is_asked(kb):
     answer = kb.answer("what is not backed up?")
-    assert "Films" in answer.text and "Prometheus" in answer.text and len(answer.citations) == 2
+    said = "Films below `/srv/media`: they can be bought again. Prometheus data is not worth the space. [1]"
+    assert answer.text == said and "## What is not backed up" in answer.citations[0].text
 
 
 def test_steps_come_with_their_commands(kb):
     answer = kb.answer("How do I reload the proxy?")
-    assert answer.text == "Test the configuration, then reload it: docker exec swag nginx -s reload [1]"
+    steps = (
+        "Test the configuration, then reload it:",
+        "docker exec swag nginx -t",
+        "docker exec swag nginx -s",
+    )
+    assert answer.text.startswith("\n".join(steps)) and len(answer.citations) == 1
 
 
 def test_a_change_log_tells_no_way_to_do_it(kb):
@@ -242,7 +248,7 @@ def test_a_long_document_is_cited_where_its_statements_stand(tmp_path):
     for n in (300, 387, 499):
         answer = kb.answer(f"how many disks has machine{n}")
         citation = answer.citations[0]
-        assert citation.text == f"Machine{n} has {n} disks."
+        assert citation.text == f"Machine{n} has {n} disks. It hums. It hums."
         assert text[citation.start : citation.end] == citation.text
         assert text.count("\n", 0, citation.start) + 1 == citation.line
 

@@ -1,4 +1,4 @@
-"""Answers out of what documents state: the statements about the thing asked that carry the kind of value.
+"""How much of a question a statement covers, and what speaks against it as an answer.
 
 A statement *covers* a term of the question where the term, its stem or a synonym stands in it, or in what
 belongs to it: what leads in to it, its headings, its document's title and path, its paragraph before it, the
@@ -7,68 +7,15 @@ less the further away (:data:`_REACH`). Its coverage is the share of the questio
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
 
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.answer_types import TOLD, Value, carries, to_come
-from taboot_pipelines.retrieval.answering.documents import ReadDocument, Words
-from taboot_pipelines.retrieval.answering.nearest import Near
+from taboot_pipelines.retrieval.answering.documents import PassageSpan, ReadDocument, Words
 from taboot_pipelines.retrieval.answering.text_query import Term, TextQuery, corrected, counted, implied
 from taboot_pipelines.retrieval.sentences import Form, TextStatement
-
-# --- How sure an answer out of text is, from 0 to 1, and from where on it is given
-#
-# A logistic function of three features, none of which lowers it as it grows, so that an answer that fits
-# better in every way is never less sure. The constants were fitted on the open half of the questions of
-# ``benchmarks/answers`` (whether the best statement is right), by ``benchmarks/answer_confidence.py``,
-# which also prints how well it holds on the other half.
-
-
-class Features(NamedTuple):
-    """What is known of how well a statement answers, each from 0 to 1.
-
-    ``coverage``: the share of the question's weight (IDF) that it and what belongs to it cover, less where
-    the property or the thing asked about is missing; ``names``: how well the least covered
-    name of the question is covered; ``similarity``: the cosine of its passage's vector and the question's.
-    That it carries the kind of value asked for is no feature: without it no statement is
-    considered. ``meaning``: the cosine of the statement itself and the question's, 0 where they were not
-    compared.
-    """
-
-    coverage: float
-    names: float
-    similarity: float
-    meaning: float = 0.0
-
-
-#: Constant, then a weight for each feature. That of names was not fitted: near misses are what it is for, and
-#: the questions hold too few whose name is covered in part.
-_CONSTANT = -6.39
-_WEIGHTS = Features(coverage=5.52, names=2.0, similarity=1.99, meaning=0.0)
-#: Below it nothing is said: chosen on the open half, so that of the questions that text answers one in ten at
-#: most is left unanswered, and of those that nothing answers nine in ten are.
-THRESHOLD = 0.38
-
-
-#: A statement that means what is asked answers in other words, if it says so much of it and its names.
-_MIN_MEANING, _MIN_COVERAGE, _MIN_NAMES = 0.6, 0.3, 0.8
-
-
-def confidence(features: Features) -> float:
-    """The probability that the statement answers, by the fit; no less than half-way from the threshold to its
-    likeness in meaning where that is great."""
-    z = _CONSTANT + math.fsum(w * x for w, x in zip(_WEIGHTS, features, strict=True))
-    sure = 1 / (1 + math.exp(-z))
-    close = features.meaning >= _MIN_MEANING and features.coverage >= _MIN_COVERAGE
-    if close and features.names >= _MIN_NAMES:
-        sure = max(sure, (THRESHOLD + features.meaning) / 2)
-    return round(sure, 4)
-
 
 # --- What differs in one word only: sections that stand beside each other (what "Import" says is not said
 #     of the export, though the title names both), and things of one kind (hall B, the third pier)
@@ -191,14 +138,8 @@ _PARTS = 0.9
 _IMPLIED = 0.8
 #: Less than that, and a term is not there.
 _STANDS = 0.6
-#: The first statements of a document that is called what is asked say what it is.
-_FIRST, _INTRODUCES = 3, 0.2
-#: What speaks of the house is preferred to what vendors write, by so much of a score.
-_OWN = 0.15
 #: Code points of a line of code that is still shown where no command is asked for.
 _MAX_CODE = 240
-#: Code points of a statement that are compared in meaning.
-_MAX_COMPARED = 300
 #: The group of what passwords are called.
 _SECRET = "~password"
 #: A setting that is on or off, an item "label: yes", a cell that says so.
@@ -209,93 +150,6 @@ SWITCH = re.compile(
 _COMMANDS = (Value.STEPS, Value.COMMAND)
 
 
-@dataclass(frozen=True, slots=True)
-class PassageSpan:
-    """A passage that the search found: a window of a document and ``[start, end)`` of its text.
-    ``similarity``: the cosine of the passage's vector and the question's; ``own``: it is the house's own;
-    ``text``: it is of a source of documents, not of one that declares things.
-    """
-
-    document: ReadDocument
-    start: int
-    end: int
-    similarity: float
-    own: bool
-    text: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """``number``: of the statement in its document; ``score``: what it is ranked by; ``own``: the share of
-    the question's weight that it says itself.
-    """
-
-    place: PassageSpan
-    number: int
-    score: float
-    features: Features
-    own: float
-
-    @property
-    def statement(self) -> TextStatement:
-        return self.place.document.statements[self.number]
-
-
-class Excerpt(NamedTuple):
-    """A part of an answer: its words, and the statement that it is taken from."""
-
-    text: str
-    scored: Scored
-
-
-def rank_statements(asked: TextQuery, places: Sequence[PassageSpan]) -> list[Scored]:
-    """The statements of ``places`` that are about what is asked, best first; equal ones once. The order of
-    ``places`` does not matter.
-    """
-    if not asked.terms:
-        return []
-    asked = _as_held(asked, places)
-    question_runs = frozenset(words.runs(words.fold(asked.question)))
-    best: dict[tuple[str, int], Scored] = {}
-    for place in of_the_house(asked, places):
-        document = place.document
-        for number in document.between(place.start, place.end):
-            scored = _score(asked, question_runs, place, number)
-            if scored is None:
-                continue
-            key = (document.doc_id, document.start + scored.statement.start)
-            if key not in best or best[key].score < scored.score:
-                best[key] = scored
-    ordered = sorted(best.values(), key=lambda s: (-s.score, s.place.document.doc_id, s.statement.start))
-    seen: set[str] = set()
-    found = []
-    for s in ordered:
-        shown = s.statement.said.lower()
-        if shown not in seen:
-            seen.add(shown)
-            found.append(s)
-    return found
-
-
-def compared(asked: TextQuery, ranked: list[Scored], near: Near) -> list[Scored]:
-    """The ranking with what the best statement means compared with the question, where its words alone do not
-    make it sure: by itself and under its heading."""
-    if not ranked or confidence(ranked[0].features) >= THRESHOLD:
-        return ranked
-    best = ranked[0]
-    statement = best.statement
-    held = best.place.document.words(best.number)
-    lost = [t for t in asked.terms if t.defining and _covers(t, held, best.place.document.named)[0] < _STANDS]
-    if lost or asked.value is Value.SECRET or statement.said.endswith("?") or statement.keys:
-        return ranked  # a line of configuration is compared as a value of what is named
-    if not carries(asked.value, _values_of(asked, statement), frozenset()):
-        return ranked
-    heading = statement.section.rsplit(" > ", 1)[-1] or best.place.document.title
-    said = statement.said[:_MAX_COMPARED]
-    meaning = float(max(near(asked.question, [said, f"{heading}: {said}"])))
-    return [replace(best, features=best.features._replace(meaning=max(0.0, meaning))), *ranked[1:]]
-
-
 def of_the_house(asked: TextQuery, places: Sequence[PassageSpan]) -> list[PassageSpan]:
     """The passages that may say which of the house's things are so: no vendor knows that. Where no text among
     them is known to be the house's own, whose it is cannot be told."""
@@ -304,7 +158,7 @@ def of_the_house(asked: TextQuery, places: Sequence[PassageSpan]) -> list[Passag
     return [p for p in places if p.own]
 
 
-def _as_held(asked: TextQuery, places: Sequence[PassageSpan]) -> TextQuery:
+def as_held(asked: TextQuery, places: Sequence[PassageSpan]) -> TextQuery:
     """The question with words that no document holds as the passages write them."""
     held: set[str] = set()
     texts = []
@@ -315,35 +169,19 @@ def _as_held(asked: TextQuery, places: Sequence[PassageSpan]) -> TextQuery:
     return corrected(asked, frozenset(held), texts)
 
 
-def _score(asked: TextQuery, question_runs: frozenset[str], place: PassageSpan, number: int) -> Scored | None:
+def coverage(asked: TextQuery, question_runs: frozenset[str], place: PassageSpan, number: int) -> float:
+    """The share of the question's weight that a statement and what belongs to it cover, less where the
+    property asked about is missing; 0 where something speaks against it, or a name or a number is missing.
+    """
     document = place.document
     statement, held = document.statements[number], document.words(number)
     fits = carries(asked.value, _values_of(asked, statement), question_runs)
-    release = "" if fits else dated_by(asked, statement)
+    dates = statement.form is Form.HEADING and _HEADING.match(statement.said) is not None
+    release = statement.said if dates else "" if fits else dated_by(asked, statement)
     fits = fits or bool(release)
-    if not fits and asked.value in TOLD:
-        return None
-    if asked.ordered and statement.ordinal is None and not _SEQUENCE.search(statement.said):
-        return None
-    if not counted(asked, statement.said, held.section | held.lead):
-        return None
-    if asked.value is Value.SECRET and not any(
-        _stands(t, held.own) for t in asked.terms if t.group == _SECRET
-    ):
-        return None
-    if asked.value in (Value.STEPS, Value.REASON, Value.MEANING) and _CHANGE.match(statement.said):
-        return None
-    if asked.future and not to_come(statement.said):
-        return None
-    if names_another(asked, statement.said):
-        return None
-    if not _holds_what_is_denied(asked, held) or not _compared(asked, held):
-        return None
-    length = len(statement.said.split())
-    if statement.form is Form.CODE and len(statement.said) > _MAX_CODE and asked.value not in _COMMANDS:
-        return None
+    if (not fits and asked.value in TOLD) or _is_another_thing(asked, statement, held):
+        return 0.0
     total = covered = own = 0.0
-    names = 1.0
     kept = 1.0
     elsewhere = told_elsewhere(asked, document, number)
     for term in asked.terms:
@@ -355,70 +193,59 @@ def _score(asked: TextQuery, question_runs: frozenset[str], place: PassageSpan, 
         total += term.weight
         covered += term.weight * reach
         own += term.weight * itself
-        if term.name:
-            names = min(names, reach)
         if reach < _STANDS:
+            # What a heading dates must be the very thing that is asked for: all below it is of that date.
+            if term.name or term.defining or term.form in elsewhere or release:
+                return 0.0
             kept = min(kept, term.missing)
     if asked.value is Value.PERSON and not fits:
         kept = min(kept, _NOBODY)
-    if not covered or (release and not own):
-        return None
-    coverage, own = kept * covered / total, own / total
-    if kept == 1.0 and asks_for_changes(asked, statement):
-        coverage = 1.0
-    # It must say something that the question does not.
+    if not covered or (release and not own) or not _says_more(asked, statement, held):
+        return 0.0
+    return 1.0 if kept == 1.0 and asks_for_changes(asked, statement) else kept * covered / total
+
+
+def _is_another_thing(asked: TextQuery, statement: TextStatement, held: Words) -> bool:
+    """Whether a statement, by its form or by what it names, is not of the kind that is asked for."""
+    said = statement.said
+    secret = asked.value is Value.SECRET and not any(
+        _stands(t, held.own) for t in asked.terms if t.group == _SECRET
+    )
+    entry = asked.value not in (Value.DATE, Value.MOMENT, Value.VERSION) and _CHANGE.match(said)
+    # A line that only opens a block says nothing, and a long one too much.
+    code = statement.form is Form.CODE and asked.value not in _COMMANDS
+    unsaid = code and (len(said) > _MAX_CODE or said.rstrip().endswith((":", "{")))
+    return bool(
+        secret
+        or entry
+        or unsaid
+        or (code and bool(statement.keys) and not _has_key(asked, held))
+        or (asked.ordered and statement.ordinal is None and not _SEQUENCE.search(said))
+        or not counted(asked, said, held.section | held.lead)
+        or (asked.future and not to_come(said))
+        or names_another(asked, said)
+        or not _holds_what_is_denied(asked, held)
+        or not _compared(asked, held)
+    )
+
+
+def _has_key(asked: TextQuery, held: Words) -> bool:
+    """Whether a line of configuration holds the property that is asked for, if one is named: the value of
+    another key of the same thing is none of it."""
+    noun = {words.stem(run) for run in words.runs(asked.noun)}
+    named = [t for t in asked.terms if t.form in noun]
+    return not named or any(_stands(t, held.own) or _stands(t, held.lead) for t in named)
+
+
+def _says_more(asked: TextQuery, statement: TextStatement, held: Words) -> bool:
+    """Whether a statement says something that the question does not."""
     said = held.own | held.lead if statement.keys else held.own
     news = said - {f for t in asked.terms for f in (t.form, *t.parts)}
-    switched = asked.value is Value.YES_NO and SWITCH.search(statement.said)
-    if not (news or switched) or (own > 0 and statement.form is Form.CODE and len(held.own) < 1):
-        return None
-    near = max(0.0, min(1.0, place.similarity))
-    features = Features(coverage, names, near)
-    score = coverage + 0.12 * own + 0.1 * names + 0.3 * place.similarity
-    score += 0.0 if asked.value is None else (0.08 if fits else -0.25)
-    score += _OWN if place.own else -_OWN if asked.ours else 0.0
-    score -= 0.0012 * max(0, length - 30)
-    if statement.form in (Form.HEADING, Form.LEAD_IN):
-        score -= 0.12 if fits and asked.value is not None else 0.3
-    elif statement.form is Form.CODE:
-        score -= 0.12 if length > 25 else 0.0
-        score -= 0.0 if asked.value in _COMMANDS else 0.06
-        if statement.said.rstrip().endswith((":", "{")):
-            score -= 0.2
-        score += 0.1 if asked.value is Value.COMMAND else 0.0
-    if statement.form is not Form.HEADING and headed(asked, statement):
-        score += 0.2
-    if statement.said.endswith("?"):
-        score -= 0.15
-    if _CHANGE.match(statement.said) and asked.value not in (Value.DATE, Value.MOMENT, Value.VERSION):
-        score -= 0.2
-    if asked.value is Value.MEANING:
-        score += _defines(asked, statement)
-        if number < _FIRST and all(_stands(t, document.named) for t in asked.terms):
-            score += _INTRODUCES
-    elif asked.value is Value.STEPS:
-        score += _instructs(asked, statement, held)
-    elif asked.value is Value.PERSON and _TOLD.search(asked.question) and _TELL.match(statement.said):
-        score += _INTRODUCES
-    elif asked.value is Value.YES_NO and _TRUTH.search(statement.said):
-        score += 0.02
-    return Scored(place, number, score, features, own)
-
-
-#: Whom somebody is to speak to, and an instruction to.
-_TOLD = re.compile(r"\b(?:tell|told|informed?|notif\w+|ask(?:ed)?|call(?:ed)?)\b", re.IGNORECASE)
-_TELL = re.compile(r"\W*(?:Tell|Inform|Notify|Ask|Call|Warn) [A-Z]")
-_TRUTH = re.compile(r"\b(?:not|never|no|only|always|must|can|cannot|may|yes|does|is)\b", re.IGNORECASE)
+    return bool(news) or (asked.value is Value.YES_NO and SWITCH.search(statement.said) is not None)
 
 
 #: An entry of a list of changes: what was done once, not what is.
 _CHANGE = re.compile(r"\W*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\W*[:–-]")
-_TELLS = re.compile(
-    r"\b(?:to \w+,|must|should|need to|have to|you can|make sure|by \w+ing|simply|then)\b"
-    r"|^\W*[A-Z][a-z]+ (?:the|a|an|your|it|into|up|this|that|all|and)\b"
-)
-
-
 #: What says in which order things are done, beside a list.
 _SEQUENCE = re.compile(r"\b(?:first|then|before|after\w*|followed|finally|last)\b|->|→", re.IGNORECASE)
 
@@ -438,7 +265,8 @@ def headed(asked: TextQuery, statement: TextStatement, section: str | None = Non
     if not leaf:
         return False
     heading = forms_of(leaf)
-    telling = [t for t in asked.terms if t.weight >= 1.5]
+    # In a small knowledge base no word says much.
+    telling = [t for t in asked.terms if t.weight >= 1.5] or list(asked.terms)
     held = sum(t.weight for t in telling if _stands(t, heading))
     if not telling or held < 0.85 * sum(t.weight for t in telling):
         return False
@@ -450,16 +278,6 @@ def headed(asked: TextQuery, statement: TextStatement, section: str | None = Non
 def forms_of(text: str) -> frozenset[str]:
     """The forms of a heading, of which few are asked for again and again."""
     return words.forms(text)
-
-
-def _instructs(asked: TextQuery, statement: TextStatement, held: Words) -> float:
-    """How much a statement looks like telling what to do."""
-    if statement.form is Form.CODE:
-        led = sum(t.weight for t in asked.terms if _stands(t, held.lead)) / asked.weight
-        return 0.06 + 0.16 * led
-    if carries(Value.COMMAND, statement.said, frozenset()):
-        return 0.08
-    return 0.04 if _TELLS.search(statement.said) else -0.12
 
 
 def _holds_what_is_denied(asked: TextQuery, held: Words) -> bool:
@@ -477,27 +295,6 @@ def _compared(asked: TextQuery, held: Words) -> bool:
         return True
     made = forms_of(asked.compares) or {words.stem(asked.compares)}
     return any(made <= said for said in (held.own, held.lead, held.section))
-
-
-#: The column of a table that says what a thing is.
-_DESCRIBED = re.compile(
-    r"; (?:what[^:;]*|description|purpose|meaning|note|function|role|meant for|uses? it for): "
-)
-
-
-def _defines(asked: TextQuery, statement: TextStatement) -> float:
-    """How much a statement looks like saying what something is."""
-    said = statement.said.lower()
-    worth = 0.0
-    for term in asked.terms:
-        name = re.escape(term.text)
-        if re.search(rf"(?:^|\W){name}\W*(?:,|\(|:|—|–| is | are )", said):
-            worth = max(worth, 0.12)
-        if re.match(rf"\W*(?:the |an? )?{name}\W* (?:is|are) (?:an? |the |our )", said):
-            worth = max(worth, 0.25)
-        if statement.form is Form.ROW and re.match(rf"(?:[^:;]{{1,40}}: )?\W*{name}\b[^;]{{0,30}};", said):
-            worth = max(worth, 0.2 if _DESCRIBED.search(said) else 0.1)
-    return worth
 
 
 def _covers(term: Term, held: Words, named: frozenset[str]) -> tuple[float, float]:
