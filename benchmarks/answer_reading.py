@@ -11,8 +11,8 @@ is that the best ones make; multiplied out they are ``reading._WEIGHTS``. A hous
 another: the rules that read questions were written with it.
 
 Printed are, for each house left out in turn, how many questions are answered rightly and wrongly by text at
-several thresholds, and left alone where nothing answers; the expected calibration error; and the weights of
-all houses together.
+several thresholds, and left alone where nothing answers; the expected calibration error, and how many that
+are called sure are right; and the weights of all houses together.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.retrieval.answering.documents import Excerpt
 from taboot_pipelines.retrieval.answering.reading import _MOST_PARTS, NEARLY, Signs, _block
 from taboot_pipelines.retrieval.request import PASSAGES, read_request
+from taboot_pipelines.retrieval.results.answers import SURE
 from taboot_pipelines.settings import load_settings
 
 ANSWERS = QUESTIONS.parent
@@ -185,7 +186,9 @@ def main() -> int:
         y = np.array([told[at][1] for at, s in enumerate(seen) if s.ours is (group == "ours")], dtype=float)
         bins = [(p >= low) & ((p < high) | (high >= 1)) for low, high in pairwise(BINS)]
         error = sum(abs(y[b].mean() - p[b].mean()) * b.mean() for b in bins if b.any())
-        print(f"expected calibration error, {group}: {error:.3f}")
+        sure = p >= SURE
+        told_sure = f"{sure.sum()} sure, {y[sure].sum():.0f} of them right"
+        print(f"expected calibration error, {group}: {error:.3f}; {told_sure}")
     weights, constant = learn(seen)
     print("weights", Signs(*(round(float(w), 2) for w in weights)), "constant", round(constant, 2))
     return 0

@@ -162,6 +162,31 @@ answer
     (
         "markdown",
         """
+Where nothing answers, that is said, with what comes nearest. How often it is right in a house shows with
+questions whose answers somebody knows; `kb.evaluate` takes a file of them too.
+""",
+    ),
+    (
+        "code",
+        """
+kb.answer("When will Authelia be upgraded?")
+""",
+    ),
+    (
+        "code",
+        """
+kb.evaluate(
+    [
+        {"kind": "ports", "question": "Which port does Grafana listen on?", "must": [r"\\b3010\\b"]},
+        {"kind": "runbooks", "question": "What is not backed up?", "must": ["films", "metrics"]},
+        {"kind": "none", "question": "When will Authelia be upgraded?"},
+    ]
+)
+""",
+    ),
+    (
+        "markdown",
+        """
 ## Neighbours
 
 What surrounds Grafana, by the relations that Compose and nginx state. In JupyterLab the picture can be asked:

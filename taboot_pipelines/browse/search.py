@@ -139,7 +139,7 @@ def _answer(answer: Answer, manifest: Manifest) -> ShownAnswer:
             place=with_line(short_url(c.url, manifest.sources), c.line)
             + (f" ({c.section})" if c.section and not c.line else ""),
         )
-        for c in answer.citations
+        for c in (*answer.citations, *answer.closest)
     )
     return ShownAnswer(answer, cited(answer.text), citations)
 

@@ -1,4 +1,4 @@
-"""Questions: ``search`` and ``ask``; the ``cache``.
+"""Questions: ``search``, ``ask`` and ``evaluate``; the ``cache``.
 
 They load no Dagster and open no catalog.
 """
@@ -331,7 +331,9 @@ def ask(
     places, width = kb_places(kb), columns()
     for line in answer.text.splitlines():
         print_wrapped(line, "", width)
-    for citation in answer.citations:
+    if answer.closest:
+        plain("  closest:", dim=True)
+    for citation in (*answer.citations, *answer.closest):
         place = places.place(citation.url, citation.line, citation.section)
         number = f"[{citation.number}] "
         shown = _short(citation.chunk_id) if width else citation.chunk_id
@@ -339,4 +341,37 @@ def ask(
     for note in answer.notes:
         print_wrapped(f"drift: {note}", "  ", width)
     if answer.found:
-        plain(f"  from {answer.kind}, confidence {answer.confidence:.2f}", dim=True)
+        plain(f"  from {answer.kind}, {answer.certainty} ({answer.confidence:.2f})", dim=True)
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--wrong", is_flag=True, help="List the questions that were answered wrongly, too.")
+@_filters
+@_mode
+@namespace_option
+@json_option
+def evaluate(file: str, wrong: bool, mode: str, namespace: str | None, as_json: bool, **options: Any) -> None:
+    """Ask the questions of FILE, whose answers it holds, and count the right ones.
+
+    FILE has a JSON object a line, with `question`, `kind` (`none` for what nothing answers), `must` (regular
+    expressions that a right answer matches) and `evidence` (ends of paths of which it cites one).
+    """
+    kb: Any = open_kb(namespace, embedding=mode != "keyword")
+    found = kb.evaluate(file, mode=mode, **_chosen(options))
+    if as_json:
+        emit_json(
+            {
+                "scores": [score.model_dump(mode="json") for score in found.scores],
+                "questions": [{**row.model_dump(mode="json"), "verdict": row.verdict} for row in found.rows],
+            }
+        )
+        return
+    plain(f"{'kind':<12}{'asked':>7}{'right':>7}{'wrong':>7}{'unanswered':>12}")
+    for score in found.scores:
+        told = f"{score.asked:>7}{score.right:>7}{score.wrong:>7}{score.unanswered:>12}"
+        plain(f"{score.kind:<12}{told}")
+    if wrong:
+        for row in (row for row in found.rows if row.verdict == "wrong"):
+            plain(f"\n{row.id or row.kind}: {row.question}")
+            print_wrapped(" ".join(row.text.split()), "  ", columns())

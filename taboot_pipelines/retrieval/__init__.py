@@ -10,6 +10,7 @@ changing anything (``stages``; ``writing`` only calls them). No question opens t
 
 - ``search``: passages; ``answers``: what answers a question, out of facts (edges of the graph and values of
   configuration files) or text, each sentence with its citation, or nothing (``answering``);
+  ``evaluation``: how many questions are answered rightly, of people who know the answers;
 - ``neighborhoods``: what surrounds a node; ``links``: what a document links to, and what to it;
 - ``explanations``: the bytes behind an edge or a hit; ``evidence``: a whole document beside its bytes;
 - ``tables``: all documents, nodes and edges; ``crawls``: what was crawled; ``states``: how the
@@ -55,6 +56,7 @@ from taboot_pipelines.retrieval.knowledge_base import KnowledgeBase
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.results.answers import Answer, Citation, Replay
+    from taboot_pipelines.retrieval.results.evaluations import Evaluation
     from taboot_pipelines.retrieval.results.explanations import End, Explanation, Quote
     from taboot_pipelines.retrieval.results.graph import (
         DocumentLinks,
@@ -77,6 +79,7 @@ __all__ = [
     "DocumentLinks",
     "Edge",
     "End",
+    "Evaluation",
     "Explanation",
     "GraphPath",
     "Hit",
@@ -100,6 +103,7 @@ _RESULTS = {
     "DocumentLinks": "results.graph",
     "Edge": "results.graph",
     "End": "results.explanations",
+    "Evaluation": "results.evaluations",
     "Explanation": "results.explanations",
     "GraphPath": "results.graph",
     "Hit": "results.hits",

@@ -35,6 +35,7 @@ from taboot_pipelines.retrieval.request import MAX_SENTENCES, PASSAGES, SearchRe
 from taboot_pipelines.retrieval.results.answers import Answer, Citation, Replay
 from taboot_pipelines.retrieval.results.hits import Hit
 from taboot_pipelines.retrieval.search import Search
+from taboot_pipelines.retrieval.sentences import Form
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.retrieval.snippets import Highlighter, terms_of
 from taboot_pipelines.settings import Settings
@@ -44,8 +45,8 @@ from taboot_pipelines.stores.replays import Recorded, Replays
 if TYPE_CHECKING:
     from taboot_pipelines.inference.chat.protocol import ChatModel
 
-#: Documents that an abstention names.
-_NAMED = 3
+#: Documents that an abstention names, and passages that it shows.
+_NAMED, _CLOSEST = 3, 3
 #: A model is asked where text would answer with so much of the confidence that it needs alone.
 _WORTH_ASKING = 0.4
 
@@ -303,9 +304,15 @@ class Answers:
             )
         )
         citations = tuple(self._placed(c) for c in made.citations)
-        notes = (*found.notes, *self._disputed(citations))
-        update = {"citations": citations, "notes": notes, "answer_id": answer_id}
-        return made.model_copy(update=update)
+        closest = () if made.found else tuple(self._placed(c) for c in _closest(found))
+        return made.model_copy(
+            update={
+                "citations": citations,
+                "closest": closest,
+                "notes": (*found.notes, *self._disputed(citations)),
+                "answer_id": answer_id,
+            }
+        )
 
     def _disputed(self, citations: Sequence[Citation]) -> tuple[str, ...]:
         """What other documents say against what is cited."""
@@ -380,6 +387,12 @@ def _nothing(found: _Found, why: str = "") -> Answer:
     )
 
 
+def _closest(found: _Found) -> tuple[Citation, ...]:
+    """What is shown where nothing is said."""
+    nearest = reading.excerpts(found.asked, found.reads, _CLOSEST, math.inf)
+    return tuple(_cite(number, part) for number, part in enumerate(nearest, 1))
+
+
 def _joined(found: _Found, texts: Sequence[str], citations: Sequence[tuple[Citation, ...]]) -> Answer:
     """The answer that a model's sentences make."""
     if not texts:
@@ -400,9 +413,12 @@ def _cite(number: int, part: Excerpt) -> Citation:
     document, (first, last) = part.document, part.span
     chunk_id, line = document.place(first)
     start = document.start + first
+    said = document.text[first:last]
+    # Lines of code say something by where they break and begin.
+    code = any(s.form is Form.CODE for s in document.statements[part.first : part.last + 1])
     return Citation(
         number=number,
-        text=" ".join(document.text[first:last].split()),
+        text=said if code else " ".join(said.split()),
         doc_id=document.doc_id,
         chunk_id=chunk_id,
         url=document.url if document.places is None else document.places.url(document.url, start),

@@ -5,7 +5,7 @@ A thin door: the work is done by the modules that it opens. The package's page s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         Stated,
     )
     from taboot_pipelines.retrieval.results.drift import DriftReport
+    from taboot_pipelines.retrieval.results.evaluations import Evaluation
     from taboot_pipelines.retrieval.results.explanations import Explanation, Original
     from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, GraphPath, Node, Subgraph
     from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
@@ -272,6 +273,20 @@ class KnowledgeBase:
         check_limit(limit, MAX_SENTENCES)
         request = self._request(question, PASSAGES, options)
         return self._answers().stream(request, limit, _truth("synthesis", synthesis))
+
+    def evaluate(
+        self, questions: Path | str | Iterable[Mapping[str, Any]], **options: Unpack[SearchOptions]
+    ) -> Evaluation:
+        """Ask questions whose answers are known, and count what is answered rightly, wrongly and not at all.
+
+        ``questions``: a file of JSON lines, or objects with its fields: ``retrieval.evaluation`` says which.
+        Filters and ranking as in :meth:`search`. Raises ``E_PATH``, ``E_ENCODING``, ``E_PARSE`` with the
+        number of the question, and what :meth:`answer` raises.
+        """
+        from taboot_pipelines.retrieval import evaluation
+
+        read = evaluation.read_questions(questions)
+        return evaluation.evaluate(read, lambda question: self.answer(question, **options))
 
     def replay(self, answer_id: str) -> Replay:
         """The candidates that an answer (``Answer.answer_id``) was chosen from, with their scores.

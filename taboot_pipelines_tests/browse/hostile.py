@@ -84,7 +84,7 @@ class HostileBase:
             for n, t in enumerate(self.rows, 1)
         )
         return Answer(question=t, found=True, text=f"{t} [1] {t}", citations=citations, kind="text",
-                      looked_for=t, notes=(t,))  # fmt: skip
+                      closest=citations, looked_for=t, notes=(t,))  # fmt: skip
 
     def original(self, doc_id: str, spans: Any = (), byte_spans: Any = ()) -> Original:
         t = "\n".join(self.rows)

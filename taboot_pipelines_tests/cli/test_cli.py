@@ -164,6 +164,22 @@ def test_search_ask_explain_neighbors(shell: Shell) -> None:
     assert answer["found"] and "sessions" in answer["text"] and answer["citations"][0]["line"] == 3
     assert "sessions.md:3" in shell("ask", "Where does the web server keep its sessions?")
 
+    questions = shell.world.directory / "questions.jsonl"
+    questions.write_text(
+        '{"id": "q1", "kind": "where", "question": "Where does the web server keep its sessions?",'
+        ' "must": ["cellar"]}\n{"kind": "none", "question": "What is the capital of Austria?"}\n'
+    )
+    scores = shell.json("evaluate", str(questions))["scores"]
+    assert [(s["kind"], s["right"], s["wrong"]) for s in scores] == [
+        ("where", 0, 1),
+        ("none", 1, 0),
+        ("all", 1, 1),
+    ]
+    told = shell("evaluate", str(questions), "--wrong")
+    assert "where" in told.splitlines()[1] and "q1: Where does" in told
+    shell("evaluate", "nowhere.jsonl", code=1)
+    assert "E_PATH" in shell.err
+
     graph = shell.json("neighbors", "web", "--type", "DEPENDS_ON")
     (edge,) = graph["edges"]
     assert (edge["start_name"], edge["end_name"]) == ("web", "cache")

@@ -149,6 +149,16 @@ def test_what_nobody_states_is_not_answered_and_what_was_looked_for_is_said(kb, 
     assert answer.looked_for in answer._repr_html_()
 
 
+def test_where_nothing_answers_what_comes_nearest_is_shown(kb):
+    answer = kb.answer("memory limit of jellyfin")
+    assert answer.certainty == "closest" and 1 <= len(answer.closest) <= 3
+    assert [c.number for c in answer.closest] == list(range(1, len(answer.closest) + 1))
+    assert "mem_limit: 512m" in "".join(c.text for c in answer.closest)
+    assert all(c.line and c.title for c in answer.closest) and answer.closest[0].title in answer._repr_html_()
+    told = kb.answer("How long does restic keep snapshots?")
+    assert told.certainty in ("sure", "likely") and told.closest == ()
+
+
 def test_a_list_is_given_whole_where_its_heading_is_what_is_asked(kb):
     answer = kb.answer("what is not backed up?")
     said = "Films below `/srv/media`: they can be bought again. Prometheus data is not worth the space. [1]"

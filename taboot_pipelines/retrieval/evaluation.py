@@ -1,0 +1,109 @@
+"""How well a knowledge base answers questions of people who know the answers: ``KnowledgeBase.evaluate``.
+
+A file of questions has one JSON object a line: ``question``; ``kind``, any word by which results are counted,
+``none`` for what the house does not say; ``must``, regular expressions (case ignored) that a right answer
+matches; ``evidence``, the ends of paths or URLs of which a right answer cites one; ``id``. Without ``must``
+any text is right, without ``evidence`` any citation. What else the object holds is not read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval.results.answers import Answer
+from taboot_pipelines.retrieval.results.evaluations import Evaluation, Judged
+
+#: The kind of a question that nothing answers.
+NONE = "none"
+_MARK = re.compile(r"\s*\[\d+(?:\s*[,;]\s*\d+)*\]")
+
+
+class LabelledQuestion(BaseModel):
+    """A question and what a right answer to it says and cites."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    question: str
+    id: str = ""
+    kind: str = ""
+    must: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+
+    @field_validator("must")
+    @classmethod
+    def _compiles(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern, re.IGNORECASE)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        return patterns
+
+
+def read_questions(given: Path | str | Iterable[Mapping[str, Any]]) -> list[LabelledQuestion]:
+    """The questions of a file, or of objects with the same fields.
+
+    Raises ``E_PATH`` for a file that is not there, ``E_ENCODING`` for one that is not UTF-8, ``E_PARSE`` with
+    the number of the line for what is no question.
+    """
+    found = []
+    for number, row in enumerate(_rows(given) if isinstance(given, Path | str) else given, 1):
+        try:
+            found.append(LabelledQuestion.model_validate(json.loads(row) if isinstance(row, str) else row))
+        except (ValidationError, ValueError) as error:
+            first = error.errors()[0] if isinstance(error, ValidationError) else None
+            why = str(error) if first is None else f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise TabootError(
+                "E_PARSE",
+                f"Question {number} cannot be read: {why}",
+                remedy="Write one JSON object a line, with `question`, `kind`, `must` and `evidence`.",
+                question=number,
+            ) from None
+    return found
+
+
+def _rows(file: Path | str) -> list[str]:
+    try:
+        return [line for line in Path(file).read_text(encoding="utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        raise TabootError("E_ENCODING", f"{file} is not UTF-8.", file=str(file)) from None
+    except OSError as error:
+        raise TabootError(
+            "E_PATH", f"{file} cannot be read: {error.strerror}.", remedy="Name a file.", file=str(file)
+        ) from error
+
+
+def evaluate(questions: Iterable[LabelledQuestion], answer: Callable[[str], Answer]) -> Evaluation:
+    """Ask every question, and judge what ``answer`` says. Raises what it does."""
+    return Evaluation(rows=tuple(_judged(question, answer(question.question)) for question in questions))
+
+
+def _judged(question: LabelledQuestion, answer: Answer) -> Judged:
+    urls = [unquote(c.url) for c in answer.citations]
+    text = _MARK.sub("", answer.text)
+    missing = tuple(p for p in question.must if not re.search(p, text, re.IGNORECASE))
+    leads = any(url == e or url.endswith(f"/{e}") for url in urls for e in question.evidence)
+    if not answer.found:
+        right = question.kind == NONE
+    else:
+        right = question.kind != NONE and not missing and (leads or not question.evidence)
+    return Judged(
+        id=question.id,
+        kind=question.kind,
+        question=question.question,
+        found=answer.found,
+        right=right,
+        confidence=answer.confidence,
+        certainty=answer.certainty,
+        text=answer.text,
+        missing=missing if answer.found else (),
+        cited=tuple(urls),
+    )
