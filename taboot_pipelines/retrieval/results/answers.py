@@ -68,9 +68,9 @@ class Answer(TableResult):
         return pa.Table.from_pylist([c.model_dump() for c in self.citations], schema=schema)
 
     def _repr_html_(self) -> str:
+        shown = [*((f"[{c.number}]", c) for c in self.citations), *(("closest", c) for c in self.closest)]
         rows: list[tuple[Cell, ...]] = [
-            (f"[{c.number}]", c.text, Stack((c.title, SourceLocation(c.url, c.line, c.section))))
-            for c in (*self.citations, *self.closest)
+            (mark, c.text, Stack((c.title, SourceLocation(c.url, c.line, c.section)))) for mark, c in shown
         ]
         sure = f" ({self.kind}, {self.certainty}, confidence {self.confidence:.2f})" if self.found else ""
         rows += [("!", note, "") for note in self.notes]
