@@ -85,7 +85,7 @@ def served(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     served = Served(address)
     yield served
     try:
-        httpx.get(served.base, timeout=30)
+        httpx.get(served.address, follow_redirects=True, timeout=60)
     except httpx.HTTPError:
         process.send_signal(signal.SIGUSR1)
         time.sleep(1)
