@@ -321,6 +321,8 @@ def ask(
     **options: Any,
 ) -> None:
     """Answer QUESTION out of the knowledge base, with citations, or say that nothing does."""
+    from taboot_pipelines.retrieval.snippets import snippet
+
     kb: Any = open_kb(namespace, embedding=mode != "keyword")
     chosen = _chosen(options)
     check_sources(chosen.get("source", ()), kb.manifest.sources)
@@ -338,6 +340,8 @@ def ask(
         number = f"[{citation.number}] "
         shown = _short(citation.chunk_id) if width else citation.chunk_id
         print_place(places, place, f"  {shown}", width, indent=f"  {number}")
+        if not answer.found:
+            _print_snippet(snippet(citation.text, (), _SNIPPET), width)
     for note in answer.notes:
         print_wrapped(f"drift: {note}", "  ", width)
     if answer.found:

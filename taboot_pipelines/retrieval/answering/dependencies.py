@@ -32,6 +32,8 @@ _SAID = {
 }
 #: Of which kind of thing something uses one, and what uses it.
 _WHICH_OF = re.compile(r"\b(?:which|what) (@\w*) (?:does|do|is|are|will) (?:the |our )?(@\w*)")
+#: Documents that name a service on which nothing is known to depend.
+_MAX_NAMING = 3
 #: Services that a transitive question walks over.
 _MAX_WALK = 500
 
@@ -275,15 +277,28 @@ class Dependencies(FactKind):
                 statements += found.statements
             elif service.declared and (len(services) == 1):
                 statements.append(
-                    CitedStatement(
-                        ("No: nothing" if question.yes_no else "Nothing")
-                        + f" depends on {self.called(service)}.",
-                        self.declaration([service]) or cites(after[:1]),
-                    )
+                    self._nobody(service, after, "No: nothing" if question.yes_no else "Nothing")
                 )
             statements += self._starters(scoped, service, after)
         statements = [s for s in statements if s.cites]
         return Found(statements, used, looked_for="what depends on it") if statements else None
+
+    def _nobody(self, service: Service, after: list[Edge], nothing: str = "Nothing") -> CitedStatement:
+        """That nothing depends on a service. A document that names it, and of which nothing more is known,
+        may mean that something does: then no more is said than that none is declared."""
+        called, node = self.called(service), service.number
+        container = self.house.container_of.get(node, node)
+        known = {e.doc_id for n in (node, container) for e in (*self.house.out(n), *self.house.into(n))}
+        named = [e for e in self.house.mentions(node) if e.doc_id not in known]
+        declared = self.declaration([service]) or cites(after[:1])
+        if not named:
+            return CitedStatement(f"{nothing} depends on {called}.", declared)
+        once = [(self.house.documents[d].path, e) for d, e in {e.doc_id: e for e in reversed(named)}.items()]
+        once.sort(key=lambda pair: pair[0])
+        paths = [path for path, _ in once[:_MAX_NAMING]]
+        more = [f"{len(once) - _MAX_NAMING} more"] if len(once) > _MAX_NAMING else []
+        text = f"No dependency on {called} is declared; it is named in {listed(paths + more)}."
+        return CitedStatement(text, declared + cites(e for _, e in once[:_MAX_NAMING]))
 
     def _starters(
         self, scoped: ResolvedMentions, service: Service, edges: list[Edge]
@@ -324,9 +339,7 @@ class Dependencies(FactKind):
             breaks |= len(statements) > start
             statements += self._starters(scoped, service, after)
             if len(statements) == start and service.declared and len(services) == 1:
-                statements.append(
-                    CitedStatement(f"Nothing depends on {called}.", self.declaration([service]))
-                )
+                statements.append(self._nobody(service, after))
         statements = [s for s in statements if s.cites]
         if scoped.question.yes_no and statements:
             statements[0].text = f"{'Yes' if breaks else 'No'}: {statements[0].text}"

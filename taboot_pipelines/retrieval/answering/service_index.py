@@ -146,6 +146,7 @@ class ServiceIndex:
         self._label_names: list[str] = labels.dictionary.to_pylist()
         types = graph.edges.column("type").combine_chunks()
         facts = pc.not_equal(types, "MENTIONS").to_numpy(zero_copy_only=False)
+        self._mentions = np.flatnonzero(~facts & (graph.end >= 0))
         facts &= (graph.start >= 0) & (graph.end >= 0)
         facts &= ~_ports_of_texts(graph)
         self._edges = np.flatnonzero(facts)
@@ -252,16 +253,23 @@ class ServiceIndex:
     def of_type(self, type_: str) -> list[Edge]:
         return self._rows(np.flatnonzero(self._types == type_), most=20_000)
 
+    def mentions(self, node: int) -> list[Edge]:
+        """The places where documents name a node, at most :data:`MAX_EDGES`."""
+        return self._read(self._mentions[self.graph.end[self._mentions] == node][:MAX_EDGES])
+
     def _slice(self, keys: Numbers, order: Numbers, node: int, types: Sequence[str]) -> Numbers:
         at = order[np.searchsorted(keys, node) : np.searchsorted(keys, node, side="right")]
         found: Numbers = at[np.isin(self._types[at], types)] if types else at
         return found
 
     def _rows(self, at: Numbers, most: int = MAX_EDGES) -> list[Edge]:
-        at = at[:most]
-        if not len(at):
+        return self._read(self._edges[at[:most]])
+
+    def _read(self, edges: Numbers) -> list[Edge]:
+        if not len(edges):
             return []
-        rows = self.graph.edges.take(pa.array(self._edges[at])).select(_EDGE_COLUMNS).to_pylist()
+        rows = self.graph.edges.take(pa.array(edges)).select(_EDGE_COLUMNS).to_pylist()
+        starts, ends = self.graph.start[edges], self.graph.end[edges]
         found = [
             Edge(
                 row["edge_id"],
@@ -276,7 +284,7 @@ class ServiceIndex:
                 row["end_observed"],
                 frozenset(str(s.get("method")) for s in json.loads(row["supports"]) if "doc" not in s),
             )
-            for row, start, end in zip(rows, self._starts[at], self._ends[at], strict=True)
+            for row, start, end in zip(rows, starts, ends, strict=True)
         ]
         return sorted(found, key=lambda e: (self.is_example(e.doc_id), e.doc_id, e.line, e.edge_id))
 

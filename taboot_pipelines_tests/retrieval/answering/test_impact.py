@@ -130,3 +130,24 @@ def test_what_compose_calls_a_dependency_is_listed_as_one(view: View) -> None:
 
 def test_nothing_breaks_without_what_nothing_needs(view: View) -> None:
     assert said(view, "what breaks if ledger goes down?") == {"Nothing": "Nothing depends on ledger (books)."}
+
+
+def test_what_a_text_names_is_not_said_to_be_needed_by_nothing(tmp_path: Path) -> None:
+    """What the text means by it is not read: that nothing depends on the service would be a guess."""
+    made = World(tmp_path, None)
+    stacks, notes = made.source("stacks", type="compose", host="hearth.lan"), made.source("notes")
+    (stacks / "books").mkdir()
+    (stacks / "books" / "compose.yaml").write_text(
+        "services:\n  ledger: {image: 'ledger:1.2'}\n  abacus: {image: 'abacus:3'}\n"
+    )
+    for n in range(4):
+        (notes / f"note-{n}.md").write_text(f"# Note {n}\n\nAsk `ledger` before you pay.\n")
+    made.ingest()
+    made.workspace.close()
+    view = made.kb()._session.view()
+    for question in ("what depends on ledger?", "what breaks if ledger goes down?"):
+        answer = ask(view, question)
+        names = "note-0.md, note-1.md, note-2.md and 1 more"
+        assert answer.text == f"No dependency on ledger (books) is declared; it is named in {names}."
+        assert len({c.doc_id for s in answer.sentences for c in s.citations}) == 4
+    assert ask(view, "what depends on abacus?").text == "Nothing depends on abacus (books)."
