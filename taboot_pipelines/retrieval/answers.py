@@ -189,7 +189,6 @@ class Answers:
             and not (says(asked, facts.text) or _SET.search(facts.text))
         ):
             facts = None
-        # A value that is only near to the question is said where no text answers.
         if facts_suffice and facts is not None and facts.confidence >= SURE_OF_FACTS:
             return _Found(asked, hits, [], facts, [], view.manifest.version)
         places = self._places(view, hits)
@@ -252,7 +251,9 @@ class Answers:
 
     def _in_its_own_words(self, found: _Found, limit: int) -> Answer:
         chosen = found.told or reading.answer(found.asked, found.reads, limit)
-        if found.facts is not None and (found.facts.confidence >= SURE_OF_FACTS or not chosen):
+        # A value that is only near to the question is said where no text answers, and it is probable.
+        least = SURE_OF_FACTS if chosen else reading.THRESHOLD
+        if found.facts is not None and found.facts.confidence >= least:
             return found.facts
         if not chosen:
             return _nothing(found)
