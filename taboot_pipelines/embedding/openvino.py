@@ -41,6 +41,8 @@ _LENGTH_STEP = 16
 _DIGEST = 32
 #: A folder of compiled models keeps so many: one for each runtime version and number of threads in use.
 _MAX_COMPILED = 4
+#: A token that every vocabulary of the kind has.
+_PADDING = 0
 #: Each stream has its own buffers; more of them than this serve nobody's single machine.
 _MAX_STREAMS = 8
 
@@ -96,6 +98,9 @@ class OpenVinoEncoder:
         self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for _ in range(self._streams):
             self._free.put(self._compiled.create_infer_request())
+        # The bindings initialize statics when tensors are first read and written, and let go of Python's lock
+        # meanwhile: two threads that do so first wait for each other for good. A model is loaded by one.
+        self.pooled([[_PADDING]])
 
     def pooled(self, ids: Sequence[Sequence[int]]) -> Vectors:
         out = np.empty((len(ids), self.dimension), np.float32)

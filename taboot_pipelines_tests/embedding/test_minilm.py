@@ -345,3 +345,34 @@ def test_a_model_is_loaded_meanwhile_and_what_is_wrong_is_said_with_the_first_te
     nowhere = MiniLmEmbedder(EmbeddingSettings(runtime=runtime, model_path=tmp_path / "none"))
     nowhere.load_meanwhile()
     refused(lambda: nowhere.embed(["redis"]), "E_CONFIG")
+
+
+FIRST_OF_A_PROCESS = """
+import sys, threading
+from taboot_pipelines.embedding.minilm import MiniLmEmbedder
+from taboot_pipelines.settings import EmbeddingSettings
+
+sys.setswitchinterval(1e-6)
+embedder = MiniLmEmbedder(EmbeddingSettings(runtime=sys.argv[1]))
+ready = threading.Barrier(8)
+
+def embed():
+    ready.wait()
+    embedder.embed(["a word"])
+
+threads = [threading.Thread(target=embed, daemon=True) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join(60)
+assert not any(thread.is_alive() for thread in threads), "threads wait for each other"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", INSTALLED)
+def test_threads_that_embed_first_of_a_process_do_not_wait_for_each_other(runtime):
+    """Of processes whose model was loaded but not used yet, three in ten stood still."""
+    for _ in range(6):
+        run = [sys.executable, "-c", FIRST_OF_A_PROCESS, runtime]
+        assert subprocess.run(run, check=False, timeout=120, capture_output=True).returncode == 0
