@@ -84,7 +84,9 @@ def test_words_are_searched_and_answered_on_demand(client: TestClient) -> None:
 
 def test_an_unanswerable_question_says_so(client: TestClient) -> None:
     tree = page(client, "/search?q=When+will+Authelia+be+upgraded%3F")
-    assert "No document states a date" in text_of(tree, ".answer.none") and not tree.css(".citations")
+    said = text_of(tree, ".answer.none")
+    assert "No document states a date" in said and "Closest passages, which may be about" in said
+    assert tree.css(".citations.closest li") and not tree.css(".citations:not(.closest)")
 
 
 def test_hits_are_those_of_the_engine_page_by_page(client: TestClient, kb: KnowledgeBase) -> None:
