@@ -61,9 +61,9 @@ def told_elsewhere(asked: TextQuery, document: ReadDocument, number: int) -> fro
     for beside, forms in _headings(document).get(above, ()):
         if beside == leaf or beside in above.split(" > "):
             continue
-        terms = [t for t in asked.terms if _is_in(t, forms)]
+        terms = [t for t in asked.terms if is_in(t, forms)]
         named = {f for t in terms for f in (t.form, t.group, *t.parts)}
-        if terms and forms <= named and not any(_is_in(t, own) for t in terms):
+        if terms and forms <= named and not any(is_in(t, own) for t in terms):
             found |= {t.form for t in terms}
     return frozenset(found)
 
@@ -79,7 +79,8 @@ def _headings(document: ReadDocument) -> dict[str, list[tuple[str, frozenset[str
     return document.headings
 
 
-def _is_in(term: Term, forms: frozenset[str]) -> bool:
+def is_in(term: Term, forms: frozenset[str]) -> bool:
+    """Whether a term or a synonym of it is among ``forms``."""
     return term.form in forms or (term.group is not None and term.group in forms)
 
 

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.answer_types import Value
-from taboot_pipelines.retrieval.answering.coverage import SWITCH, as_held, coverage, dated_by, of_the_house
+from taboot_pipelines.retrieval.answering.coverage import (
+    SWITCH,
+    as_held,
+    coverage,
+    dated_by,
+    is_in,
+    of_the_house,
+)
 from taboot_pipelines.retrieval.answering.documents import Excerpt, PassageSpan, ReadDocument
 from taboot_pipelines.retrieval.answering.nearest import Near
 from taboot_pipelines.retrieval.answering.tables_and_lists import asked_cell
@@ -82,17 +89,20 @@ def read(asked: TextQuery, places: Sequence[PassageSpan], near: Near | None) -> 
     if not asked.terms:
         return []
     asked = as_held(asked, places)
-    covering = _covering(asked, places)
     # What covers most, and stands in front, is compared.
-    covering.sort(key=lambda r: (-r.log_odds, r.document.doc_id, r.statement.start))
-    covering = covering[:_COMPARED]
-    found = [
+    covering = _best_first(_covering(asked, places))[:_COMPARED]
+    meanings = _meanings(asked.question, covering, near)
+    once: dict[str, Read] = {}
+    for r in _best_first(
         Read(r.document, r.number, r.signs._replace(meaning=meaning))
-        for r, meaning in zip(covering, _meanings(asked.question, covering, near), strict=True)
-    ]
-    found.sort(key=lambda r: (-r.log_odds, r.document.doc_id, r.statement.start))
-    once = {r.statement.said.lower(): r for r in reversed(found)}
-    return [r for r in found if once[r.statement.said.lower()] is r]
+        for r, meaning in zip(covering, meanings, strict=True)
+    ):
+        once.setdefault(r.statement.said.lower(), r)
+    return list(once.values())
+
+
+def _best_first(found: Iterable[Read]) -> list[Read]:
+    return sorted(found, key=lambda r: (-r.log_odds, r.document.doc_id, r.statement.start))
 
 
 def _covering(asked: TextQuery, places: Sequence[PassageSpan]) -> list[Read]:
@@ -223,7 +233,7 @@ def _beside(asked: TextQuery, chosen: Read) -> int:
         whole = asked.value in (None, Value.STEPS)
     else:
         held = chosen.document.words(chosen.number).own
-        weight = sum(t.weight for t in asked.terms if t.form in held or t.group in held)
+        weight = sum(t.weight for t in asked.terms if is_in(t, held))
         whole = weight < _LITTLE * asked.weight
     return _LISTED if whole else 0
 

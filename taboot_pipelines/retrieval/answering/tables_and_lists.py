@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.answer_types import TOLD, Value, carries
-from taboot_pipelines.retrieval.answering.coverage import forms_of, headed, of_the_house
+from taboot_pipelines.retrieval.answering.coverage import forms_of, headed, is_in, of_the_house
 from taboot_pipelines.retrieval.answering.documents import Excerpt, PassageSpan, ReadDocument
 from taboot_pipelines.retrieval.answering.text_query import Term, TextQuery
 from taboot_pipelines.retrieval.sentences import Form, TextStatement
@@ -127,7 +127,7 @@ def _compare(asked: TextQuery, place: PassageSpan, rows: list[int]) -> list[Exce
         words.forms(asked.compares) | set(words.runs(asked.compares)) | words.forms(bound[2] if bound else "")
     )
     topic = [t for t in asked.terms if t.form not in compared and t.text not in compared]
-    columns = [h for h in headers if any(_in(t, words.forms(h)) for t in topic)]
+    columns = [h for h in headers if any(is_in(t, words.forms(h)) for t in topic)]
     measured = []
     for header in columns:
         cells = [dict(document.statements[n].cells).get(header, "") for n in rows]
@@ -137,7 +137,7 @@ def _compare(asked: TextQuery, place: PassageSpan, rows: list[int]) -> list[Exce
             measured.append((header, cells, [number for number, _ in quantities], units.pop()))
     held = document.words(rows[0]).section | document.named | words.forms(" ".join(headers))
     total = sum(t.weight for t in topic)
-    covered = sum(t.weight for t in topic if _in(t, held)) / total if total else 0.0
+    covered = sum(t.weight for t in topic if is_in(t, held)) / total if total else 0.0
     if len(measured) != 1 or covered < _MIN_ROW_COVERED:
         return []
     header, cells, values, unit = measured[0]
@@ -160,10 +160,6 @@ def _compare(asked: TextQuery, place: PassageSpan, rows: list[int]) -> list[Exce
         total_text = f"{sum(values):g} {unit}".strip()
         said[0] = replace(said[0], text=f"{total_text} in all ({header}): {said[0].text}")
     return said
-
-
-def _in(term: Term, held: frozenset[str]) -> bool:
-    return term.form in held or (term.group is not None and term.group in held)
 
 
 def _quantity(cell: str) -> tuple[float, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -51,14 +52,11 @@ class Evaluation(TableResult):
     def scores(self) -> tuple[Score, ...]:
         """By kind, in the order in which they come, then of all."""
         kinds = list(dict.fromkeys(row.kind for row in self.rows))
-        return (*(self._score(k, [r for r in self.rows if r.kind == k]) for k in kinds), self._all)
-
-    @property
-    def _all(self) -> Score:
-        return self._score("all", list(self.rows))
+        each = [self._score(kind, [row for row in self.rows if row.kind == kind]) for kind in kinds]
+        return (*each, self._score("all", self.rows))
 
     @staticmethod
-    def _score(kind: str, rows: list[Judged]) -> Score:
+    def _score(kind: str, rows: Sequence[Judged]) -> Score:
         verdicts = [row.verdict for row in rows]
         return Score(
             kind=kind,
