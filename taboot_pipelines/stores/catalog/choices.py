@@ -18,6 +18,17 @@ from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts
 
 
+# Made once: to put such a statement together takes longer than to run it.
+_OF_TIER = (
+    sa.select(t.chosen_run)
+    .where(
+        *(t.chosen_run.c[name] == sa.bindparam(name) for name in ("namespace", "source_id", "tier")),
+        t.chosen_run.c.withdrawn_at.is_(None),
+    )
+    .order_by(t.chosen_run.c.id.desc())
+)
+
+
 class Choices:
     """``promotion`` is the id that the choices made together share."""
 
@@ -27,19 +38,9 @@ class Choices:
     @retried
     def of_tier(self, namespace: str, source_id: str, tier: str) -> list[Row]:
         """The choices of a source and tier that were not taken back, newest first."""
-        h = t.chosen_run
-        query = (
-            sa.select(h)
-            .where(
-                h.c.namespace == namespace,
-                h.c.source_id == source_id,
-                h.c.tier == tier,
-                h.c.withdrawn_at.is_(None),
-            )
-            .order_by(h.c.id.desc())
-        )
         with self.database.read(namespace) as c:
-            return [dict(row._mapping) for row in c.execute(query)]
+            named = {"namespace": namespace, "source_id": source_id, "tier": tier}
+            return [dict(row._mapping) for row in c.execute(_OF_TIER, named)]
 
     @retried
     def sources(self, namespace: str) -> set[str]:

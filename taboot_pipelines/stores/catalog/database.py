@@ -266,9 +266,14 @@ def _sqlite_pragmas(connection: Any, _record: Any) -> None:
 
 def _sqlite_begin(connection: Connection) -> None:
     # A writer takes the lock at once: a read that later turns into a write could not be retried.
-    connection.exec_driver_sql(
-        "BEGIN" if connection.get_execution_options().get("taboot_read") else "BEGIN IMMEDIATE"
-    )
+    read = connection.get_execution_options().get("taboot_read")
+    # Said to the driver itself: what SQLAlchemy does around a statement takes longer than a small read.
+    raw: Any = connection.connection.driver_connection
+    statement = "BEGIN" if read else "BEGIN IMMEDIATE"
+    try:
+        raw.execute(statement)
+    except sqlite3.Error as error:
+        raise sa.exc.DBAPIError.instance(statement, None, error, sqlite3.Error, True) from error
 
 
 def _scope_of_all(found: Found) -> str:

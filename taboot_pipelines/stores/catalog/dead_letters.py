@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -11,6 +13,16 @@ from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.runs import unit_name
 from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts, upsert
+
+
+@functools.cache
+def _letters(*named: str) -> sa.Select[Any]:
+    """The query of the letters where each named column has the value of its name.
+
+    Made once: to put such a statement together takes longer than to run it.
+    """
+    d = t.dead_letter
+    return sa.select(d).where(*(d.c[name] == sa.bindparam(name) for name in named))
 
 
 class DeadLetters:
@@ -22,16 +34,13 @@ class DeadLetters:
     @retried
     def find(self, namespace: str, source_id: str | None = None, stage: str | None = None) -> list[Row]:
         """The letters of a namespace, source or stage, by source, stage and item."""
-        d = t.dead_letter
-        query = sa.select(d).where(d.c.namespace == namespace)
-        if source_id is not None:
-            query = query.where(d.c.source_id == source_id)
-        if stage is not None:
-            query = query.where(d.c.stage == stage)
-        names = d.c.keys()
+        wanted = {"namespace": namespace, "source_id": source_id, "stage": stage}
+        asked = {name: value for name, value in wanted.items() if value is not None}
+        names = t.dead_letter.c.keys()
         with self.database.read(namespace) as c:
             # The driver's rows as they are: texts and numbers need no conversion.
-            rows = [dict(zip(names, row, strict=True)) for row in c.execute(query).cursor.fetchall()]
+            found = c.execute(_letters(*asked), asked).cursor.fetchall()
+        rows = [dict(zip(names, row, strict=True)) for row in found]
         return sorted(rows, key=lambda r: (r["source_id"], r["stage"], r["item"]))
 
     @retried

@@ -15,6 +15,14 @@ from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.writing import now_micros, upsert
 
 
+# Made once: to put such a statement together takes longer than to run it.
+_OWN = sa.select(t.pointer).where(
+    t.pointer.c.namespace == sa.bindparam("namespace"), t.pointer.c.owner == sa.bindparam("owner")
+)
+_ONE = _OWN.where(t.pointer.c.stage == sa.bindparam("stage"))
+_OF_OWNER = _OWN.where(t.pointer.c.stage.in_(sa.bindparam("stages", expanding=True)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointer:
     """What a stage has published, and of what it was made: readers follow it, and it is replaced whole.
@@ -44,22 +52,17 @@ class Pointers:
 
     @retried
     def get(self, namespace: str, owner: str, stage: str) -> Pointer | None:
-        p = t.pointer
         with self.database.read(namespace) as c:
-            row = c.execute(
-                sa.select(p).where(p.c.namespace == namespace, p.c.owner == owner, p.c.stage == stage)
-            ).one_or_none()
+            named = {"namespace": namespace, "owner": owner, "stage": stage}
+            row = c.execute(_ONE, named).one_or_none()
         return None if row is None else _pointer(row)
 
     @retried
     def of_owner(self, namespace: str, owner: str, stages: Collection[str]) -> dict[str, Pointer]:
         """What one owner has published of these stages, by stage, all as of one moment."""
-        p = t.pointer
-        query = sa.select(p).where(
-            p.c.namespace == namespace, p.c.owner == owner, p.c.stage.in_(sorted(stages))
-        )
         with self.database.read(namespace) as c:
-            return {row.stage: _pointer(row) for row in c.execute(query)}
+            named = {"namespace": namespace, "owner": owner, "stages": sorted(stages)}
+            return {row.stage: _pointer(row) for row in c.execute(_OF_OWNER, named)}
 
     @retried
     def of_stages(

@@ -28,6 +28,25 @@ def unit_name(unit_id: str) -> str:
     return unit_id.partition(":")[2]
 
 
+# Made once: to put such a statement together takes longer than to run it.
+_STATES = sa.select(
+    *(
+        t.unit_state.c[name]
+        for name in (
+            "unit_id",
+            "run_id",
+            "reads",
+            "fingerprint",
+            "subordinates",
+            "environment",
+            "problems",
+            "suppressed",
+        )
+    )
+).where(*(t.unit_state.c[name] == sa.bindparam(name) for name in ("namespace", "source_id", "tier")))
+_STATES_OF = _STATES.where(t.unit_state.c.unit_id.in_(sa.bindparam("units", expanding=True)))
+
+
 class Runs:
     """Runs are history, of which each unit has at most one active; states are what the active ones left."""
 
@@ -40,19 +59,15 @@ class Runs:
         self, namespace: str, source_id: str, tier: str, units: Collection[str] | None = None
     ) -> dict[str, Row]:
         """By unit id (None: of all units): the active run, what it read, and what came of it."""
-        u = t.unit_state
-        columns = ("unit_id", "run_id", "reads", "fingerprint", "subordinates", "environment", "problems")
-        query = sa.select(*(u.c[name] for name in columns), u.c.suppressed).where(
-            u.c.namespace == namespace, u.c.source_id == source_id, u.c.tier == tier
-        )
-        queries = (
-            [query] if units is None else [query.where(u.c.unit_id.in_(p)) for p in parts(sorted(units))]
-        )
+        named = {"namespace": namespace, "source_id": source_id, "tier": tier}
+        query, asked = _STATES, [named]
+        if units is not None:
+            query, asked = _STATES_OF, [{**named, "units": part} for part in parts(sorted(units))]
         found: dict[str, Row] = {}
         with self.database.read(namespace) as c:
-            for one in queries:
+            for one in asked:
                 # The driver's rows as they are: there may be tens of thousands.
-                for row in c.execute(one).cursor.fetchall():
+                for row in c.execute(query, one).cursor.fetchall():
                     unit, run, reads, fingerprint, subordinates, environment, problems, suppressed = row
                     found[unit] = {
                         "run_id": run,

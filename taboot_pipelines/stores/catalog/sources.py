@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -10,6 +12,17 @@ from sqlalchemy.engine import Connection
 from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts, upsert
+
+
+@functools.cache
+def _entries(*named: str) -> sa.Select[Any]:
+    """The query of the entries in some ``states``, where each named column has the value of its name.
+
+    Made once: to put such a statement together takes longer than to run it.
+    """
+    e = t.source_entry.c
+    equal = (e[name] == sa.bindparam(name) for name in named)
+    return sa.select(t.source_entry).where(e.state.in_(sa.bindparam("states", expanding=True)), *equal)
 
 
 class Sources:
@@ -67,16 +80,13 @@ class Sources:
         """The entries of one namespace or (None, for maintenance) of all, by namespace and source id; those
         of one source where its id is given.
         """
-        query = sa.select(t.source_entry).where(t.source_entry.c.state.in_(list(states)))
-        if source_id is not None:
-            query = query.where(t.source_entry.c.source_id == source_id)
-        if namespace is not None:
-            query = query.where(t.source_entry.c.namespace == namespace)
+        only = {"namespace": namespace, "source_id": source_id}
+        asked = {name: value for name, value in only.items() if value is not None}
+        query = _entries(*asked)
         with self.database.read(namespace) as c:
+            rows = c.execute(query, {**asked, "states": list(states)})
             # Sorted here: a server sorts text by its language.
-            return sorted(
-                (dict(r._mapping) for r in c.execute(query)), key=lambda r: (r["namespace"], r["source_id"])
-            )
+            return sorted((dict(r._mapping) for r in rows), key=lambda r: (r["namespace"], r["source_id"]))
 
     @retried
     def set_state(self, namespace: str, source_id: str, state: str) -> None:
