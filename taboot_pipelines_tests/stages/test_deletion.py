@@ -21,6 +21,8 @@ from taboot_pipelines.stages import source_state
 from taboot_pipelines.stages.deletion import delete, finish_pending, restore
 from taboot_pipelines.stages.held_deletions import held
 from taboot_pipelines.stores.replays import Recorded, Replays
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.kept import Kept
 from taboot_pipelines_tests.world import World, graph, holding
 
 WORD = "zyxwvutquux"
@@ -34,8 +36,9 @@ def reports(world: World, **options: bool) -> dict[str, object]:
     return {r.stage: r for r in world.ingest(**options)}
 
 
-@pytest.fixture
-def notes(world: World) -> Path:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei) -> Kept:
+    world = World(tmp_path_factory.mktemp("house"), tei.url)
     path = world.source("notes")
     for i in range(4):
         (path / f"{i}.md").write_text(
@@ -46,7 +49,12 @@ def notes(world: World) -> Path:
     )
     (path / f"{WORD}.yaml").write_text("key: value\n")
     world.ingest()
-    return path
+    return Kept(world)
+
+
+@pytest.fixture
+def notes(world: World, kept: Kept) -> Path:
+    return kept.put_back(world).directory / "notes"
 
 
 def test_a_vanished_file_goes_and_comes_back(world: World, notes: Path) -> None:

@@ -16,6 +16,7 @@ from taboot_pipelines.stages.running import run_stage
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.held_port import held_port
+from taboot_pipelines_tests.kept import Kept
 from taboot_pipelines_tests.world import World, differences, graph, holding, logical
 
 WORD = "zyxwvutquux"
@@ -167,14 +168,20 @@ def test_a_withdrawn_document_can_be_restored_while_its_source_is_half_done(
 # --- another source is half done, or is being added ---------------------------------------------------------
 
 
-@pytest.fixture
-def two(world: World) -> World:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei) -> Kept:
+    world = World(tmp_path_factory.mktemp("house"), tei.url)
     notes, other = world.source("notes"), world.source("other")
     write(notes, 5)
     write(other, 5, "The other document {} names port {}.\n")
     (notes / "secret-plan.md").write_text(f"# Plan {WORD}\n\nIt listens on {WORD}.example.com:4433.\n")
     world.ingest()
-    return world
+    return Kept(world)
+
+
+@pytest.fixture
+def two(world: World, kept: Kept) -> World:
+    return kept.put_back(world)
 
 
 @pytest.mark.parametrize("done", range(1, len(HALF) + 1))
@@ -255,8 +262,10 @@ def test_an_erasure_keeps_the_vectors_of_a_half_done_source(two: World) -> None:
 # --- a source is put back -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [20, 100, 400, 600])
-def test_a_source_that_is_put_back_is_read_anew(world: World, count: int) -> None:
+# The same documents, some more, and so many that their tables get two commits and three.
+@pytest.mark.parametrize("count", [20, 30, 50, 75])
+def test_a_source_that_is_put_back_is_read_anew(tmp_path: Path, tei: FakeTei, count: int) -> None:
+    world = World(tmp_path, tei.url, limits={"batch_documents": 32})
     other = world.source("other")
     write(other, 3, "The other document {} names port {}.\n")
     z = world.source("z")
@@ -269,7 +278,10 @@ def test_a_source_that_is_put_back_is_read_anew(world: World, count: int) -> Non
     write(z, count)
     world.ingest()
     assert len(served(world)) == 3 + count
+    version = world.workspace.tables.version("default", "z", "documents")
+    assert version is not None and version.partition(".")[0] == str(1 + count // 32)
     assert_equal_to_scratch(world)
+    world.workspace.close()
 
 
 def test_a_table_that_is_made_again_is_another_table(two: World) -> None:

@@ -50,11 +50,13 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
             subprocess.run(["umount", "-l", str(made.path)], capture_output=True, check=False)
 
 
-def fill(world: World, words: int = 20) -> None:
+def fill(world: World, words: int = 20, padding: int = 0) -> None:
+    """Thirty notes that say something so often, with so many lines of two kilobytes that say nothing."""
     folder = world.source("notes")
     for i in range(30):
         text = f"The service web{i} talks to db{i}.lan:5432 and http://h{i}.lan:80/x. "
-        (folder / f"n{i}.md").write_text(f"# Note {i}\n\n{text * words}")
+        nothing = "".join(f"\n\n{f'nothing{j}' * 220}" for j in range(padding))
+        (folder / f"n{i}.md").write_text(f"# Note {i}\n\n{text * words}{nothing}")
 
 
 def assert_told(error: TabootError, home: Path) -> None:
@@ -107,10 +109,13 @@ def test_blobs_that_find_no_space_are_fetched_by_the_next_run(
     disk.mount("size=900k")
     world = World(tmp_path, tei.url)
     try:
-        fill(world, words=700)
+        fill(world, padding=25)
         with pytest.raises(TabootError) as caught:
             world.ingest()
         assert_told(caught.value, disk.path)
+        # Some blobs found space, and nothing was made of them.
+        assert 0 < sum(1 for p in (world.home / "blobs").rglob("*") if p.is_file()) < 30
+        assert not (world.home / "tables").exists()
         disk.remount("size=64m")
         world.ingest()
         assert_complete(world)

@@ -15,17 +15,24 @@ from taboot_pipelines.shards.protocol import LEAST_GRACE_SECONDS, RemovedShard, 
 from taboot_pipelines.stages import embeddings, housekeeping
 from taboot_pipelines.stores.state.keys import JOB
 from taboot_pipelines.stores.tables import NAMESPACE
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.kept import Kept
 from taboot_pipelines_tests.world import World, logical
 
 GUIDE = "# Guide\n\nThe web server keeps its sessions in cache and listens on port 8080.\n"
 
 
-@pytest.fixture
-def guides(world: World) -> Path:
-    folder = world.source("guides")
-    (folder / "guide.md").write_text(GUIDE)
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei) -> Kept:
+    world = World(tmp_path_factory.mktemp("house"), tei.url)
+    (world.source("guides") / "guide.md").write_text(GUIDE)
     world.ingest()
-    return folder
+    return Kept(world)
+
+
+@pytest.fixture
+def guides(world: World, kept: Kept) -> Path:
+    return kept.put_back(world).directory / "guides"
 
 
 def shard_folders(world: World) -> set[str]:

@@ -17,6 +17,8 @@ from taboot_pipelines.ingesting import Ingest, Memory
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines.stages.quiet import quiet_sources
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.kept import Kept
 from taboot_pipelines_tests.world import World, differences, logical
 
 SOURCES = tuple(f"s{number}" for number in range(6))
@@ -42,14 +44,21 @@ class Passes:
         return set(quiet_sources(self.world.workspace, SOURCES))
 
 
-@pytest.fixture
-def passes(world: World) -> Passes:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei) -> Kept:
+    world = World(tmp_path_factory.mktemp("house"), tei.url)
     for name in SOURCES:
         text = f"# Note {name}\n\nThe service app-{name} depends on db-{name}.\n"
         (world.source(name) / "note.md").write_text(text)
-    made = Passes(world)
-    assert set(made().values()) == {True}
-    return made
+    assert set(Passes(world)().values()) == {True}
+    return Kept(world)
+
+
+@pytest.fixture
+def passes(world: World, kept: Kept) -> Passes:
+    kept.put_back(world)
+    time.sleep(2.1)  # until the files' times say that they were not written since
+    return Passes(world)
 
 
 @contextmanager

@@ -31,6 +31,8 @@ from taboot_pipelines.stores.catalog.deletions import AuditLog
 from taboot_pipelines.stores.catalog.pointers import Pointers
 from taboot_pipelines.stores.catalog.runs import Runs
 from taboot_pipelines.stores.tables import Tables
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.kept import Kept
 from taboot_pipelines_tests.stages.test_incremental_equals_scratch import Clock
 from taboot_pipelines_tests.stages.test_kill_windows import assert_like_scratch, doc_id, killed_at, restart
 from taboot_pipelines_tests.world import World, graph, holding, rows_of
@@ -42,13 +44,19 @@ LESS_SURE = "# Jellyfin\n\nJellyfin needs Redis.\n"
 CONFIG = {"min_confidence": 0.66}
 
 
-@pytest.fixture
-def notes(world: World) -> Path:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei) -> Kept:
+    world = World(tmp_path_factory.mktemp("house"), tei.url)
     path = world.source("notes")
     (path / "sure.md").write_text(SURE)
     (path / "less.md").write_text(LESS_SURE)
     world.ingest()
-    return path
+    return Kept(world)
+
+
+@pytest.fixture
+def notes(world: World, kept: Kept) -> Path:
+    return kept.put_back(world).directory / "notes"
 
 
 def facts(world: World) -> set[tuple[str, str]]:

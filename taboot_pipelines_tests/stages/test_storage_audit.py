@@ -24,6 +24,7 @@ from taboot_pipelines.stages.embeddings import table_name
 from taboot_pipelines.stores.catalog import schema
 from taboot_pipelines.stores.tables import NAMESPACE
 from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.kept import Kept
 from taboot_pipelines_tests.world import DATA, World, differences, graph, logical
 
 pytestmark = pytest.mark.slow
@@ -47,10 +48,16 @@ def fill(world: World) -> None:
     world.ingest()
 
 
-@pytest.fixture
-def filled(world: World, data: Path) -> World:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei, data: Path) -> Kept:
+    world = World(tmp_path_factory.mktemp("filled"), tei.url)
     fill(world)
-    return world
+    return Kept(world)
+
+
+@pytest.fixture
+def filled(world: World, kept: Kept) -> World:
+    return kept.put_back(world)
 
 
 @pytest.fixture(scope="module")

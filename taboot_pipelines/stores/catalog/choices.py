@@ -17,7 +17,6 @@ from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts
 
-
 # Made once: to put such a statement together takes longer than to run it.
 _OF_TIER = (
     sa.select(t.chosen_run)

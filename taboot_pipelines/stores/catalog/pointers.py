@@ -14,7 +14,6 @@ from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.writing import now_micros, upsert
 
-
 # Made once: to put such a statement together takes longer than to run it.
 _OWN = sa.select(t.pointer).where(
     t.pointer.c.namespace == sa.bindparam("namespace"), t.pointer.c.owner == sa.bindparam("owner")

@@ -8,6 +8,7 @@ are is the extractors' matter.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import orjson
 import sqlalchemy as sa
@@ -59,7 +60,7 @@ class Runs:
         self, namespace: str, source_id: str, tier: str, units: Collection[str] | None = None
     ) -> dict[str, Row]:
         """By unit id (None: of all units): the active run, what it read, and what came of it."""
-        named = {"namespace": namespace, "source_id": source_id, "tier": tier}
+        named: dict[str, Any] = {"namespace": namespace, "source_id": source_id, "tier": tier}
         query, asked = _STATES, [named]
         if units is not None:
             query, asked = _STATES_OF, [{**named, "units": part} for part in parts(sorted(units))]
