@@ -41,7 +41,8 @@ def sources(world: World) -> list[str]:
     world.source("part", "compose", host="box.lan", path="stacks/flask-redis")
     world.source("texts", "files", path="stacks")
     notes = world.source("notes", "files")
-    for path in sorted((DATA / "linuxserver-docs-md" / "docs" / "images").glob("*.md"))[:5]:
+    pages = (DATA / "linuxserver-docs-md" / "docs" / "images").glob("*.md")
+    for path in sorted(pages, key=lambda p: (p.stat().st_size, p.name))[:5]:
         (notes / path.name).write_bytes(path.read_bytes())
     for path in sorted((stacks).rglob("README.md"))[:2]:
         (notes / f"again-{path.parent.name}.md").write_bytes(path.read_bytes())
