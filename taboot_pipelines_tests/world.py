@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import gzip
 import json
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,12 @@ from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deriving import derive, run_source_stage
 from taboot_pipelines.stages.report import StageReport
-from taboot_pipelines.stages.running import run_stage, run_together
+from taboot_pipelines.stages.running import run_chain, run_stage, run_together
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE
+from taboot_pipelines_tests import servers
 from taboot_pipelines_tests.needs import DATA as DATA
+from taboot_pipelines_tests.needs import HOMELAB
 
 #: Tables of the catalog that are inputs of a replay (rule ``incremental-equals-scratch``); everything else is
 #: derived or history.
@@ -75,9 +78,9 @@ class World:
     server.
     """
 
-    def __init__(self, root: Path, tei: str, /, **settings: Any) -> None:
+    def __init__(self, root: Path, tei: str, /, directory: Path | None = None, **settings: Any) -> None:
         self.root, self.home, self.tei = root, root / "home", tei
-        self.directory = root / "sources"
+        self.directory = directory or root / "sources"
         self.directory.mkdir(parents=True, exist_ok=True)
         self.overrides = settings
         self.entries: list[dict[str, Any]] = []
@@ -175,6 +178,44 @@ class World:
         finally:
             workspace.close()
         return home
+
+
+class Kept:
+    """A world that is made once and put back for each test, always in one place: a home names its paths."""
+
+    def __init__(self, root: Path, tei: str, make: Callable[[World], None], /, **settings: Any) -> None:
+        self._place, self._kept, self._tei, self._settings = root / "world", root / "kept", tei, settings
+        world = World(self._place, tei, **settings)
+        try:
+            make(world)
+        finally:
+            world.workspace.close()
+        self._entries = copy.deepcopy(world.entries)
+        self._place.rename(self._kept)
+
+    def put_back(self) -> World:
+        """Return the world as it was made, whatever became of the last one, which is gone."""
+        for folder in (
+            p for p in (self._place, *self._place.rglob("*")) if p.is_dir() and not p.is_symlink()
+        ):
+            folder.chmod(0o700)
+        shutil.rmtree(self._place, ignore_errors=True)
+        shutil.copytree(self._kept, self._place, symlinks=True)
+        world = World(self._place, self._tei, **self._settings)
+        world.entries = copy.deepcopy(self._entries)
+        return world
+
+
+def homelab_home() -> Path:
+    """A home with examples/homelab in it, read by the bundled model: one for all workers, to be read only."""
+
+    def make(home: Path) -> None:
+        workspace = Workspace(load_settings(home=home, sources=HOMELAB / "sources.yaml"))
+        for source in workspace.sync_sources().entries:
+            run_chain(workspace, source)
+        workspace.close()
+
+    return servers.RUN.once("homelab", make)
 
 
 def logical(workspace: Workspace, namespace: str = "default") -> dict[str, Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from taboot_pipelines_tests.forking import python
 
 _ROOT = Path(__file__).parents[2]
 
@@ -25,7 +26,7 @@ def ingest_at_once(
     processes = [
         subprocess.Popen(
             [
-                sys.executable,
+                *python(),
                 "-m",
                 "taboot_pipelines_tests.acceptance.ingest_process",
                 str(home),
@@ -35,7 +36,7 @@ def ingest_at_once(
                 *order,
             ],
             cwd=_ROOT,
-            env={**os.environ, **environment, "PYTHONPATH": str(_ROOT)},
+            env={**os.environ, **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

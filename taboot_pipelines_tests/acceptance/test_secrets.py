@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
@@ -20,6 +19,7 @@ from taboot_pipelines_tests.acceptance.checks import check_ledger, columns, edge
 from taboot_pipelines_tests.acceptance.planting import PUBLIC, page, plant
 from taboot_pipelines_tests.connectors.servers import send, serve
 from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.forking import python
 from taboot_pipelines_tests.world import World, contents, holding
 
 
@@ -48,10 +48,9 @@ def ingested(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei) -> Iterator
             "TABOOT_HOME": str(world.home),
             "TABOOT_SOURCES": str(world.directory / "sources.yaml"),
             "TABOOT_TEI__URL": tei.url,
-            "PYTHONPATH": str(Path(__file__).parents[2]),
         }
         done = subprocess.run(
-            [sys.executable, "-c", "from taboot_pipelines.cli import main; main()", "ingest"],
+            [*python(), "-c", "from taboot_pipelines.cli import main; main()", "ingest"],
             env=environment,
             capture_output=True,
             text=True,

@@ -9,10 +9,11 @@ import pty
 import re
 import struct
 import subprocess
-import sys
 import termios
 import threading
 from collections.abc import Mapping
+
+from taboot_pipelines_tests.forking import python
 
 PROGRAM = "from taboot_pipelines.cli import main; main()"
 #: Styles, and hyperlinks, which take no room.
@@ -34,7 +35,7 @@ def seen(environment: Mapping[str, str], *arguments: str, columns: int = 80, cod
     reader.start()
     kept = {k: v for k, v in environment.items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "CI")}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
+        [*python(), "-c", PROGRAM, *arguments],
         stdin=slave,
         stdout=slave,
         stderr=slave,

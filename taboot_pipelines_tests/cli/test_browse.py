@@ -8,13 +8,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from taboot_pipelines_tests.cli.test_cli import PROGRAM, Shell
+from taboot_pipelines_tests.forking import python
 from taboot_pipelines_tests.held_port import held_port
 from taboot_pipelines_tests.world import World
 
@@ -27,10 +28,12 @@ def shell(world: World) -> Shell:
 
 
 @contextmanager
-def started(shell: Shell, *arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def started(
+    shell: Shell, *arguments: str, start: Sequence[str] = (), **environment: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The process and the address that it printed."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "browse", *arguments],
+        [*(start or python()), "-c", PROGRAM, "browse", *arguments],
         env={**shell.environment, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -56,7 +59,11 @@ def status(address: str) -> int:
 
 
 def test_it_answers_where_it_says_and_ends_quietly(shell: Shell) -> None:
-    with held_port() as port, started(shell, "--no-open", "--port", str(port)) as (process, address):
+    interpreter, held = (sys.executable,), held_port()
+    with (
+        held as port,
+        started(shell, "--no-open", "--port", str(port), start=interpreter) as (process, address),
+    ):
         assert address.startswith(f"http://127.0.0.1:{port}/?token=")
         assert len(address.partition("=")[2]) >= 43
         assert status(address) == 200

@@ -23,6 +23,7 @@ import yaml
 from taboot_pipelines.cli import main
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.forking import python
 from taboot_pipelines_tests.world import World, holding
 
 PROGRAM = "from taboot_pipelines.cli import main; main()"
@@ -60,9 +61,11 @@ class Shell:
             sys.exit(0)
         return self._check(end.value.code, out.buffer.getvalue().decode(), err.getvalue(), code)  # type: ignore[attr-defined]
 
-    def process(self, *arguments: str, code: int = 0, program: str = PROGRAM) -> str:
+    def process(self, *arguments: str, code: int = 0, program: str | None = None) -> str:
+        """Call the command in a process of its own, or a program that an interpreter is started for."""
+        start = python() if program is None else (sys.executable,)
         done = subprocess.run(
-            [sys.executable, "-c", program, *arguments],
+            [*start, "-c", PROGRAM if program is None else program, *arguments],
             env=self.environment,
             capture_output=True,
             text=True,
@@ -358,7 +361,7 @@ def test_status_goes_without_the_catalog(shell: Shell) -> None:
 
 def test_status_before_anything_creates_nothing(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "status"],
+        [*python(), "-c", PROGRAM, "status"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

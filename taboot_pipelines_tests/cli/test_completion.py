@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from taboot_pipelines_tests.cli.test_cli import PROGRAM, Shell
+from taboot_pipelines_tests.cli.test_cli import Shell
 from taboot_pipelines_tests.world import World
 
 
@@ -30,7 +30,7 @@ def completed(shell: Shell, words: str) -> list[str]:
     kept = shell.environment
     shell.environment = {**kept, **environment}
     try:
-        told = shell.process(program=PROGRAM).splitlines()
+        told = shell.process().splitlines()
         return [line.partition(",")[2] for line in told if line]
     finally:
         shell.environment = kept

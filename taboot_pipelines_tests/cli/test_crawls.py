@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from taboot_pipelines.model.crawl_graph import CrawlProgress
 from taboot_pipelines.stages.crawl_graph import CrawlGraph
 from taboot_pipelines_tests.cli.test_cli import PROGRAM, Shell
 from taboot_pipelines_tests.crawled import DEPTHS, SmallSite, crawl_source, small_site
+from taboot_pipelines_tests.forking import python
 from taboot_pipelines_tests.world import World
 
 
@@ -87,7 +87,7 @@ def test_a_crawl_is_watched_and_cancelled_from_outside_and_resumed(
     # What is left takes minutes, however long the commands below take.
     site.slow[0] = 10.0
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "crawls", "watch", "site", "--json"],
+        [*python(), "-c", PROGRAM, "crawls", "watch", "site", "--json"],
         env=shell.environment,
         stdout=subprocess.PIPE,
         text=True,

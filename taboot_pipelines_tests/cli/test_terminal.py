@@ -82,8 +82,8 @@ def test_a_missed_name_suggests_near_ones(homelab: Shell) -> None:
         assert "Did you mean" in error["message"] and near in error["message"], arguments
 
 
-def test_delete_takes_whatever_names_a_document(homelab: Shell) -> None:
-    documents = {d["path"]: d for d in homelab.json("documents", "--limit", "1000")["documents"]}
+def test_delete_takes_whatever_names_a_document(lab: Shell) -> None:
+    documents = {d["path"]: d for d in lab.json("documents", "--limit", "1000")["documents"]}
     chunk = f"{documents['backups.md']['doc_id']}:0"
     for path, name in (
         ("redis.md", "redis.md"),
@@ -92,12 +92,12 @@ def test_delete_takes_whatever_names_a_document(homelab: Shell) -> None:
         ("network-map.md", documents["network-map.md"]["url"]),
         ("on-call-faq.md", "runbooks:on-call-faq.md"),
     ):
-        receipt = homelab.json("delete", name)
+        receipt = lab.json("delete", name)
         assert receipt["doc_ids"] == [documents[path]["doc_id"]], name
-        assert path not in str(homelab.json("documents", "--source", "runbooks"))
+        assert path not in str(lab.json("documents", "--source", "runbooks"))
         # Once more it is nothing that could be deleted; by the same name it is brought back.
-        assert homelab.json("restore", name)["restored"] == receipt["doc_ids"], name
-    refused = homelab.json("delete", "devices.json", code=1)["error"]
+        assert lab.json("restore", name)["restored"] == receipt["doc_ids"], name
+    refused = lab.json("delete", "devices.json", code=1)["error"]
     assert refused["code"] == "E_QUERY" and "2 documents are called" in refused["message"]
 
 

@@ -11,6 +11,7 @@ import pytest
 from taboot_pipelines.defs import build_defs
 from taboot_pipelines.defs.partitions import NAME, apply_change, partition_change
 from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
+from taboot_pipelines_tests import dagster_storage  # noqa: F401
 from taboot_pipelines_tests.world import World
 
 COMPOSE = """\

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from taboot_pipelines.settings import load_settings
-from taboot_pipelines.stages.running import run_chain
-from taboot_pipelines.stages.workspace import Workspace
-from taboot_pipelines_tests import servers
+from taboot_pipelines_tests.world import homelab_home
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,15 +16,8 @@ SOURCES = ROOT / "examples" / "homelab" / "sources.yaml"
 
 @pytest.fixture(scope="session")
 def ingested() -> Path:
-    """A home with examples/homelab in it, read by the bundled model: one for all workers, to be read only."""
-
-    def make(home: Path) -> None:
-        workspace = Workspace(load_settings(home=home, sources=SOURCES))
-        for source in workspace.sync_sources().entries:
-            run_chain(workspace, source)
-        workspace.close()
-
-    return servers.RUN.once("homelab", make)
+    """The homelab's home, one for all workers, to be read only."""
+    return homelab_home()
 
 
 @pytest.fixture

@@ -1,0 +1,34 @@
+"""Dagster's storage in SQLite as it is, but for what it makes anew for each statement.
+
+An instance on disk makes an engine and a connection for each access to a database, and compiles each
+statement for it: a third of what a run in a test takes. Importing this module lets engines be kept for this
+process, and connections too but for those to the file of a run, which is removed with the run.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import sqlalchemy
+from dagster._core.storage.event_log.sqlite import sqlite_event_log
+from dagster._core.storage.runs.sqlite import sqlite_run_storage
+from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
+from sqlalchemy.pool import NullPool, QueuePool
+
+_OF_ALL_RUNS = ("/index.db", "/runs.db", "/schedules.db")
+
+
+@functools.lru_cache(maxsize=32)
+def _engine(url: str, *options: tuple[str, Any]) -> sqlalchemy.Engine:
+    pool = QueuePool if url.endswith(_OF_ALL_RUNS) else NullPool
+    return sqlalchemy.create_engine(url, poolclass=pool, connect_args=dict(options))
+
+
+def _kept(url: str, *, poolclass: type[NullPool], connect_args: dict[str, Any] | None = None) -> Any:
+    assert poolclass is NullPool
+    return _engine(url, *sorted((connect_args or {}).items()))
+
+
+for _module in (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage):
+    _module.create_engine = _kept  # type: ignore[attr-defined]
