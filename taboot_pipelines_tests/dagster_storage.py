@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import dagster as dg
 import sqlalchemy
 from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
@@ -32,3 +33,12 @@ def _kept(url: str, *, poolclass: type[NullPool], connect_args: dict[str, Any] |
 
 for _module in (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage):
     _module.create_engine = _kept  # type: ignore[attr-defined]
+
+
+def copy_in_memory(known: dg.DagsterInstance, into: dg.DagsterInstance) -> None:
+    """Let an ephemeral instance that knows nothing yet know all that another one knows."""
+    for storage in ("run_storage", "event_log_storage"):
+        source, target = (
+            getattr(instance, storage)._held_conn.connection.driver_connection for instance in (known, into)
+        )
+        source.backup(target)

@@ -32,7 +32,7 @@ from taboot_pipelines_tests.acceptance.checks import (
 from taboot_pipelines_tests.acceptance.ingesting import ingest_at_once
 from taboot_pipelines_tests.connectors.servers import Site, send, serve
 from taboot_pipelines_tests.fakes.tei import FakeTei
-from taboot_pipelines_tests.world import World, graph
+from taboot_pipelines_tests.world import Kept, World, graph
 
 MEGABYTE = 1024 * 1024
 COMPOSE = (
@@ -484,13 +484,22 @@ BAD_SOURCES = {
 }
 
 
+@pytest.fixture(scope="module")
+def made_notes(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei) -> Kept:
+    def make(world: World) -> None:
+        for i in range(3):
+            note(world.source("notes", tags=["runbook"]) / f"{i}.md", i)
+        note(world.source("other") / "o.md", 9)
+        world.ingest()
+
+    return Kept(tmp_path_factory.mktemp("notes"), tei.url, make)
+
+
 @pytest.fixture
-def notes(world: World) -> World:
-    for i in range(3):
-        note(world.source("notes", tags=["runbook"]) / f"{i}.md", i)
-    note(world.source("other") / "o.md", 9)
-    world.ingest()
-    return world
+def notes(made_notes: Kept) -> Iterator[World]:
+    world = made_notes.put_back()
+    yield world
+    world.workspace.close()
 
 
 def test_a_wrong_sources_file_is_refused_whole(notes: World) -> None:

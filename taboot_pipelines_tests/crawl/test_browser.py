@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -446,16 +446,39 @@ def _processes(kind: str) -> set[psutil.Process]:
 class Killed:
     """A client whose Chromium is killed at a moment of a visit, and how often that was."""
 
-    def __init__(self, kind: str = "chromium") -> None:
+    def __init__(self, kind: str = "chromium", own: Mapping[str, set[psutil.Process]] | None = None) -> None:
         self.kind = kind
         self.times = 0
+        self._own = own
         self._others = _processes(kind)
 
     def __call__(self) -> None:
         if not self.times:
-            (process,) = _processes(self.kind) - self._others
+            (process,) = _processes(self.kind) - self._others if self._own is None else self._own[self.kind]
             process.kill()
             self.times += 1
+
+
+class Mortal:
+    """A client that outlives its Chromiums and drivers, and knows which of those that run are its own."""
+
+    def __init__(self, client: Browser) -> None:
+        self.client = client
+        self.own: dict[str, set[psutil.Process]] = {}
+
+    def page(self, url: str) -> PageReply:
+        before = {kind: _processes(kind) for kind in ("chromium", "driver")}
+        answer = page(self.client, url)
+        for kind, others in before.items():
+            if started := _processes(kind) - others:
+                self.own[kind] = started
+        return answer
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[Mortal]:
+    with closing(Browser(BrowserSettings(settle_seconds=100), LOOPBACK)) as made:
+        yield Mortal(made)
 
 
 @pytest.mark.parametrize(
@@ -466,11 +489,12 @@ class Killed:
     ],
 )
 def test_a_visit_hears_at_once_that_chromium_died_and_the_next_gets_another(
-    moment: str, monkeypatch: pytest.MonkeyPatch
+    moment: str, mortal: Mortal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from playwright import async_api
 
-    kill = Killed("driver" if moment == "driver" else "chromium")
+    client = mortal.client
+    kill = Killed("driver" if moment == "driver" else "chromium", mortal.own)
     gone, hold = threading.Event(), threading.Event()
 
     def site(h: BaseHTTPRequestHandler) -> None:
@@ -524,8 +548,8 @@ def test_a_visit_hears_at_once_that_chromium_died_and_the_next_gets_another(
     else:
         capture = Capture(scripts=("await fetch('/kill')",), wait_seconds=0)
 
-    with serve(site) as pages, closing(Browser(BrowserSettings(settle_seconds=100), LOOPBACK)) as client:
-        assert page(client, f"{pages.base}/").status == 200
+    with serve(site) as pages:
+        assert mortal.page(f"{pages.base}/").status == 200
         armed.set()
         # Its own time-outs are far away: an answer before them comes of the death.
         client.start(0, request(pages.base + path, timeouts=Timeouts(200, 200, 200), capture=capture))
@@ -536,7 +560,7 @@ def test_a_visit_hears_at_once_that_chromium_died_and_the_next_gets_another(
         assert isinstance(found, TabootError)
         assert (found.code, found.details["again"]) == ("E_BROWSER", True)
         hold.set()
-        assert page(client, f"{pages.base}/").status == 200
+        assert mortal.page(f"{pages.base}/").status == 200
 
 
 def test_all_visits_hear_that_chromium_died(pages: Site) -> None:

@@ -66,11 +66,14 @@ class Project:
         return {e.check_name: e.passed for e in result.get_asset_check_evaluations()}
 
 
+def two_sources(world: World) -> None:
+    compose = world.source("stack", "compose", host="box.lan", schedule="*/10 * * * *")
+    (compose / "compose.yaml").write_text(COMPOSE)
+    (world.source("guides") / "guide.md").write_text(GUIDE)
+
+
 @pytest.fixture
 def project(world: World) -> Iterator[Project]:
-    (world.source("stack", "compose", host="box.lan", schedule="*/10 * * * *") / "compose.yaml").write_text(
-        COMPOSE
-    )
-    (world.source("guides") / "guide.md").write_text(GUIDE)
+    two_sources(world)
     with dg.DagsterInstance.ephemeral() as instance:
         yield Project(world, instance)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -23,9 +24,11 @@ from taboot_pipelines.stages.held_deletions import held
 from taboot_pipelines.stages.progress import being_ingested, ingesting
 from taboot_pipelines.stages.source_state import fingerprint
 from taboot_pipelines.stores.state.keys import QUEUE_INGESTS
-from taboot_pipelines_tests.defs.conftest import GUIDE, Project
+from taboot_pipelines_tests.dagster_storage import copy_in_memory
+from taboot_pipelines_tests.defs.conftest import GUIDE, Project, two_sources
 from taboot_pipelines_tests.defs.launching import environment
-from taboot_pipelines_tests.world import World
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.world import Kept, World
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -306,12 +309,31 @@ def run_all(
         assert project.run_only(source, confirm_deletes=confirm_deletes).success
 
 
+@pytest.fixture(scope="module")
+def read_once(
+    tmp_path_factory: pytest.TempPathFactory, tei: FakeTei
+) -> Iterator[tuple[Kept, dg.DagsterInstance]]:
+    """Both sources read once: the world, and the instance that knows of the runs."""
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def make(world: World) -> None:
+            two_sources(world)
+            project = Project(world, instance)
+            run_all(project, tick(project, operations.sources_sensor))
+            assert requested(tick(project, operations.sources_sensor)) == {}
+
+        yield Kept(tmp_path_factory.mktemp("settled"), tei.url, make), instance
+
+
 @pytest.fixture
-def settled(project: Project) -> Project:
-    """Both sources read once, so that the sensor has nothing to ask for."""
-    run_all(project, tick(project, operations.sources_sensor))
-    assert requested(tick(project, operations.sources_sensor)) == {}
-    return project
+def settled(read_once: tuple[Kept, dg.DagsterInstance]) -> Iterator[Project]:
+    """Both sources read once, so that the sensor has nothing to ask for, in a world of its own."""
+    kept, known = read_once
+    with dg.DagsterInstance.ephemeral() as instance:
+        copy_in_memory(known, instance)
+        world = kept.put_back()
+        yield Project(world, instance)
+        world.workspace.close()
 
 
 def test_a_source_that_is_put_back_is_run_again(settled: Project) -> None:
