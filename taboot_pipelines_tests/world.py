@@ -25,7 +25,7 @@ from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deriving import derive, run_source_stage
 from taboot_pipelines.stages.report import StageReport
-from taboot_pipelines.stages.running import run_chain, run_stage, run_together
+from taboot_pipelines.stages.running import run_stage, run_together
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE
 from taboot_pipelines_tests import servers
@@ -123,22 +123,7 @@ class World:
         The failure of a server is raised last, since it keeps nothing else from being published.
         """
         self.workspace.sync_sources()
-        chosen = source_ids or sorted({row["source_id"] for row in self.workspace.catalog.sources.find()})
-        reports: list[StageReport] = []
-        for source_id in chosen:
-            for stage in CHAIN.of_source:
-                reports += run_stage(self.workspace, stage.name, source_id, confirm_deletes=confirm_deletes)
-        failure: TabootError | None = None
-        for published in CHAIN.of_namespace if chosen else ():
-            try:
-                reports += run_together(self.workspace, published, chosen)
-            except TabootError as error:
-                if published.target is None:
-                    raise
-                failure = failure or error
-        if failure is not None:
-            raise failure
-        return reports
+        return take_in(self.workspace, *source_ids, confirm_deletes=confirm_deletes)
 
     def run(self, stage: str, source_id: str, *, confirm_deletes: bool = False) -> StageReport:
         """One stage of one source, alone."""
@@ -180,6 +165,29 @@ class World:
         return home
 
 
+def take_in(workspace: Workspace, *source_ids: str, confirm_deletes: bool = False) -> list[StageReport]:
+    """The whole chain for some sources (default: all known to the catalog), published once.
+
+    The failure of a server is raised last, since it keeps nothing else from being published.
+    """
+    chosen = source_ids or sorted({row["source_id"] for row in workspace.catalog.sources.find()})
+    reports: list[StageReport] = []
+    for source_id in chosen:
+        for stage in CHAIN.of_source:
+            reports += run_stage(workspace, stage.name, source_id, confirm_deletes=confirm_deletes)
+    failure: TabootError | None = None
+    for published in CHAIN.of_namespace if chosen else ():
+        try:
+            reports += run_together(workspace, published, chosen)
+        except TabootError as error:
+            if published.target is None:
+                raise
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return reports
+
+
 class Kept:
     """A world that is made once and put back for each test, always in one place: a home names its paths."""
 
@@ -211,8 +219,8 @@ def homelab_home() -> Path:
 
     def make(home: Path) -> None:
         workspace = Workspace(load_settings(home=home, sources=HOMELAB / "sources.yaml"))
-        for source in workspace.sync_sources().entries:
-            run_chain(workspace, source)
+        workspace.sync_sources()
+        take_in(workspace)
         workspace.close()
 
     return servers.RUN.once("homelab", make)

@@ -19,10 +19,10 @@ from starlette.testclient import TestClient
 from taboot_pipelines.browse.app import make_app
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import Settings, load_settings
-from taboot_pipelines.stages.running import run_chain
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines_tests.browse.house import EXAMPLE, House, Served
 from taboot_pipelines_tests.needs import BROWSER
+from taboot_pipelines_tests.world import take_in
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 #: ``taboot``, which says on SIGUSR1 what each of its threads is doing.
@@ -44,8 +44,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     settings: Settings = load_settings(home=root / "home", sources=root / "sources" / "sources.yaml")
     workspace = Workspace(settings)
     workspace.sync_sources()
-    for row in workspace.catalog.sources.find():
-        run_chain(workspace, row["source_id"])
+    take_in(workspace)
     yield House(root, settings, workspace)
     workspace.close()
 

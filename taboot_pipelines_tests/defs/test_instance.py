@@ -19,6 +19,7 @@ from taboot_pipelines.defs.instance import open_instance
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines_tests.defs.conftest import GUIDE
 from taboot_pipelines_tests.defs.test_sweeper import STUCK_RUN, TABOOT, environment, until
+from taboot_pipelines_tests.forking import python
 from taboot_pipelines_tests.servers import PostgresServer
 from taboot_pipelines_tests.world import World, holding
 
@@ -77,7 +78,7 @@ def test_ingest_and_sweep_with_dagsters_storage_in_postgres(
         stuck.kill()
         stuck.wait()
     again = subprocess.run(
-        [sys.executable, "-c", TABOOT, "ingest"],
+        [*python(), "-c", TABOOT, "ingest"],
         env={**environment(world), **variables},
         capture_output=True,
         text=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
@@ -28,6 +27,7 @@ from taboot_pipelines_tests.dagster_storage import copy_in_memory
 from taboot_pipelines_tests.defs.conftest import GUIDE, Project, two_sources
 from taboot_pipelines_tests.defs.launching import environment
 from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.forking import python
 from taboot_pipelines_tests.world import Kept, World
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -177,7 +177,7 @@ def test_an_ingest_that_was_killed_holds_nobody_up(settled: Project) -> None:
         "from taboot_pipelines.stages.workspace import Workspace;"
         "block = ingesting(Workspace(load_settings()), ['guides']); block.__enter__(); os._exit(9)"
     )
-    killed = subprocess.run([sys.executable, "-c", program], env=environment(settled.world), check=False)
+    killed = subprocess.run([*python(), "-c", program], env=environment(settled.world), check=False)
     assert killed.returncode == 9 and len(workspace.state.queued("default", QUEUE_INGESTS())) == 1
     assert "guides" not in Busy(settled.instance, workspace)
     assert workspace.state.queued("default", QUEUE_INGESTS()) == {}

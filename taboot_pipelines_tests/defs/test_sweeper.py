@@ -19,6 +19,7 @@ from taboot_pipelines.defs.sweeper import sweep_dead_runs
 from taboot_pipelines.settings import Settings
 from taboot_pipelines_tests.defs.conftest import GUIDE
 from taboot_pipelines_tests.defs.launching import RUN
+from taboot_pipelines_tests.forking import python
 from taboot_pipelines_tests.world import World
 
 TABOOT = "from taboot_pipelines.cli import main; main()"
@@ -115,7 +116,7 @@ def test_a_run_killed_in_a_pooled_step_lets_others_on_and_its_source_is_finished
         stuck.kill()
         stuck.wait()
     again = subprocess.run(
-        [sys.executable, "-c", TABOOT, "ingest", "a"],
+        [*python(), "-c", TABOOT, "ingest", "a"],
         env=environment(world),
         capture_output=True,
         text=True,
@@ -148,7 +149,7 @@ def test_ctrl_c_ends_the_command_and_leaves_nothing_held(world: World, tmp_path:
         process.wait()
     assert (process.returncode, out) == (130, "") and "run the same command again" in err
     again = subprocess.run(
-        [sys.executable, "-c", TABOOT, "ingest"],
+        [*python(), "-c", TABOOT, "ingest"],
         env=environment(world),
         capture_output=True,
         text=True,
