@@ -11,9 +11,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from taboot_pipelines_tests import needs, servers
@@ -24,10 +27,29 @@ GROUPS = "groups.json"
 
 def pytest_configure(config: pytest.Config) -> None:
     told: dict[str, Any] = getattr(config, "workerinput", {})
+    if not told:
+        _keep_files_in_memory()
     servers.RUN = servers.Run(told.get("servers"))
     if not told:
         needs.refuse_to_leave_out()
     _pass_over_full_stacks()
+
+
+#: Where Linux keeps files in memory, and the room that a run's files have there.
+_MEMORY, _ROOM = Path("/dev/shm"), 10 * 1024**3
+
+
+def _keep_files_in_memory() -> None:
+    """Let temporary files of this run, its workers and their processes lie in memory where there is room for
+    them: the tests write and remove hundreds of thousands, for each of which some disks are waited for.
+    """
+    if "TMPDIR" in os.environ or not _MEMORY.is_dir():
+        return
+    found = os.statvfs(_MEMORY)
+    room = min(found.f_bavail * found.f_frsize, psutil.virtual_memory().available // 2)
+    if room >= _ROOM and not found.f_flag & os.ST_NOEXEC and os.access(_MEMORY, os.W_OK):
+        os.environ["TMPDIR"] = str(_MEMORY)
+        tempfile.tempdir = None  # it was chosen before
 
 
 def _pass_over_full_stacks() -> None:

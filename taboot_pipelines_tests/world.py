@@ -9,7 +9,7 @@ import json
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -189,29 +189,37 @@ def take_in(workspace: Workspace, *source_ids: str, confirm_deletes: bool = Fals
 
 
 class Kept:
-    """A world that is made once and put back for each test, always in one place: a home names its paths."""
+    """A world that was filled once, for tests that each begin with it as it was then, without an ingest.
 
-    def __init__(self, root: Path, tei: str, make: Callable[[World], None], /, **settings: Any) -> None:
-        self._place, self._kept, self._tei, self._settings = root / "world", root / "kept", tei, settings
-        world = World(self._place, tei, **settings)
-        try:
-            make(world)
-        finally:
-            world.workspace.close()
+    It is put back in its place, since a home names the directories of its sources; so it belongs to a fixture
+    of a module or of a wider scope, whose tests run one after another.
+    """
+
+    def __init__(self, world: World) -> None:
+        """Close the world and copy all that lies under its root."""
+        world.workspace.close()
+        self._root, self._tei, self._overrides = world.root, world.tei, world.overrides
         self._entries = copy.deepcopy(world.entries)
-        self._place.rename(self._kept)
+        self._copy = world.root.with_name(f"{world.root.name}.kept")
+        shutil.copytree(self._root, self._copy, symlinks=True)
 
-    def put_back(self) -> World:
-        """Return the world as it was made, whatever became of the last one, which is gone."""
-        for folder in (
-            p for p in (self._place, *self._place.rglob("*")) if p.is_dir() and not p.is_symlink()
-        ):
-            folder.chmod(0o700)
-        shutil.rmtree(self._place, ignore_errors=True)
-        shutil.copytree(self._kept, self._place, symlinks=True)
-        world = World(self._place, self._tei, **self._settings)
-        world.entries = copy.deepcopy(self._entries)
-        return world
+    def put_back(self, into: World | None = None) -> World:
+        """Return the world as it was, opened anew, whatever became of the last one; ``into``: a world that
+        nothing was done with, which becomes it.
+        """
+        for path in (self._root, *self._root.rglob("*")):
+            if path.is_dir() and not path.is_symlink():
+                path.chmod(0o700)
+        shutil.rmtree(self._root, ignore_errors=True)
+        shutil.copytree(self._copy, self._root, symlinks=True)
+        if into is None:
+            into = World(self._root, self._tei, **self._overrides)
+        else:
+            into.workspace.close()
+            into.root, into.home, into.directory = self._root, self._root / "home", self._root / "sources"
+            into.workspace = into.open(into.home)
+        into.entries = copy.deepcopy(self._entries)
+        return into
 
 
 def homelab_home() -> Path:

@@ -486,13 +486,12 @@ BAD_SOURCES = {
 
 @pytest.fixture(scope="module")
 def made_notes(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei) -> Kept:
-    def make(world: World) -> None:
-        for i in range(3):
-            note(world.source("notes", tags=["runbook"]) / f"{i}.md", i)
-        note(world.source("other") / "o.md", 9)
-        world.ingest()
-
-    return Kept(tmp_path_factory.mktemp("notes"), tei.url, make)
+    world = World(tmp_path_factory.mktemp("notes"), tei.url)
+    for i in range(3):
+        note(world.source("notes", tags=["runbook"]) / f"{i}.md", i)
+    note(world.source("other") / "o.md", 9)
+    world.ingest()
+    return Kept(world)
 
 
 @pytest.fixture

@@ -28,12 +28,11 @@ def homelab(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 @pytest.fixture(scope="session")
 def taken_in(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei) -> Kept:
-    def make(world: World) -> None:
-        shutil.copytree(HOMELAB, world.directory, dirs_exist_ok=True)
-        world.entries = yaml.safe_load((HOMELAB / "sources.yaml").read_text())["sources"]
-        world.ingest()
-
-    return Kept(tmp_path_factory.mktemp("taken-in"), tei.url, make)
+    world = World(tmp_path_factory.mktemp("taken-in"), tei.url)
+    shutil.copytree(HOMELAB, world.directory, dirs_exist_ok=True)
+    world.entries = yaml.safe_load((HOMELAB / "sources.yaml").read_text())["sources"]
+    world.ingest()
+    return Kept(world)
 
 
 @pytest.fixture

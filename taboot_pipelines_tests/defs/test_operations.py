@@ -315,14 +315,12 @@ def read_once(
 ) -> Iterator[tuple[Kept, dg.DagsterInstance]]:
     """Both sources read once: the world, and the instance that knows of the runs."""
     with dg.DagsterInstance.ephemeral() as instance:
-
-        def make(world: World) -> None:
-            two_sources(world)
-            project = Project(world, instance)
-            run_all(project, tick(project, operations.sources_sensor))
-            assert requested(tick(project, operations.sources_sensor)) == {}
-
-        yield Kept(tmp_path_factory.mktemp("settled"), tei.url, make), instance
+        world = World(tmp_path_factory.mktemp("settled"), tei.url)
+        two_sources(world)
+        project = Project(world, instance)
+        run_all(project, tick(project, operations.sources_sensor))
+        assert requested(tick(project, operations.sources_sensor)) == {}
+        yield Kept(world), instance
 
 
 @pytest.fixture

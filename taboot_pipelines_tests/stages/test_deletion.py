@@ -22,8 +22,7 @@ from taboot_pipelines.stages.deletion import delete, finish_pending, restore
 from taboot_pipelines.stages.held_deletions import held
 from taboot_pipelines.stores.replays import Recorded, Replays
 from taboot_pipelines_tests.fakes.tei import FakeTei
-from taboot_pipelines_tests.kept import Kept
-from taboot_pipelines_tests.world import World, graph, holding
+from taboot_pipelines_tests.world import Kept, World, graph, holding
 
 WORD = "zyxwvutquux"
 

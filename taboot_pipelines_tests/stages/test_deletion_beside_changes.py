@@ -16,8 +16,7 @@ from taboot_pipelines.stages.running import run_stage
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.held_port import held_port
-from taboot_pipelines_tests.kept import Kept
-from taboot_pipelines_tests.world import World, differences, graph, holding, logical
+from taboot_pipelines_tests.world import Kept, World, differences, graph, holding, logical
 
 WORD = "zyxwvutquux"
 HALF = ("raw_blobs", "documents", "chunks", "links")

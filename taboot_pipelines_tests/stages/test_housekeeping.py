@@ -16,8 +16,7 @@ from taboot_pipelines.stages import embeddings, housekeeping
 from taboot_pipelines.stores.state.keys import JOB
 from taboot_pipelines.stores.tables import NAMESPACE
 from taboot_pipelines_tests.fakes.tei import FakeTei
-from taboot_pipelines_tests.kept import Kept
-from taboot_pipelines_tests.world import World, logical
+from taboot_pipelines_tests.world import Kept, World, logical
 
 GUIDE = "# Guide\n\nThe web server keeps its sessions in cache and listens on port 8080.\n"
 

@@ -18,8 +18,7 @@ from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines.stages.quiet import quiet_sources
 from taboot_pipelines_tests.fakes.tei import FakeTei
-from taboot_pipelines_tests.kept import Kept
-from taboot_pipelines_tests.world import World, differences, logical
+from taboot_pipelines_tests.world import Kept, World, differences, logical
 
 SOURCES = tuple(f"s{number}" for number in range(6))
 

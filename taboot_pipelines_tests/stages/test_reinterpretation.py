@@ -32,10 +32,9 @@ from taboot_pipelines.stores.catalog.pointers import Pointers
 from taboot_pipelines.stores.catalog.runs import Runs
 from taboot_pipelines.stores.tables import Tables
 from taboot_pipelines_tests.fakes.tei import FakeTei
-from taboot_pipelines_tests.kept import Kept
 from taboot_pipelines_tests.stages.test_incremental_equals_scratch import Clock
 from taboot_pipelines_tests.stages.test_kill_windows import assert_like_scratch, doc_id, killed_at, restart
-from taboot_pipelines_tests.world import World, graph, holding, rows_of
+from taboot_pipelines_tests.world import Kept, World, graph, holding, rows_of
 
 SURE = "Grafana depends on Postgres.\n"
 #: Of "depends on" more such sentences were right than of "needs".

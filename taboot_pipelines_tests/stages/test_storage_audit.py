@@ -24,8 +24,7 @@ from taboot_pipelines.stages.embeddings import table_name
 from taboot_pipelines.stores.catalog import schema
 from taboot_pipelines.stores.tables import NAMESPACE
 from taboot_pipelines_tests.fakes.tei import FakeTei
-from taboot_pipelines_tests.kept import Kept
-from taboot_pipelines_tests.world import DATA, World, differences, graph, logical
+from taboot_pipelines_tests.world import DATA, Kept, World, differences, graph, logical
 
 pytestmark = pytest.mark.slow
 
