@@ -33,6 +33,7 @@ from taboot_pipelines.retrieval.answering.question import Question, readings
 from taboot_pipelines.retrieval.answering.routes import Routes
 from taboot_pipelines.retrieval.answering.service_index import ServiceIndex
 from taboot_pipelines.retrieval.answering.service_properties import ServiceProperties
+from taboot_pipelines.retrieval.answering.vocabulary import SECRETS
 from taboot_pipelines.retrieval.request import SearchRequest
 from taboot_pipelines.retrieval.results.answers import Answer, Citation
 from taboot_pipelines.retrieval.session import View
@@ -111,21 +112,6 @@ _COST_NAME, _COST_WORD = 0.5, 0.2
 #: Letters of a word that may be part of a name: the TURN port of coturn.
 _MIN_INSIDE = 4
 _TOKEN = re.compile(r"[^\W_]+")
-#: Who asks for these wants nothing that stands beside them.
-_SECRETS = frozenset(
-    [
-        "password",
-        "passwords",
-        "passphrase",
-        "secret",
-        "secrets",
-        "token",
-        "tokens",
-        "credentials",
-        "key",
-        "keys",
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +201,7 @@ class Answerer:
                     found = self.config.listening(scoped)
                 if found is not None and found.statements:
                     sure = _confidence(question, found, set(asked.words)) - 0.02 * rank - 0.01 * n
+                    sure -= asked.doubt
                     certain = asked.kind == "exposed" or found.statements[0].text.startswith(("Yes", "No"))
                     if question.yes_no and not certain:
                         sure -= 0.05  # a reading that answers yes or no is before one that does not
@@ -305,7 +292,7 @@ def _confidence(question: Question, found: Found, asked: set[int], *, config: bo
             sure = min(sure, mention.sureness)
     for i in left:
         word = question.linked.words[i].text
-        common = word not in _SECRETS and word.isalpha() and word in stopwords() and i not in question.named
+        common = word not in SECRETS and word.isalpha() and word in stopwords() and i not in question.named
         dear = config and found.matched < 2
         sure -= (1.5 if dear else 1.0) * (_COST_WORD if common else _COST_NAME)
     return sure

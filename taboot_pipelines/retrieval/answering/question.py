@@ -11,10 +11,11 @@ from functools import cached_property
 
 from taboot_pipelines.knowledge.mentions import stopwords
 from taboot_pipelines.packaged import word_list
+from taboot_pipelines.retrieval.answering import question_types
 from taboot_pipelines.retrieval.answering.answer_types import Reading, read
 from taboot_pipelines.retrieval.answering.entity_linking import Linked, Mention
-from taboot_pipelines.retrieval.answering.vocabulary import FILLER, KINDS, MARKS, NOT_FACTS
-from taboot_pipelines.retrieval.answering.words import is_slip
+from taboot_pipelines.retrieval.answering.vocabulary import FILLER, KINDS, MARKS, NOT_FACTS, SECRETS
+from taboot_pipelines.retrieval.answering.words import is_slip, stem
 
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?(?![\w.])")
 
@@ -29,10 +30,12 @@ MAX_READINGS = 5
 
 @dataclass(frozen=True, slots=True)
 class AskedKind:
-    """A kind that a question may ask for, and the words (by number) that say so."""
+    """A kind that a question may ask for, the words (by number) that say so, and what it takes off the
+    confidence of its facts that this is a guess."""
 
     kind: str
     words: frozenset[int]
+    doubt: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -140,14 +143,39 @@ class Question:
         return text, places
 
     def asked(self) -> list[AskedKind]:
-        """The kinds that the question may ask for, special before general."""
+        """The kinds of fact that the question may ask for: what its words say, special before general, then
+        those of its most probable types."""
         text, places = self.masked
-        found = []
-        for kind in KINDS:
-            words = frozenset[int]().union(*(self._at(p.search(text), places) for p in kind.patterns))
+        found: dict[str, AskedKind] = {}
+        for known in KINDS:
+            words = frozenset[int]().union(*(self._at(p.search(text), places) for p in known.patterns))
             if words:
-                found.append(AskedKind(kind.name, words))
-        return found
+                found[known.name] = AskedKind(known.name, words)
+        for guess in question_types.guess(self._nameless):
+            explained = question_types.vocabulary()[guess.type]
+            words = frozenset(
+                i
+                for i, word in enumerate(self.linked.words)
+                if i not in self.named
+                and word.text not in SECRETS
+                and (question_types.NUMBER if word.text.isdigit() else stem(word.text)) in explained
+            )
+            if not self.named and all(_is_filler(self.linked.words[i].text) for i in words):
+                continue  # nothing is asked
+            for kind in question_types.FACTS.get(guess.type, ()):
+                found.setdefault(kind, AskedKind(kind, words, guess.doubt))
+        return list(found.values())
+
+    @property
+    def _nameless(self) -> str:
+        """The question with a word of its kind in the place of each name."""
+        text = self.linked.text
+        for mention in sorted(self.mentions, key=lambda m: -m.first):
+            start, end = self.linked.span(mention)
+            kinds = {thing.kind for thing in mention.things}
+            mask = next((word for kind, word in question_types.MASKS.items() if kind in kinds), "service")
+            text = f"{text[:start]}{mask}{text[end:]}"
+        return text
 
     @staticmethod
     def _at(

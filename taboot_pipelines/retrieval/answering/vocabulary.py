@@ -127,6 +127,22 @@ DATABASES = frozenset(
     ]
 )
 
+#: Who asks for these wants nothing that stands beside them.
+SECRETS = frozenset(
+    [
+        "password",
+        "passwords",
+        "passphrase",
+        "secret",
+        "secrets",
+        "token",
+        "tokens",
+        "credentials",
+        "key",
+        "keys",
+    ]
+)
+
 #: Questions that facts of configuration do not answer: reasons, instructions, people, events.
 _REACH = r"(?!(?:reach|access|open|visit|get to|find|connect to)\b)"
 NOT_FACTS = re.compile(

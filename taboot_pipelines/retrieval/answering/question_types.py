@@ -1,0 +1,219 @@
+"""What type of question is asked: a linear model over the question with its names masked.
+
+A name says nothing of the type, so each is replaced by a word of its kind ("which services need the
+service"). The model is the mean of two logistic regressions, one over the bundled encoder's vector of the
+masked question and one over its words and parts of words, fitted by ``benchmarks/question_types.py`` on the
+wordings of ``question_types.txt``. It is the same for every knowledge base, whatever embeds its texts.
+
+A type is a guess that has to prove itself: its facts are said only if they leave hardly a word of the
+question unexplained, and what a type explains are the words of its exemplars.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from taboot_pipelines.embedding.minilm import MiniLmEmbedder
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval.answering import words
+from taboot_pipelines.settings import EmbeddingSettings
+
+_PACKAGE = "taboot_pipelines.retrieval.answering"
+#: The kinds of fact (``fact_answers.Facts``) that may answer a type of question, the more special first. A
+#: type that is not here asks for a value of configuration or for text.
+FACTS: dict[str, tuple[str, ...]] = {
+    "port_of": ("ports",),
+    "service_on_port": ("port_owner",),
+    "services_publishing": ("publishers",),
+    "port_conflicts": ("port_owner",),
+    "image_of": ("images",),
+    "version_of": ("versions",),
+    "services_using_image": ("image_users",),
+    "dependencies_of": ("dependencies", "connections"),
+    "dependents_of": ("impact", "dependents"),
+    "hostname_of": ("hostnames",),
+    "route_to": ("routes",),
+    "behind_host": ("behind",),
+    "exposed_services": ("exposed", "proxied", "proxy_hosts"),
+    "networks_of": ("networks",),
+    "members_of_network": ("network_members", "network_peers"),
+    "services_in_networks": ("network_members",),
+    "shared_networks": ("shared_networks",),
+    "services_on_host": ("members", "inventory"),
+    "host_of": ("location",),
+    "services_of_project": ("members",),
+    "project_of": ("project_of",),
+    "count": ("image_users", "network_members", "members", "inventory"),
+    "list_things": ("inventory",),
+    "consumers_of_store": ("users", "dependents"),
+    "store_of": ("connections", "dependencies"),
+    "auth_of": ("auth", "admitted"),
+    "tls_of": ("tls", "proxy_scheme"),
+    "address_of": ("ip",),
+    "owner_of_address": ("on_address",),
+    "vpn": ("vpn", "vpn_users"),
+    "definition": ("description",),
+    "yesno_dependency": ("dependencies", "dependents", "connections"),
+    "yesno_exposure": ("exposed", "ports"),
+    "yesno_membership": ("network_members", "location", "members"),
+    "compare": ("shared_networks",),
+}
+#: Types that are tried, and how probable each must be.
+_TRIED, _LEAST = 3, 0.1
+#: What a guess costs, once for being one and as much again the less probable it is.
+_DOUBT = 0.07
+#: What stands for a name of each kind in a masked question.
+MASKS = {
+    "service": "service",
+    "route": "domain",
+    "network": "network",
+    "host": "host",
+    "image": "image",
+    "project": "project",
+    "proxy": "proxy",
+    "address": "address",
+    "file": "file",
+}
+#: What stands for the slots of the exemplars.
+_SLOTS = {"svc": "service", "net": "network", "img": "image", "var": "variable"}
+_SLOT = re.compile(r"<([A-Z]+)2?>")
+#: Stands for any number in a vocabulary.
+NUMBER = "#"
+#: Buckets of words and parts of words.
+_BUCKETS = 4096
+#: A longer question asks for more than a fact.
+_MAX_WORDS = 40
+
+
+class Exemplar(NamedTuple):
+    """A masked wording of a type."""
+
+    type: str
+    text: str
+
+
+class Guess(NamedTuple):
+    """A type with its probability."""
+
+    type: str
+    probability: float
+
+    @property
+    def doubt(self) -> float:
+        """What it takes off the confidence of facts: a value of configuration with all the words of the
+        question is before what is guessed."""
+        return _DOUBT * (2 - self.probability)
+
+
+def exemplars() -> Iterator[Exemplar]:
+    """The exemplars of all types, their names masked."""
+    for of, wording in _wordings():
+        yield Exemplar(of, _SLOT.sub(lambda m: _SLOTS.get(m[1].lower(), m[1].lower()), wording))
+
+
+def _wordings() -> Iterator[tuple[str, str]]:
+    of = ""
+    for line in files(_PACKAGE).joinpath("question_types.txt").read_text("utf-8").splitlines():
+        if line.startswith("["):
+            of = line.strip("[]")
+        elif line and not line.startswith("#"):
+            yield of, line
+
+
+@cache
+def vocabulary() -> dict[str, frozenset[str]]:
+    """The stems of the words of each type's exemplars; ``NUMBER`` among them where these name numbers."""
+    held: dict[str, set[str]] = {}
+    for of, wording in _wordings():
+        stems = held.setdefault(of, set())
+        stems.update(map(words.stem, words.runs(words.fold(_SLOT.sub(" ", wording)))))
+        if "<PORT" in wording:
+            stems.add(NUMBER)
+    return {of: frozenset(stems) for of, stems in held.items()}
+
+
+def features(texts: Sequence[str]) -> npt.NDArray[np.float32]:
+    """Words, pairs of words and parts of words of each text, hashed into buckets: unit rows of shape
+    (texts, buckets)."""
+    found = np.zeros((len(texts), _BUCKETS), dtype=np.float32)
+    for row, text in zip(found, texts, strict=True):
+        runs = re.findall(r"\w+", text.lower())
+        spread = f" {' '.join(runs)} "
+        parts = {*runs, *map(" ".join, pairwise(runs))}
+        parts |= {spread[at : at + n] for n in (3, 4, 5) for at in range(len(spread) - n + 1)}
+        for part in parts:
+            row[zlib.crc32(part.encode("utf-8", "replace")) % _BUCKETS] += 1
+        row /= max(float(np.linalg.norm(row)), 1e-9)
+    return found
+
+
+def softmax(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    raised = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(raised / raised.sum(axis=1, keepdims=True), dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Model:
+    """``by_vector``, ``by_words``: weights, the constants as last row; shape (inputs + 1, types)."""
+
+    types: tuple[str, ...]
+    by_vector: npt.NDArray[np.float32]
+    by_words: npt.NDArray[np.float32]
+
+    def probabilities(
+        self, vectors: npt.NDArray[np.float32] | None, texts: Sequence[str]
+    ) -> npt.NDArray[np.float32]:
+        """Of each type for each masked text; by its words alone without ``vectors``. Shape (texts, types)."""
+        told = softmax(features(texts) @ self.by_words[:-1] + self.by_words[-1])
+        if vectors is None:
+            return told
+        by_vector = softmax(vectors @ self.by_vector[:-1] + self.by_vector[-1])
+        return np.mean([told, by_vector], axis=0, dtype=np.float32)  # type: ignore[no-any-return]
+
+
+@cache
+def model() -> Model:
+    """The fitted model of this package."""
+    data = files(_PACKAGE).joinpath("question_types.npz").read_bytes()
+    with np.load(io.BytesIO(data)) as held:
+        return Model(
+            tuple(str(held["types"]).split()),
+            held["by_vector"].astype(np.float32),
+            held["by_words"].astype(np.float32),
+        )
+
+
+@cache
+def _encoder() -> MiniLmEmbedder:
+    return MiniLmEmbedder(EmbeddingSettings())
+
+
+def guess(masked: str) -> list[Guess]:
+    """The types that a masked question is probably of, best first; by its words alone where the bundled
+    encoder cannot be loaded, or the question is longer than it reads."""
+    if len(masked.split()) > _MAX_WORDS:
+        return []
+    return list(_guess(masked))
+
+
+@cache
+def _guess(masked: str) -> tuple[Guess, ...]:
+    vectors = None
+    with contextlib.suppress(TabootError):
+        vectors = _encoder().embed([masked])
+    known = model()
+    told = known.probabilities(vectors, [masked])[0]
+    best = np.argsort(-told, kind="stable")[:_TRIED]
+    return tuple(Guess(known.types[i], float(told[i])) for i in best if told[i] >= _LEAST)
