@@ -1,10 +1,12 @@
 """The fit of how probable it is that a statement answers, and how well it holds in houses that were left out.
 
-    python benchmarks/answer_reading.py OURS STRANGERS
+    python benchmarks/answer_reading.py [OURS STRANGERS]
 
 OURS is a folder with the homes ``house``, ``quay`` and ``station`` of ``benchmarks/answers.py --keep``;
 STRANGERS the ``--work`` folder of ``house-questions/score.py``, a home for each house that other people
-described and asked about. Every question is searched; of each statement that text could answer with, it is
+described and asked about. Without them all homes are made first, in a temporary folder, and ``score.py``
+prints how many questions about each house of others are answered rightly, of each kind. Every question is
+searched; of each statement that text could answer with, it is
 judged whether the answer that begins with it would be right. A logistic regression over the signs
 (``answering.reading.Signs``) ranks the statements, a second one over its result says how probable the answer
 is that the best ones make; multiplied out they are ``reading._WEIGHTS``. A house of ours counts a quarter of
@@ -19,7 +21,10 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
+import tarfile
+import tempfile
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +36,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 from answer_labels import DATA, QUESTIONS, Cited, Corpus, Reply, house, judge, read_questions
+from answers import ingest
 
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.retrieval.answering.documents import Excerpt
@@ -40,6 +46,7 @@ from taboot_pipelines.retrieval.results.answers import SURE
 from taboot_pipelines.settings import load_settings
 
 ANSWERS = QUESTIONS.parent
+OUR_HOUSES = ("house", "quay", "station")
 OUR_WEIGHT, PENALTY = 0.25, 3.0
 THRESHOLDS = (0.35, 0.4, 0.45, 0.5, 0.55, 0.6)
 BINS = tuple(np.arange(0.0, 1.01, 0.1))
@@ -154,10 +161,39 @@ def learn(seen: list[Seen]) -> tuple[np.ndarray, float]:
     return ranker * slope[0], constant
 
 
+def make_homes(ours: Path, strangers: Path) -> None:
+    """Take in our houses, and those of others, whose questions ``score.py`` asks too."""
+    import yaml
+
+    for name in OUR_HOUSES:
+        sources = ANSWERS / name / "sources.yaml"
+        (ours / name).mkdir(parents=True)
+        if name == "house":
+            sources = ours / name / "sources.yaml"
+            sources.write_text(yaml.safe_dump({"sources": house()}, sort_keys=False), encoding="utf-8")
+        ingest(ours / name / "home", sources)
+    folder = DATA / "house-questions"
+    for packed in sorted((folder / "houses").glob("*.tar.xz")):
+        with tarfile.open(packed) as archive:
+            archive.extractall(strangers / "corpus", filter="data")
+    program = [sys.executable, folder / "score.py", strangers / "corpus", folder / "questions.jsonl"]
+    subprocess.run([*program, "--work", strangers], check=True)
+
+
 def main() -> int:
-    ours, strangers = map(Path, sys.argv[1:3])
+    if sys.argv[1:]:
+        measure(*map(Path, sys.argv[1:3]))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        ours, strangers = Path(folder, "ours"), Path(folder, "strangers")
+        make_homes(ours, strangers)
+        measure(ours, strangers)
+    return 0
+
+
+def measure(ours: Path, strangers: Path) -> None:
     seen = []
-    for name in ("house", "quay", "station"):
+    for name in OUR_HOUSES:
         home = ours / name / "home"
         seen += observe(name, True, home, our_questions(name, ours / name))
     for home in sorted(p for p in strangers.iterdir() if (p / "kb").is_dir()):
@@ -191,7 +227,6 @@ def main() -> int:
         print(f"expected calibration error, {group}: {error:.3f}; {told_sure}")
     weights, constant = learn(seen)
     print("weights", Signs(*(round(float(w), 2) for w in weights)), "constant", round(constant, 2))
-    return 0
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ def fit(x: np.ndarray, y: np.ndarray, types: int, penalty: float, steps: int) ->
 def learn(vectors: np.ndarray, texts: list[str], y: np.ndarray, types: tuple[str, ...]) -> Model:
     return Model(
         types,
+        question_types.digest(),
         fit(vectors, y, len(types), *BY_VECTOR),
         fit(features(texts), y, len(types), *BY_WORDS),
     )
@@ -83,6 +84,7 @@ def main() -> int:
         np.savez_compressed(
             path,
             types=np.array(" ".join(types)),
+            fitted_on=np.array(known.fitted_on),
             by_vector=known.by_vector.astype(np.float16),
             by_words=known.by_words.astype(np.float16),
         )

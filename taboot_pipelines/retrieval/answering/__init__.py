@@ -6,7 +6,7 @@ For facts a question passes through these modules, one after the other:
    graph of a view indexed for questions, with the texts of its configuration documents.
 2. ``answer_types`` reads the question, for text too: the kind of value, a yes or no, a count, a list.
    ``question`` says which kinds of fact it may ask for, by the tables of ``vocabulary`` (``kinds.txt``, the
-   words of ``filler.txt`` and ``asking.txt``).
+   words of ``filler.txt`` and ``asking.txt``) and by ``question_types``, a fitted model.
 3. ``disambiguation`` narrows names by each other ("the db of household") and by what a service declares, and
    takes several words as one name ("the household db").
 4. ``fact_answers.Facts`` says it out of edges, by ``networks``, ``dependencies``, ``routes``, ``exposure``

@@ -12,12 +12,13 @@ question unexplained, and what a type explains are the words of its exemplars.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import pairwise
 from typing import NamedTuple
@@ -123,6 +124,11 @@ def exemplars() -> Iterator[Exemplar]:
         yield Exemplar(of, _SLOT.sub(lambda m: _SLOTS.get(m[1].lower(), m[1].lower()), wording))
 
 
+def digest() -> str:
+    """The SHA-256 of all types and wordings, in their order, in hex."""
+    return hashlib.sha256("\n".join(f"{of} {wording}" for of, wording in _wordings()).encode()).hexdigest()
+
+
 def _wordings() -> Iterator[tuple[str, str]]:
     of = ""
     for line in files(_PACKAGE).joinpath("question_types.txt").read_text("utf-8").splitlines():
@@ -166,9 +172,11 @@ def softmax(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 @dataclass(frozen=True)
 class Model:
-    """``by_vector``, ``by_words``: weights, the constants as last row; shape (inputs + 1, types)."""
+    """``by_vector``, ``by_words``: weights, the constants as last row; shape (inputs + 1, types). ``fitted_on``:
+    :func:`digest` of the wordings."""
 
     types: tuple[str, ...]
+    fitted_on: str
     by_vector: npt.NDArray[np.float32]
     by_words: npt.NDArray[np.float32]
 
@@ -190,6 +198,7 @@ def model() -> Model:
     with np.load(io.BytesIO(data)) as held:
         return Model(
             tuple(str(held["types"]).split()),
+            str(held["fitted_on"]),
             held["by_vector"].astype(np.float32),
             held["by_words"].astype(np.float32),
         )
@@ -208,7 +217,7 @@ def guess(masked: str) -> list[Guess]:
     return list(_guess(masked))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _guess(masked: str) -> tuple[Guess, ...]:
     vectors = None
     with contextlib.suppress(TabootError):

@@ -120,6 +120,7 @@ HOUSE = [
     ("dependencies of nextcloud", ["db", "redis"], "household/", "db:"),
     ("what has to be up before swag starts", ["authelia"], "edge/", "authelia"),
     ("what depends on tika?", ["paperless"], "household/", "tika"),
+    ("who would be affected if tika went down", ["paperless"], "household/", "tika"),
     ("what breaks if loki is down", ["grafana", "alloy"], "monitoring/", "loki"),
     ("how many services depend on db in household", ["5 services"], "household/", "db"),
     ("what depends directly or indirectly on ntfy", ["bellows", "prometheus"], "monitoring/", "ntfy"),
