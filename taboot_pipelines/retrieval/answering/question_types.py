@@ -172,8 +172,8 @@ def softmax(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 @dataclass(frozen=True)
 class Model:
-    """``by_vector``, ``by_words``: weights, the constants as last row; shape (inputs + 1, types). ``fitted_on``:
-    :func:`digest` of the wordings."""
+    """``by_vector``, ``by_words``: weights, the constants as last row; shape (inputs + 1, types).
+    ``fitted_on``: the :func:`digest` of the wordings."""
 
     types: tuple[str, ...]
     fitted_on: str
