@@ -31,8 +31,11 @@ class StatementSpan:
 
 @dataclass(slots=True)
 class CitedStatement:
+    """``denies``: it says that something is not, which nobody guesses."""
+
     text: str
     cites: list[StatementSpan]
+    denies: bool = False
 
 
 @dataclass(slots=True)

@@ -89,7 +89,7 @@ class Dependencies(FactKind):
             if stated:
                 first = listed(self.names([self.house.services[e.end] for e in stated]))
                 text = f"{self.called(service)} depends on nothing; it starts after {first}."
-            return CitedStatement(text, cites(stated) or self.declaration([service]))
+            return CitedStatement(text, cites(stated) or self.declaration([service]), denies=True)
 
         return self.each(scoped, depends, "dependencies")
 
@@ -292,13 +292,13 @@ class Dependencies(FactKind):
         named = [e for e in self.house.mentions(node) if e.doc_id not in known]
         declared = self.declaration([service]) or cites(after[:1])
         if not named:
-            return CitedStatement(f"{nothing} depends on {called}.", declared)
+            return CitedStatement(f"{nothing} depends on {called}.", declared, denies=True)
         once = [(self.house.documents[d].path, e) for d, e in {e.doc_id: e for e in reversed(named)}.items()]
         once.sort(key=lambda pair: pair[0])
         paths = [path for path, _ in once[:_MAX_NAMING]]
         more = [f"{len(once) - _MAX_NAMING} more"] if len(once) > _MAX_NAMING else []
         text = f"No dependency on {called} is declared; it is named in {listed(paths + more)}."
-        return CitedStatement(text, declared + cites(e for _, e in once[:_MAX_NAMING]))
+        return CitedStatement(text, declared + cites(e for _, e in once[:_MAX_NAMING]), denies=True)
 
     def _starters(
         self, scoped: ResolvedMentions, service: Service, edges: list[Edge]

@@ -64,7 +64,7 @@ class Ports(FactKind):
             elif service.declared and published:
                 begin = "No: " if question.yes_no else ""
                 text = f"{begin}{self.called(service)} publishes no port."
-                statements.append(CitedStatement(text, self.declaration([service])))
+                statements.append(CitedStatement(text, self.declaration([service]), denies=True))
         statements = [s for s in statements if s.cites]
         if len(statements) > 1:
             statements = [s for s in statements if "publishes no port" not in s.text] or statements[:1]
@@ -270,7 +270,7 @@ class Exposure(FactKind):
                 statements.append(CitedStatement(f"No proxy leads to it; {said}", made.cites))
             elif service.declared:
                 text = f"No: no proxy leads to {self.called(service)}, and it publishes no port."
-                statements.append(CitedStatement(text, self.declaration([service])))
+                statements.append(CitedStatement(text, self.declaration([service]), denies=True))
         statements = [s for s in statements if s.cites]
         return Found(statements, used, looked_for="how it is reached") if statements else None
 

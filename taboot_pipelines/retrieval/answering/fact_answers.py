@@ -199,6 +199,8 @@ class Answerer:
                 found = self.facts.find(asked.kind, scoped)
                 if found is None and asked.kind == "ports":
                     found = self.config.listening(scoped)
+                if found is not None and asked.doubt and any(s.denies for s in found.statements):
+                    continue
                 if found is not None and found.statements:
                     sure = _confidence(question, found, set(asked.words)) - 0.02 * rank - 0.01 * n
                     sure -= asked.doubt
