@@ -31,7 +31,7 @@ from taboot_pipelines.retrieval.answering.text_query import TextQuery, says
 from taboot_pipelines.retrieval.sentences import Form, TextStatement, split_sentences
 
 #: Passages that are read, statements that are compared in meaning, and code points of one of them.
-_PASSAGES, _COMPARED, _MAX_CHARS = 12, 24, 280
+_PASSAGES, _COMPARED, _MAX_CHARS = 12, 12, 280
 
 
 class Signs(NamedTuple):
