@@ -30,16 +30,20 @@ from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
 
-#: The columns that are read of a source's tables, by schema.
+#: The columns that are read of a source's tables, by schema; of any other the key that its buckets are of.
 _COLUMNS = {
     "documents": ["doc_id", "blob_sha256"],
     "chunks": ["doc_id", "sha256"],
-    "links": ["doc_id"],
     "observations": ["run_id"],
 }
 #: Bytes up to which a deep audit reads a table in one piece: to open 32 buckets costs more than few rows.
 _READ_WHOLE = 16 * 2**20
 _UNREADABLE = "cannot be read, or holds a text that is not that of its hash"
+
+
+def _columns(schema: str) -> list[str]:
+    fields, key = TABLES[schema]
+    return _COLUMNS.get(schema, [key or fields.names[0]])
 
 
 @dataclass
@@ -206,7 +210,7 @@ class _Audit:
         for stage, table in tables:
             name, pointer = table.name, published[stage]
             version = None if pointer is None else pointer.tables.get(name)
-            rows = self._read(source, name, version, _COLUMNS[table.schema])
+            rows = self._read(source, name, version, _columns(table.schema))
             if rows is None:
                 yield self._table(
                     source,
@@ -271,12 +275,13 @@ class _Audit:
                 doc_id,
                 f"The chunks of {source} do not follow from its documents.",
             )
-        linking = set(read["links"]["doc_id"])
-        self.checked["links"] = self.checked.get("links", 0) + len(read["links"]["doc_id"])
-        for doc_id in sorted(linking - self.documents[source]):
-            yield self._table(
-                source, "surplus", doc_id, f"The links of {source} hold a document that is gone."
-            )
+        for schema in read.keys() - _COLUMNS.keys():
+            keys = read[schema].get("doc_id", [])
+            self.checked[schema] = self.checked.get(schema, 0) + len(keys)
+            for doc_id in sorted(set(keys) - self.documents[source]):
+                yield self._table(
+                    source, "surplus", doc_id, f"The {schema} of {source} hold a document that is gone."
+                )
         active = {
             r["run_id"]
             for r in self.catalog.runs.find(self.namespace, active=True)

@@ -15,12 +15,13 @@ import pytest
 import sqlalchemy as sa
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model import ids
+from taboot_pipelines.model import ids, tables
 from taboot_pipelines.model.audit import Discrepancy
 from taboot_pipelines.stages import storage_audit
-from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.chain import CHAIN, Chain
 from taboot_pipelines.stages.deriving import run_source_stage
 from taboot_pipelines.stages.embeddings import table_name
+from taboot_pipelines.stages.stage import SourceStage, SourceWork, StageTable
 from taboot_pipelines.stores.catalog import schema
 from taboot_pipelines.stores.tables import NAMESPACE
 from taboot_pipelines_tests.fakes.tei import FakeTei
@@ -66,6 +67,49 @@ def whole(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei, data: Path) ->
     fill(world)
     yield world
     world.workspace.close()
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_table_of_a_further_stage_is_audited_too(
+    filled: World, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    lengths = pa.schema([("bucket", pa.int32()), ("doc_id", pa.string()), ("length", pa.int32())])
+    monkeypatch.setitem(tables.TABLES, "lengths", (lengths, "doc_id"))
+
+    def run(work: SourceWork) -> None:
+        of = work.upstream["documents"].tables["documents"]
+        held = work.workspace.tables.read(
+            work.namespace, work.source_id, "documents", of, columns=["doc_id"]
+        ).column("doc_id")
+        ids_ = [*held.to_pylist(), *(["00000000-0000-0000-0000-000000000000"] if gone else [])]
+        rows = [{"bucket": ids.doc_bucket(d), "doc_id": d, "length": 1} for d in ids_]
+        version = work.workspace.tables.replace(
+            work.namespace,
+            work.source_id,
+            "lengths",
+            pa.Table.from_pylist(rows, schema=lengths),
+            buckets=None,
+            txn="1",
+        )
+        work.publish("1", tables={"lengths": version}, applied={"documents": of})
+
+    stage = SourceStage(
+        name="lengths",
+        group="documents",
+        version="1",
+        holds="How long each document is.",
+        needs=("documents",),
+        tables=(StageTable(name="lengths", owner="source"),),
+        run=run,
+    )
+    monkeypatch.setattr(storage_audit, "CHAIN", Chain(*CHAIN.of_source, stage, *CHAIN.of_namespace))
+    for deep in (False, True):
+        assert len(audited(filled, deep=deep)) == 0
+    run_source_stage(filled.workspace, stage, filled.workspace.entries("notes")[0])
+    for deep in (False, True):
+        found = storage_audit.run(filled.workspace, OURS, deep=deep)
+        assert [(d.kind, d.item[:8]) for d in found.found] == [("surplus", "00000000")] * gone
+        assert found.checked["lengths"] == 6 + gone
 
 
 def audited(world: World, **options: bool) -> list[Discrepancy]:
