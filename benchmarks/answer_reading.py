@@ -6,11 +6,11 @@ OURS is a folder with the homes ``house``, ``quay`` and ``station`` of ``benchma
 STRANGERS the ``--work`` folder of ``house-questions/score.py``, a home for each house that other people
 described and asked about. Without them all homes are made first, in a temporary folder, and ``score.py``
 prints how many questions about each house of others are answered rightly, of each kind. Every question is
-searched; of each statement that text could answer with, it is
-judged whether the answer that begins with it would be right. A logistic regression over the signs
-(``answering.reading.Signs``) ranks the statements, a second one over its result says how probable the answer
-is that the best ones make; multiplied out they are ``reading._WEIGHTS``. A house of ours counts a quarter of
-another: the rules that read questions were written with it.
+searched; of each statement that text could answer with, it is judged whether the answer that begins with it
+would be right. A logistic regression over the signs (``answering.reading.Signs``) ranks the statements, a
+second one over its result says how probable the answer is that the best ones make; multiplied out they are
+``reading._WEIGHTS``. A house of ours counts a quarter of another: the rules that read questions were written
+with it.
 
 Printed are, for each house left out in turn, how many questions are answered rightly and wrongly by text at
 several thresholds, and left alone where nothing answers; the expected calibration error, and how many that

@@ -11,7 +11,6 @@ fit into the package.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -101,12 +100,9 @@ def main() -> int:
         cosines = vectors[here] @ vectors[rest].T
         for of in range(len(types)):
             nearest[here, of] = cosines[:, y[rest] == of].max(axis=1)
-    report: Callable[[str, np.ndarray], None] = lambda name, p: print(  # noqa: E731
-        f"{name:22}{share(p, y, 1):8.3f}{share(p, y, 3):8.3f}"
-    )
     print(f"{len(texts)} wordings, {len(types)} types, {FOLDS} folds\n{'':22}{'first':>8}{'three':>8}")
-    report("the model", told)
-    report("the nearest exemplar", nearest)
+    for name, p in (("the model", told), ("the nearest exemplar", nearest)):
+        print(f"{name:22}{share(p, y, 1):8.3f}{share(p, y, 3):8.3f}")
     return 0
 
 

@@ -275,7 +275,7 @@ class _Audit:
                 doc_id,
                 f"The chunks of {source} do not follow from its documents.",
             )
-        for schema in read.keys() - _COLUMNS.keys():
+        for schema in sorted(read.keys() - _COLUMNS.keys()):
             keys = read[schema].get("doc_id", [])
             self.checked[schema] = self.checked.get(schema, 0) + len(keys)
             for doc_id in sorted(set(keys) - self.documents[source]):
