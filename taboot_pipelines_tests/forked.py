@@ -11,12 +11,12 @@ import sys
 from socket import AF_UNIX, SOCK_STREAM, send_fds, socket
 
 #: What the interpreter, or the C library, reads as it starts.
-_READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "OMP_", "OPENBLAS_")
+READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "OMP_", "OPENBLAS_")
 
 
 def read_at_start(environment):  # type: ignore[no-untyped-def]
     """Return the variables that cannot be changed any more when a process forks."""
-    return sorted(f"{k}={v}" for k, v in environment.items() if k.startswith(_READ_AT_START))
+    return sorted(f"{k}={v}" for k, v in environment.items() if k.startswith(READ_AT_START))
 
 
 def main():  # type: ignore[no-untyped-def]

@@ -20,6 +20,13 @@ from taboot_pipelines_tests.forking import python
 FORKED, STARTED = "forked", "started"
 
 
+def environment() -> dict[str, str]:
+    """That of this process, but for what the process that forks was started with."""
+    kept = Path(f"{python()[-1]}.environment").read_text()
+    env = {k: v for k, v in os.environ.items() if not read_at_start({k: v})}
+    return env | {name: value for name, _, value in (v.partition("=") for v in kept.split("\0") if v)}
+
+
 def called(how: str, program: str, *arguments: str, **options: Any) -> tuple[int, str, str]:
     start: Sequence[str] = python() if how == FORKED else (sys.executable,)
     done = subprocess.run(
@@ -56,10 +63,7 @@ def test_it_does_what_an_interpreter_does(program: str, tmp_path: Path) -> None:
 
 def test_what_an_interpreter_reads_as_it_starts_starts_one() -> None:
     program = "import sys; print('taboot_pipelines' in sys.modules, sys.flags.hash_randomization)"
-    # As the process that forks was started; tests before may have changed what this one's children get.
-    kept = Path(f"{python()[-1]}.environment").read_text()
-    env = {k: v for k, v in os.environ.items() if not read_at_start({k: v})}
-    env |= {name: value for name, _, value in (v.partition("=") for v in kept.split("\0") if v)}
+    env = environment()
     assert called(FORKED, program, env=env)[1] == "True 1\n"
     assert called(FORKED, program, env={**env, "PYTHONHASHSEED": "0"})[1] == "False 0\n"
 
@@ -68,14 +72,21 @@ def test_what_an_interpreter_reads_as_it_starts_starts_one() -> None:
 def test_it_ends_by_the_signals_that_it_is_sent(number: signal.Signals) -> None:
     program = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
     with subprocess.Popen(
-        [*python(), "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [*python(), "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment()
     ) as process:
         assert process.stdout is not None
         pid = int(process.stdout.readline())
-        assert pid != process.pid
         process.send_signal(number)
         assert process.wait(60) == -number
+    assert pid != process.pid
     end = time.monotonic() + 60
     while psutil.pid_exists(pid):
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize("_again", [False, True])
+def test_a_test_finds_the_environment_that_the_one_before_it_found(_again: bool) -> None:
+    """As a command called in this process leaves it, after which forks would be interpreters that start."""
+    assert "OPENBLAS_LEFT" not in os.environ
+    os.environ["OPENBLAS_LEFT"] = "by a test"

@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from taboot_pipelines_tests import needs, servers
+from taboot_pipelines_tests.forked import READ_AT_START
 
 #: The file of a run's folder that says which test belongs to which group.
 GROUPS = "groups.json"
@@ -124,12 +125,25 @@ def group_of(item: pytest.Item) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Note which test runs, so that one that starts a server without the mark is told."""
+    """Note which test runs, so that one that starts a server without the mark is told.
+
+    Afterwards the variables are put back that a program reads as it starts: a command called in this process
+    sets some for itself, and those called after it would each start an interpreter (``forking.py``).
+    """
     servers.RUN.item = item
+    before = _read_at_start()
     try:
         return (yield)
     finally:
         servers.RUN.item = None
+        after = _read_at_start()
+        for name in after.keys() - before:
+            del os.environ[name]
+        os.environ.update(before)
+
+
+def _read_at_start() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if k.startswith(READ_AT_START)}
 
 
 @pytest.hookimpl(optionalhook=True)
