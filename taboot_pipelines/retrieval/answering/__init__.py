@@ -5,8 +5,8 @@ For facts a question passes through these modules, one after the other:
 1. ``entity_linking`` finds the names in it and the things that they may mean, in the ``service_index``: the
    graph of a view indexed for questions, with the texts of its configuration documents.
 2. ``answer_types`` reads the question, for text too: the kind of value, a yes or no, a count, a list.
-   ``question`` says which kinds of fact it may ask for, by the tables of ``vocabulary`` (``kinds.txt``, the
-   words of ``filler.txt`` and ``asking.txt``) and by ``question_types``, a fitted model.
+   ``question`` says which kinds of fact it may ask for, by ``question_types``, a fitted model, and which of
+   its words say nothing (``vocabulary``: ``filler.txt``, ``asking.txt``).
 3. ``disambiguation`` narrows names by each other ("the db of household") and by what a service declares, and
    takes several words as one name ("the household db").
 4. ``fact_answers.Facts`` says it out of edges, by ``networks``, ``dependencies``, ``routes``, ``exposure``

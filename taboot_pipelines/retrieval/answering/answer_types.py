@@ -308,7 +308,8 @@ _MANY = re.compile(
 _OURS = re.compile(r"\b(?:we|our|ours|us)\b")
 #: What vendors document for everybody.
 _DOCUMENTED = (Value.STEPS, Value.MEANING, Value.COMMAND)
-_COUNT = re.compile(r"\b(?:how many|number of|count(?: of)?|amount of)\b")
+#: Asks how many.
+COUNT = re.compile(r"\b(?:how many|number of|count(?: of)?|amount of)\b")
 _TRANSITIVE = re.compile(
     r"\b(?:transitive(?:ly)?|indirect(?:ly)?|everything that|recursive(?:ly)?|in turn|whole chain)\b"
 )
@@ -369,7 +370,7 @@ def read(question: str) -> Reading:
         value=value,
         noun=noun,
         truth=bool(_TRUTH.match(folded)) and not _POLITE.match(folded),
-        counts=bool(_COUNT.search(lower)),
+        counts=bool(COUNT.search(lower)),
         counted=words.stem(many_of[1]) if many_of else None,
         negated=bool(words.DENIES.search(folded) or _EXCEPT.search(folded)),
         transitive=bool(_TRANSITIVE.search(lower)),

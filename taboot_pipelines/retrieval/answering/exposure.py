@@ -155,6 +155,9 @@ class Ports(FactKind):
         if not pairs or any(m.of("service") and not scoped.projects(m) for m in scoped.mentions):
             return None
         if not scoped.question.negated:
+            of_project = self._of_project(scoped) if "port" in scoped.question.reading.noun else None
+            if of_project is not None:
+                return of_project
             first = {s.number: (s, e) for s, e in reversed(pairs)}.values()
             return self.listing(scoped, [s for s, _ in first], [e for _, e in first], "publish a port", used)
         places = {(s.place, s.project) for s, _ in pairs} if used else None

@@ -107,8 +107,10 @@ class Facts:
 
 #: The least confidence of an answer.
 MIN_CONFIDENCE = 0.75
-#: What an unexplained word costs: one that is hardly a common word, and any other.
-_COST_NAME, _COST_WORD = 0.5, 0.2
+#: What an unexplained word costs: one that is hardly a common word, any other, and one that the answer says.
+_COST_NAME, _COST_WORD, _COST_SAID = 0.5, 0.2, 0.03
+#: What it costs that a kind is a guess, less its probability.
+_COST_DOUBT = 0.1
 #: Letters of a word that may be part of a name: the TURN port of coturn.
 _MIN_INSIDE = 4
 _TOKEN = re.compile(r"[^\W_]+")
@@ -195,15 +197,18 @@ class Answerer:
             if kinds and asked_kind == "unknown":
                 asked_kind = kinds[0].kind
             scoped = ResolvedMentions(self.house, question)
-            for rank, asked in enumerate(kinds):
+            for asked in kinds:
                 found = self.facts.find(asked.kind, scoped)
                 if found is None and asked.kind == "ports":
                     found = self.config.listening(scoped)
-                if found is not None and asked.doubt and any(s.denies for s in found.statements):
+                if found is None:
                     continue
-                if found is not None and found.statements:
-                    sure = _confidence(question, found, set(asked.words)) - 0.02 * rank - 0.01 * n
-                    sure -= asked.doubt
+                denies = any(s.denies for s in found.statements)
+                if denies and (not asked.may_deny or question.unexplained(found.used | asked.words)):
+                    continue
+                if found.statements:
+                    sure = _confidence(question, found, set(asked.words)) - 0.01 * n
+                    sure -= _COST_DOUBT * (1 - asked.probability)
                     certain = asked.kind == "exposed" or found.statements[0].text.startswith(("Yes", "No"))
                     if question.yes_no and not certain:
                         sure -= 0.05  # a reading that answers yes or no is before one that does not
@@ -276,9 +281,12 @@ def _say_slips(best: _Best, statements: Sequence[CitedStatement]) -> None:
 
 def _confidence(question: Question, found: Found, asked: set[int], *, config: bool = False) -> float:
     left = question.unexplained(found.used | asked)
+    unread = 0
     if not config:
         said = set(_TOKEN.findall(" ".join(s.text for s in found.statements).lower()))
+        every = len(left)
         left = [i for i in left if i in question.named or question.linked.words[i].text not in said]
+        unread = every - len(left)
     names = [m.text.lower() for m in question.mentions if found.used & set(range(m.first, m.last))]
     words = question.linked.words
     left = [
@@ -288,7 +296,7 @@ def _confidence(question: Question, found: Found, asked: set[int], *, config: bo
         or len(words[i].text) < _MIN_INSIDE
         or not any(words[i].text in n for n in names)
     ]
-    sure = found.weight
+    sure = found.weight - _COST_SAID * unread
     for mention in question.mentions:
         if found.used & set(range(mention.first, mention.last)):
             sure = min(sure, mention.sureness)

@@ -12,9 +12,10 @@ from functools import cached_property
 from taboot_pipelines.knowledge.mentions import stopwords
 from taboot_pipelines.packaged import word_list
 from taboot_pipelines.retrieval.answering import question_types
-from taboot_pipelines.retrieval.answering.answer_types import Reading, read
+from taboot_pipelines.retrieval.answering.answer_types import COUNT, Reading, read
 from taboot_pipelines.retrieval.answering.entity_linking import Linked, Mention
-from taboot_pipelines.retrieval.answering.vocabulary import FILLER, KINDS, MARKS, NOT_FACTS, SECRETS
+from taboot_pipelines.retrieval.answering.question_types import Guess
+from taboot_pipelines.retrieval.answering.vocabulary import FILLER, MARKS, NOT_FACTS, SECRETS
 from taboot_pipelines.retrieval.answering.words import is_slip, stem
 
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?(?![\w.])")
@@ -24,18 +25,33 @@ _SOCKET = re.compile(r"(?<![\w/])docker(?:['’]s|-daemon| daemon)?[ .-](?:daemo
 #: Where the socket of the Docker daemon is.
 _SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
 
+_QUESTION_WORDS = frozenset({"which", "what", "who"})
+_DETERMINERS = frozenset({"the", "a", "an", "our", "my", "your", "this", "that"})
+_DO_SUPPORT = frozenset({"do", "does", "did"})
+#: The closed class of English auxiliaries.
+_AUXILIARIES = _DO_SUPPORT | {
+    *("is", "are", "was", "were", "be", "been", "being", "am", "has", "have", "had", "can", "could", "may"),
+    *("might", "must", "shall", "should", "will", "would"),
+}
+
 #: Ways to read one question that are tried.
 MAX_READINGS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class AskedKind:
-    """A kind that a question may ask for, the words (by number) that say so, and what it takes off the
-    confidence of its facts that this is a guess."""
+    """A kind that a question may ask for, the words (by number) that say so, and how probable that is;
+    ``closed``: how probable it is that it asks so that "nothing" is an answer."""
 
     kind: str
     words: frozenset[int]
-    doubt: float = 0.0
+    probability: float
+    closed: float
+
+    @property
+    def may_deny(self) -> bool:
+        """Whether it may be answered by saying that something is not."""
+        return self.closed >= question_types.PROBABLE
 
 
 @dataclass(frozen=True)
@@ -143,39 +159,87 @@ class Question:
         return text, places
 
     def asked(self) -> list[AskedKind]:
-        """The kinds of fact that the question may ask for: what its words say, special before general, then
-        those of its most probable types."""
-        text, places = self.masked
+        """The kinds of fact that the question may ask for, those of its most probable types, first the most
+        probable."""
+        best: dict[str, Guess] = {}
+        for proxy in {False, any(m.of("service") and m.of("proxy") for m in self.mentions)}:
+            for guess in question_types.guess(self._nameless(proxy)):
+                if guess.type not in best or guess.probability > best[guess.type].probability:
+                    best[guess.type] = guess
         found: dict[str, AskedKind] = {}
-        for known in KINDS:
-            words = frozenset[int]().union(*(self._at(p.search(text), places) for p in known.patterns))
-            if words:
-                found[known.name] = AskedKind(known.name, words)
-        for guess in question_types.guess(self._nameless):
-            explained = question_types.vocabulary()[guess.type]
-            words = frozenset(
-                i
-                for i, word in enumerate(self.linked.words)
-                if i not in self.named
-                and word.text not in SECRETS
-                and (question_types.NUMBER if word.text.isdigit() else stem(word.text)) in explained
+        for guess in sorted(best.values(), key=lambda g: (-g.probability, g.type)):
+            if guess.type in self._reversed:
+                continue
+            words = self._explained(guess.type)
+            guessed = guess.probability < question_types.PROBABLE
+            told = (
+                self.named or self.literals or not all(_is_filler(self.linked.words[i].text) for i in words)
             )
-            if not self.named and all(_is_filler(self.linked.words[i].text) for i in words):
+            if guessed and not told:
                 continue  # nothing is asked
             for kind in question_types.FACTS.get(guess.type, ()):
-                found.setdefault(kind, AskedKind(kind, words, guess.doubt))
+                asked = found.get(kind, AskedKind(kind, words, 0.0, 0.0))
+                closed = 0.0 if guess.type in question_types.OPEN else guess.probability
+                probability = asked.probability + guess.probability
+                found[kind] = AskedKind(kind, asked.words, probability, asked.closed + closed)
         return list(found.values())
 
     @property
-    def _nameless(self) -> str:
-        """The question with a word of its kind in the place of each name."""
+    def _reversed(self) -> frozenset[str]:
+        """The types that syntax excludes. The one name is the subject behind an auxiliary ("what does gitea
+        need") or "by", and the object where the question word is the subject: no auxiliary stands before it
+        ("which services need gitea")."""
+        words = [w.text for w in self.linked.words]
+        first = self.mentions[0].first if len(self.mentions) == 1 else 0
+        before = [w for w in words[:first] if w not in _DETERMINERS]
+        if not before:
+            return frozenset()
+        if before[-1] == "by" or (before[-1] in _DO_SUPPORT and words[-1] != "by"):
+            return question_types.OF_OBJECT
+        if before[0] == "by" or (before[0] in _QUESTION_WORDS and not _AUXILIARIES.intersection(before)):
+            return question_types.OF_SUBJECT
+        return frozenset()
+
+    def _explained(self, of: str) -> frozenset[int]:
+        """The words that a type explains: those of its exemplars, and those that ask how many."""
+        explained = question_types.vocabulary()[of]
+        counting = self._counting
+        return frozenset(
+            i
+            for i, word in enumerate(self.linked.words)
+            if i not in self.named
+            and (self.yes_no or word.text not in SECRETS)
+            and (
+                (question_types.NUMBER if word.text.isdigit() else stem(word.text)) in explained
+                or any(a <= word.start and word.end <= b for a, b in counting)
+            )
+        )
+
+    @cached_property
+    def _counting(self) -> list[tuple[int, int]]:
+        return [m.span() for m in COUNT.finditer(self.linked.text.lower())]
+
+    def _nameless(self, proxy: bool) -> str:
+        """The question with a word of its kind in the place of each name, and without asking how many, which
+        every type may. ``proxy``: a service that is a proxy is called so."""
         text = self.linked.text
-        for mention in sorted(self.mentions, key=lambda m: -m.first):
-            start, end = self.linked.span(mention)
-            kinds = {thing.kind for thing in mention.things}
-            mask = next((word for kind, word in question_types.MASKS.items() if kind in kinds), "service")
+        parts = [(*self.linked.span(m), self._mask(m, proxy)) for m in self.mentions]
+        parts += [(a, b, "which") for a, b in self._counting]
+        words = [w for i, w in enumerate(self.linked.words) if i not in self.named]
+        for w in words:
+            mask = question_types.mask_of_literal(w.text)
+            if mask and "." not in (text[w.start - 1 : w.start], text[w.end : w.end + 1]):
+                parts.append((w.start, w.end, mask))
+        for start, end, mask in sorted(parts, reverse=True):
             text = f"{text[:start]}{mask}{text[end:]}"
         return text
+
+    @staticmethod
+    def _mask(mention: Mention, proxy: bool) -> str:
+        if proxy and mention.of("service") and mention.of("proxy"):
+            return question_types.MASKS["proxy"]
+        kinds = {thing.kind for thing in mention.things}
+        return next((word for kind, word in question_types.MASKS.items() if kind in kinds), "service")
 
     @staticmethod
     def _at(
@@ -202,9 +266,10 @@ class Question:
     def unexplained(self, explained: Iterable[int]) -> list[int]:
         """The words that carry meaning and are not among those explained."""
         known = set(explained)
+        said = {m.text.lower() for m in self.mentions if known.issuperset(range(m.first, m.last))}
         for mention in self.mentions:
-            if known.issuperset(range(mention.first, mention.last)):
-                known.update(mention.label_at)
+            if mention.text.lower() in said:  # also where it is said twice: gitea in gitea
+                known.update(range(mention.first, mention.last), mention.label_at)
         return [
             i
             for i, word in enumerate(self.linked.words)

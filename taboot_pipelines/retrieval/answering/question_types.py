@@ -6,7 +6,8 @@ masked question and one over its words and parts of words, fitted by ``benchmark
 wordings of ``question_types.txt``. It is the same for every knowledge base, whatever embeds its texts.
 
 A type is a guess that has to prove itself: its facts are said only if they leave hardly a word of the
-question unexplained, and what a type explains are the words of its exemplars.
+question unexplained, and what a type explains are the words of its exemplars. Counting is no type: whatever
+is listed may be counted, so "how many" is read as "which".
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import hashlib
 import io
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -37,44 +39,56 @@ _PACKAGE = "taboot_pipelines.retrieval.answering"
 FACTS: dict[str, tuple[str, ...]] = {
     "port_of": ("ports",),
     "service_on_port": ("port_owner",),
-    "services_publishing": ("publishers",),
+    "services_publishing": ("port_owner", "publishers"),
     "port_conflicts": ("port_owner",),
     "image_of": ("images",),
     "version_of": ("versions",),
     "services_using_image": ("image_users",),
+    "container_name_of": ("container_name",),
     "dependencies_of": ("dependencies", "connections"),
-    "dependents_of": ("impact", "dependents"),
+    "connections_of": ("connections", "dependencies"),
+    "dependents_of": ("dependents", "impact"),
+    "impact_of": ("impact", "dependents"),
     "hostname_of": ("hostnames",),
     "route_to": ("routes",),
-    "behind_host": ("behind",),
+    "behind_host": ("behind", "routes"),
     "exposed_services": ("exposed", "proxied", "proxy_hosts"),
+    "services_behind_proxy": ("proxied", "exposed"),
+    "hostnames_of_proxy": ("proxy_hosts",),
     "networks_of": ("networks",),
     "members_of_network": ("network_members", "network_peers"),
+    "network_peers_of": ("network_peers",),
+    "namespace_sharers": ("sharers", "vpn_users"),
     "services_in_networks": ("network_members",),
     "shared_networks": ("shared_networks",),
     "services_on_host": ("members", "inventory"),
     "host_of": ("location",),
     "services_of_project": ("members",),
     "project_of": ("project_of",),
-    "count": ("image_users", "network_members", "members", "inventory"),
     "list_things": ("inventory",),
     "consumers_of_store": ("users", "dependents"),
     "store_of": ("connections", "dependencies"),
     "auth_of": ("auth", "admitted"),
+    "admitted_to": ("admitted", "auth"),
     "tls_of": ("tls", "proxy_scheme"),
     "address_of": ("ip",),
-    "owner_of_address": ("on_address",),
+    "owner_of_address": ("ip", "on_address"),
     "vpn": ("vpn", "vpn_users"),
     "definition": ("description",),
-    "yesno_dependency": ("dependencies", "dependents", "connections"),
+    "yesno_dependency": ("dependencies", "users", "dependents", "connections"),
     "yesno_exposure": ("exposed", "ports"),
-    "yesno_membership": ("network_members", "location", "members"),
+    "yesno_membership": ("networks", "network_members", "members", "location"),
     "compare": ("shared_networks",),
 }
+#: Types that ask what the named thing needs, and those that ask what needs it: only syntax tells these apart.
+OF_SUBJECT = frozenset({"dependencies_of", "connections_of", "store_of"})
+OF_OBJECT = frozenset({"dependents_of", "consumers_of_store"})
+#: Types to which that an edge is missing is no answer: what is stored somewhere may be declared otherwise.
+OPEN = frozenset({"store_of"})
 #: Types that are tried, and how probable each must be.
 _TRIED, _LEAST = 3, 0.1
-#: What a guess costs, once for being one and as much again the less probable it is.
-_DOUBT = 0.07
+#: What is so probable may be denied too, and asked without a word that carries meaning.
+PROBABLE = 0.5
 #: What stands for a name of each kind in a masked question.
 MASKS = {
     "service": "service",
@@ -94,6 +108,10 @@ _SLOT = re.compile(r"<([A-Z]+)2?>")
 NUMBER = "#"
 #: Buckets of words and parts of words.
 _BUCKETS = 4096
+#: A word of fewer exemplars of a type says nothing of it.
+_SEVERAL = 2
+#: Digits of a port at most.
+_MAX_DIGITS = 5
 #: A longer question asks for more than a fact.
 _MAX_WORDS = 40
 
@@ -110,12 +128,6 @@ class Guess(NamedTuple):
 
     type: str
     probability: float
-
-    @property
-    def doubt(self) -> float:
-        """What it takes off the confidence of facts: a value of configuration with all the words of the
-        question is before what is guessed."""
-        return _DOUBT * (2 - self.probability)
 
 
 def exemplars() -> Iterator[Exemplar]:
@@ -140,14 +152,13 @@ def _wordings() -> Iterator[tuple[str, str]]:
 
 @cache
 def vocabulary() -> dict[str, frozenset[str]]:
-    """The stems of the words of each type's exemplars; ``NUMBER`` among them where these name numbers."""
-    held: dict[str, set[str]] = {}
+    """The stems of the words of each type's exemplars, of those in several; ``NUMBER`` among them where these
+    name numbers."""
+    held: dict[str, Counter[str]] = {}
     for of, wording in _wordings():
-        stems = held.setdefault(of, set())
-        stems.update(map(words.stem, words.runs(words.fold(_SLOT.sub(" ", wording)))))
-        if "<PORT" in wording:
-            stems.add(NUMBER)
-    return {of: frozenset(stems) for of, stems in held.items()}
+        stems = set(map(words.stem, words.runs(words.fold(_SLOT.sub(" ", wording)))))
+        held.setdefault(of, Counter()).update(stems | ({NUMBER} if "<PORT" in wording else set()))
+    return {of: frozenset(s for s, n in stems.items() if n >= _SEVERAL) for of, stems in held.items()}
 
 
 def features(texts: Sequence[str]) -> npt.NDArray[np.float32]:
@@ -207,6 +218,14 @@ def model() -> Model:
 @cache
 def _encoder() -> MiniLmEmbedder:
     return MiniLmEmbedder(EmbeddingSettings())
+
+
+def mask_of_literal(word: str) -> str:
+    """What stands for a word of a question that is no name in the place of which exemplars have a slot; empty
+    for any other."""
+    if word.startswith("/"):
+        return "path"
+    return "port" if word.isdigit() and len(word) <= _MAX_DIGITS else ""
 
 
 def guess(masked: str) -> list[Guess]:

@@ -363,9 +363,10 @@ class Routes(FactKind):
         kinds = distinct(" ".join(filter(None, (str(x.properties["auth"]), _include(x)))) for x in held)
         begin = "Yes: " if scoped.question.yes_no else ""
         name = listed([self.target_name(e) for e in edges])
+        said = [m for m in scoped.mentions if any(m.text.lower() in kind.lower() for kind in kinds)]
         return Found(
             [CitedStatement(f"{begin}{name} is protected by {listed(kinds)} at its proxy.", cites(held))],
-            used,
+            used | scoped.words(*said),
             looked_for="authentication",
         )
 

@@ -1,8 +1,8 @@
-"""The words by which people ask for a kind of value, as tables.
+"""The words by which people ask for a property of configuration, as tables.
 
-A pattern is a regular expression over the question in lower case, in which ``@`` stands for a linked name,
-``@`` with a letter for a name that may be of that kind (:data:`MARKS`) and ``#`` for a number. Its words
-count as understood. The first table that matches says what is asked, so the more special stand first.
+A pattern is a regular expression over the question in lower case, with linked names and numbers masked
+(``Question.masked``). Its words count as understood. The first that matches says what is asked, so the more
+special stand first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from taboot_pipelines.packaged import word_list
 
-#: The letter of each kind of thing in a pattern.
+#: The letter of each kind of thing in a masked question.
 MARKS = {
     "service": "c",
     "network": "n",
@@ -27,13 +27,6 @@ MARKS = {
 }
 
 
-class Kind(NamedTuple):
-    """What is asked for and the patterns that say so."""
-
-    name: str
-    patterns: tuple[re.Pattern[str], ...]
-
-
 class Property(NamedTuple):
     """A property of configuration files: the words that ask for it, the ends of key paths that hold it, and
     how an answer calls it (empty: by its key)."""
@@ -41,23 +34,6 @@ class Property(NamedTuple):
     pattern: re.Pattern[str]
     keys: tuple[str, ...]
     phrase: str
-
-
-def _read_kinds() -> tuple[Kind, ...]:
-    words: dict[str, str] = {}
-    kinds: dict[str, list[re.Pattern[str]]] = {}
-    name = ""
-    for line in _lines("kinds.txt"):
-        if line.startswith("[") and line.endswith("]") and line[1:-1].replace("_", "").isalpha():
-            name = line[1:-1]
-        elif not name:
-            key, _, pattern = line.partition(" = ")
-            words[key] = pattern
-        else:
-            for key, pattern in words.items():
-                line = line.replace(f"{{{key}}}", pattern)
-            kinds.setdefault(name, []).append(_compiled(_named(line)))
-    return tuple(Kind(name, tuple(patterns)) for name, patterns in kinds.items())
 
 
 def _read_properties() -> tuple[Property, ...]:
@@ -78,13 +54,6 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w@])(?:{pattern})(?![\w@])")
 
 
-def _named(pattern: str) -> str:
-    """The pattern with its names spelled out; what ``.*`` runs over is a group, as it explains nothing."""
-    pattern = pattern.replace(".*", "(.*)")
-    return re.sub(r"@([a-z]?)", lambda m: f"@[a-z]*{m[1]}[a-z]*" if m[1] else "@[a-z]*", pattern)
-
-
-KINDS = _read_kinds()
 PROPERTIES = _read_properties()
 
 #: Words that stand beside a name and say what it names; to the kinds of things that it then may be.

@@ -8,7 +8,9 @@ import pytest
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.answering import question_types
 from taboot_pipelines.retrieval.answering.config import Config
+from taboot_pipelines.retrieval.answering.entity_linking import Linked, Mention, Thing, words_of
 from taboot_pipelines.retrieval.answering.fact_answers import Facts
+from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.question_types import FACTS, Exemplar, exemplars, guess, model
 
 
@@ -22,9 +24,7 @@ def test_each_wording_has_one_type_and_no_slot_left() -> None:
     seen: dict[str, str] = {}
     for exemplar in exemplars():
         assert "<" not in exemplar.text and exemplar.text.strip(), exemplar
-        # What is counted is of a type of its own, and so is counting.
-        known = seen.setdefault(exemplar.text, exemplar.type)
-        assert exemplar.type in (known, "count"), (known, exemplar)
+        assert seen.setdefault(exemplar.text, exemplar.type) == exemplar.type, exemplar
 
 
 def test_a_type_names_kinds_of_fact_that_there_are() -> None:
@@ -37,7 +37,7 @@ def test_a_type_names_kinds_of_fact_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("masked", "of"),
     [
-        ("suppose the service is gone, who suffers", "dependents_of"),
+        ("suppose the service is gone, who suffers", "impact_of"),
         ("anything listening at port 8443 already?", "service_on_port"),
         ("on which of our networks does the service sit", "networks_of"),
         ("steps for moving the service to another disk", "howto"),
@@ -69,10 +69,49 @@ def test_words_alone_tell_where_no_encoder_is(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(question_types, "_encoder", Missing)
     question_types._guess.cache_clear()
     try:
-        assert guess("which services need the service, and who else")[0].type == "dependents_of"
+        assert guess("what does the service depend on, and what else")[0].type == "dependencies_of"
     finally:
         question_types._guess.cache_clear()
 
 
 def test_a_long_text_is_of_no_type() -> None:
     assert guess("which service needs it " * 20) == []
+
+
+def asked(text: str, name: str, kind: str = "service") -> list[str]:
+    """The kinds of fact that a question asks for which names one thing."""
+    linked = Linked(text, words_of(text))
+    at = [w.text for w in linked.words].index(name)
+    linked.mentions.append(Mention(at, at + 1, name, [Thing(kind, 0, "name")]))
+    return [a.kind for a in Question(linked, tuple(linked.mentions)).asked()]
+
+
+@pytest.mark.parametrize(
+    ("question", "needs"),
+    [
+        ("which services need gitea", False),
+        ("what needs gitea", False),
+        ("who relies upon gitea", False),
+        ("what does gitea need", True),
+        ("which things does our gitea rely upon", True),
+        ("which services are needed by gitea", True),
+        ("by which services is gitea needed", False),
+    ],
+)
+def test_syntax_tells_who_needs_whom(question: str, needs: bool) -> None:
+    kinds = asked(question, "gitea")
+    assert ("dependencies" in kinds) == needs, kinds
+    assert ("dependents" in kinds) != needs, kinds
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["which ports does gitea publish", "how many ports does gitea publish", "number of ports of gitea"],
+)
+def test_every_type_may_be_counted(question: str) -> None:
+    assert asked(question, "gitea")[0] == "ports"
+
+
+def test_a_proxy_is_asked_for_as_the_service_that_it_is_too() -> None:
+    assert "ports" in asked("which port does traefik publish", "traefik", "proxy")
+    assert "proxied" in asked("which services are behind traefik", "traefik", "proxy")
