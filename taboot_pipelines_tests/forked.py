@@ -11,19 +11,19 @@ import sys
 from socket import AF_UNIX, SOCK_STREAM, send_fds, socket
 
 #: What the interpreter, or the C library, reads as it starts.
-READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "OMP_", "OPENBLAS_")
+_READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "OMP_", "OPENBLAS_")
 
 
 def read_at_start(environment):  # type: ignore[no-untyped-def]
-    """Return the variables that cannot be changed any more when a process forks."""
-    return sorted(f"{k}={v}" for k, v in environment.items() if k.startswith(READ_AT_START))
+    """Return the variables that cannot be changed any more when a process forks, by name and value."""
+    return {k: environment[k] for k in sorted(environment) if k.startswith(_READ_AT_START)}
 
 
 def main():  # type: ignore[no-untyped-def]
     place, *arguments = sys.argv[1:]
     environment = dict(os.environ)
     with open(f"{place}.environment") as file:
-        if file.read().split("\0") != read_at_start(environment):
+        if file.read() != repr(read_at_start(environment)):
             os.execv(sys.executable, [sys.executable, *arguments])
     server = socket(AF_UNIX, SOCK_STREAM)
     server.connect(place)

@@ -64,7 +64,7 @@ def python() -> tuple[str, ...]:
         start_new_session=True,
     )
     assert server.stdin is not None and server.stdout is not None
-    Path(f"{place}.environment").write_text("\0".join(read_at_start(dict(os.environ))))
+    Path(f"{place}.environment").write_text(repr(read_at_start(os.environ)))
     assert server.stdout.readline() == b"ready\n"
     server.stdout.close()
     atexit.register(_end, server, folder)

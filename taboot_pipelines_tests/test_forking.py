@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
@@ -22,9 +23,8 @@ FORKED, STARTED = "forked", "started"
 
 def environment() -> dict[str, str]:
     """That of this process, but for what the process that forks was started with."""
-    kept = Path(f"{python()[-1]}.environment").read_text()
-    env = {k: v for k, v in os.environ.items() if not read_at_start({k: v})}
-    return env | {name: value for name, _, value in (v.partition("=") for v in kept.split("\0") if v)}
+    kept = ast.literal_eval(Path(f"{python()[-1]}.environment").read_text())
+    return {k: v for k, v in os.environ.items() if k not in read_at_start(os.environ)} | kept
 
 
 def called(how: str, program: str, *arguments: str, **options: Any) -> tuple[int, str, str]:

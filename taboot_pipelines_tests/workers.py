@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from taboot_pipelines_tests import needs, servers
-from taboot_pipelines_tests.forked import READ_AT_START
+from taboot_pipelines_tests.forked import read_at_start
 
 #: The file of a run's folder that says which test belongs to which group.
 GROUPS = "groups.json"
@@ -131,19 +131,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     sets some for itself, and those called after it would each start an interpreter (``forking.py``).
     """
     servers.RUN.item = item
-    before = _read_at_start()
+    before = read_at_start(os.environ)
     try:
         return (yield)
     finally:
         servers.RUN.item = None
-        after = _read_at_start()
-        for name in after.keys() - before:
+        for name in read_at_start(os.environ).keys() - before:
             del os.environ[name]
         os.environ.update(before)
-
-
-def _read_at_start() -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if k.startswith(READ_AT_START)}
 
 
 @pytest.hookimpl(optionalhook=True)

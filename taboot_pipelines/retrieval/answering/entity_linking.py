@@ -66,8 +66,9 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """What a name may mean. ``kind``: a key of ``vocabulary.MARKS``; ``node``: of a service, network, image,
-    host or proxy; ``value``: the project with its ``place``, the file's doc_id, the host name, the address.
+    """What a name may mean. ``kind``: a key of ``question_types.MASKS``; ``node``: of a service, network,
+    image, host or proxy; ``value``: the project with its ``place``, the file's doc_id, the host name, the
+    address.
     """
 
     kind: str

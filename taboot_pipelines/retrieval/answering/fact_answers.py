@@ -61,7 +61,6 @@ class Facts:
             "shared_networks": networks.shared_networks,
             "sharers": networks.sharers,
             "dependencies": dependencies.dependencies,
-            "conditions": dependencies.dependencies,
             "connections": dependencies.connections,
             "impact": dependencies.impact,
             "dependents": dependencies.dependents,
@@ -193,7 +192,7 @@ class Answerer:
         for n, question in enumerate([*joined, *readings(linked)]):
             if not question.is_fact:
                 continue
-            kinds = question.asked()
+            kinds = question.asked
             if kinds and asked_kind == "unknown":
                 asked_kind = kinds[0].kind
             scoped = ResolvedMentions(self.house, question)
@@ -201,18 +200,17 @@ class Answerer:
                 found = self.facts.find(asked.kind, scoped)
                 if found is None and asked.kind == "ports":
                     found = self.config.listening(scoped)
-                if found is None:
+                if found is None or not found.statements:
                     continue
                 denies = any(s.denies for s in found.statements)
                 if denies and (not asked.may_deny or question.unexplained(found.used | asked.words)):
                     continue
-                if found.statements:
-                    sure = _confidence(question, found, set(asked.words)) - 0.01 * n
-                    sure -= _COST_DOUBT * (1 - asked.probability)
-                    certain = asked.kind == "exposed" or found.statements[0].text.startswith(("Yes", "No"))
-                    if question.yes_no and not certain:
-                        sure -= 0.05  # a reading that answers yes or no is before one that does not
-                    best = _better(best, _Best(sure, asked.kind, found, question))
+                sure = _confidence(question, found, set(asked.words)) - 0.01 * n
+                sure -= _COST_DOUBT * (1 - asked.probability)
+                certain = asked.kind == "exposed" or found.statements[0].text.startswith(("Yes", "No"))
+                if question.yes_no and not certain:
+                    sure -= 0.05  # a reading that answers yes or no is before one that does not
+                best = _better(best, _Best(sure, asked.kind, found, question))
             found = self.holders.find(scoped)
             if found is not None:
                 sure = _confidence(question, found, set()) - 0.01 * n
@@ -281,12 +279,12 @@ def _say_slips(best: _Best, statements: Sequence[CitedStatement]) -> None:
 
 def _confidence(question: Question, found: Found, asked: set[int], *, config: bool = False) -> float:
     left = question.unexplained(found.used | asked)
-    unread = 0
+    sure = found.weight
     if not config:
         said = set(_TOKEN.findall(" ".join(s.text for s in found.statements).lower()))
-        every = len(left)
-        left = [i for i in left if i in question.named or question.linked.words[i].text not in said]
-        unread = every - len(left)
+        excused = {i for i in left if i not in question.named and question.linked.words[i].text in said}
+        left = [i for i in left if i not in excused]
+        sure -= _COST_SAID * len(excused)
     names = [m.text.lower() for m in question.mentions if found.used & set(range(m.first, m.last))]
     words = question.linked.words
     left = [
@@ -296,7 +294,6 @@ def _confidence(question: Question, found: Found, asked: set[int], *, config: bo
         or len(words[i].text) < _MIN_INSIDE
         or not any(words[i].text in n for n in names)
     ]
-    sure = found.weight - _COST_SAID * unread
     for mention in question.mentions:
         if found.used & set(range(mention.first, mention.last)):
             sure = min(sure, mention.sureness)

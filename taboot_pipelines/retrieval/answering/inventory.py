@@ -250,7 +250,7 @@ class Inventory(FactKind):
 
     def inventory(self, scoped: ResolvedMentions) -> Found | None:
         """All that there is of a kind, in a question that names nothing."""
-        asking = {i for asked in scoped.question.asked() if asked.kind == "inventory" for i in asked.words}
+        asking = {i for asked in scoped.question.asked if asked.kind == "inventory" for i in asked.words}
         if scoped.mentions or scoped.question.unexplained(asking):
             return None  # a further word asks for some of them
         noun_asked = _NOUN.search(scoped.question.lower)

@@ -15,7 +15,7 @@ from taboot_pipelines.retrieval.answering import question_types
 from taboot_pipelines.retrieval.answering.answer_types import COUNT, Reading, read
 from taboot_pipelines.retrieval.answering.entity_linking import Linked, Mention
 from taboot_pipelines.retrieval.answering.question_types import Guess
-from taboot_pipelines.retrieval.answering.vocabulary import FILLER, MARKS, NOT_FACTS, SECRETS
+from taboot_pipelines.retrieval.answering.vocabulary import FILLER, NOT_FACTS, SECRETS
 from taboot_pipelines.retrieval.answering.words import is_slip, stem
 
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?(?![\w.])")
@@ -144,8 +144,7 @@ class Question:
         while i < len(self.linked.words):
             mention = starts.get(i)
             if mention is not None:
-                marks = sorted({MARKS[t.kind] for t in mention.things})
-                parts.append(("@" + "".join(marks), tuple(range(mention.first, mention.last))))
+                parts.append(("@", tuple(range(mention.first, mention.last))))
                 i = mention.last
                 continue
             word = self.linked.words[i].text
@@ -158,6 +157,7 @@ class Question:
             text += part
         return text, places
 
+    @cached_property
     def asked(self) -> list[AskedKind]:
         """The kinds of fact that the question may ask for, those of its most probable types, first the most
         probable."""
@@ -225,11 +225,8 @@ class Question:
         text = self.linked.text
         parts = [(*self.linked.span(m), self._mask(m, proxy)) for m in self.mentions]
         parts += [(a, b, "which") for a, b in self._counting]
-        words = [w for i, w in enumerate(self.linked.words) if i not in self.named]
-        for w in words:
-            mask = question_types.mask_of_literal(w.text)
-            if mask and "." not in (text[w.start - 1 : w.start], text[w.end : w.end + 1]):
-                parts.append((w.start, w.end, mask))
+        words = [w for i, w in enumerate(self.linked.words) if i not in self.named and w.first and w.last]
+        parts += [(w.start, w.end, mask) for w in words if (mask := question_types.mask_of_literal(w.text))]
         for start, end, mask in sorted(parts, reverse=True):
             text = f"{text[:start]}{mask}{text[end:]}"
         return text

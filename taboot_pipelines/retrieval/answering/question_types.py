@@ -221,8 +221,7 @@ def _encoder() -> MiniLmEmbedder:
 
 
 def mask_of_literal(word: str) -> str:
-    """What stands for a word of a question that is no name in the place of which exemplars have a slot; empty
-    for any other."""
+    """What stands for a path or a number (the slots ``<PATH>`` and ``<PORT>``); empty for another word."""
     if word.startswith("/"):
         return "path"
     return "port" if word.isdigit() and len(word) <= _MAX_DIGITS else ""

@@ -13,19 +13,6 @@ from typing import NamedTuple
 
 from taboot_pipelines.packaged import word_list
 
-#: The letter of each kind of thing in a masked question.
-MARKS = {
-    "service": "c",
-    "network": "n",
-    "image": "i",
-    "route": "h",
-    "address": "a",
-    "project": "s",
-    "file": "s",
-    "proxy": "p",
-    "host": "m",
-}
-
 
 class Property(NamedTuple):
     """A property of configuration files: the words that ask for it, the ends of key paths that hold it, and

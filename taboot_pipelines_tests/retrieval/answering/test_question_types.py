@@ -83,7 +83,7 @@ def asked(text: str, name: str, kind: str = "service") -> list[str]:
     linked = Linked(text, words_of(text))
     at = [w.text for w in linked.words].index(name)
     linked.mentions.append(Mention(at, at + 1, name, [Thing(kind, 0, "name")]))
-    return [a.kind for a in Question(linked, tuple(linked.mentions)).asked()]
+    return [a.kind for a in Question(linked, tuple(linked.mentions)).asked]
 
 
 @pytest.mark.parametrize(
