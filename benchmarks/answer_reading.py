@@ -1,20 +1,20 @@
-"""The fit of how probable it is that a statement answers, and how well it holds in houses that were left out.
+"""The fit of which statement answers a question and how probable that is, and how well it holds in houses
+that were left out.
 
-    python benchmarks/answer_reading.py [OURS STRANGERS]
+    python benchmarks/answer_reading.py [--write] [OURS STRANGERS]
 
 OURS is a folder with the homes ``house``, ``quay`` and ``station`` of ``benchmarks/answers.py --keep``;
 STRANGERS the ``--work`` folder of ``house-questions/score.py``, a home for each house that other people
 described and asked about. Without them all homes are made first, in a temporary folder, and ``score.py``
 prints how many questions about each house of others are answered rightly, of each kind. Every question is
 searched; of each statement that text could answer with, it is judged whether the answer that begins with it
-would be right. A logistic regression over the signs (``answering.reading.Signs``) ranks the statements, a
-second one over its result says how probable the answer is that the best ones make; multiplied out they are
-``reading._WEIGHTS``. A house of ours counts a quarter of another: the rules that read questions were written
-with it.
+would be right. A conditional logit (McFadden 1974) over the signs (``answering.reading.Signs``) ranks the
+statements of one question, a logistic regression says how probable it is that the best one is right.
+A house of ours counts a third of another: the rules that read questions were written with it.
 
 Printed are, for each house left out in turn, how many questions are answered rightly and wrongly by text at
 several thresholds, and left alone where nothing answers; the expected calibration error, and how many that
-are called sure are right; and the weights of all houses together.
+are called sure are right. ``--write``: fit on all houses, and write ``answering/reading.json``.
 """
 
 from __future__ import annotations
@@ -39,17 +39,23 @@ from answer_labels import DATA, QUESTIONS, Cited, Corpus, Reply, house, judge, r
 from answers import ingest
 
 from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines.retrieval.answering import reading
 from taboot_pipelines.retrieval.answering.documents import Excerpt
-from taboot_pipelines.retrieval.answering.reading import _MOST_PARTS, NEARLY, Signs, _block
+from taboot_pipelines.retrieval.answering.reading import COMPARED, TELLING, Signs, Weights
 from taboot_pipelines.retrieval.request import PASSAGES, read_request
 from taboot_pipelines.retrieval.results.answers import SURE
 from taboot_pipelines.settings import load_settings
 
 ANSWERS = QUESTIONS.parent
 OUR_HOUSES = ("house", "quay", "station")
-OUR_WEIGHT, PENALTY = 0.25, 3.0
-THRESHOLDS = (0.35, 0.4, 0.45, 0.5, 0.55, 0.6)
+#: What a house of ours counts, and the penalties on squares of the weights of both models.
+OUR_WEIGHT, OF_RANKING, OF_SURE = 0.3, 1.0, 1.0
+#: Statements of a question that are looked at: more than the product compares in meaning.
+LOOKED_AT = 64
+STEPS, RATE = 300, 0.05
+THRESHOLDS = (0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6)
 BINS = tuple(np.arange(0.0, 1.01, 0.1))
+WEIGHTS = Path(reading.__file__).with_name("reading.json")
 
 
 class Seen(NamedTuple):
@@ -63,11 +69,11 @@ class Seen(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """``right``: judges the answer that an excerpt makes."""
+    """``right``: judges the answer that excerpts make."""
 
     question: str
     answerable: bool
-    right: Callable[[Excerpt], bool]
+    right: Callable[[list[Excerpt]], bool]
 
 
 def our_questions(name: str, home: Path) -> Iterator[Asked]:
@@ -82,12 +88,14 @@ def our_questions(name: str, home: Path) -> Iterator[Asked]:
     corpus = Corpus([e for e in entries if "path" in e], root)
     for q in read_questions(file):
 
-        def right(excerpt: Excerpt, q=q) -> bool:  # type: ignore[no-untyped-def]
-            first, last = excerpt.span
-            line = excerpt.document.place(first)[1]
-            said = " ".join(excerpt.document.text[first:last].split())
-            cited = Cited(excerpt.document.url, line, said)
-            return bool(judge(q, Reply(True, excerpt.text, (cited,)), corpus).right)
+        def right(parts: list[Excerpt], q=q) -> bool:  # type: ignore[no-untyped-def]
+            cited = []
+            for part in parts:
+                first, last = part.span
+                said = " ".join(part.document.text[first:last].split())
+                cited.append(Cited(part.document.url, part.document.place(first)[1], said))
+            reply = Reply(True, " ".join(p.text for p in parts), tuple(cited))
+            return bool(judge(q, reply, corpus).right)
 
         # Questions about edges are not text's to answer.
         if q.kind != "graph":
@@ -98,9 +106,9 @@ def their_questions(name: str) -> Iterator[Asked]:
     for line in (DATA / "house-questions" / "questions.jsonl").read_text().splitlines():
         q = json.loads(line)
 
-        def right(excerpt: Excerpt, q=q) -> bool:  # type: ignore[no-untyped-def]
-            url = unquote(excerpt.document.url)
-            said = all(re.search(p, excerpt.text, re.IGNORECASE) for p in q["must"])
+        def right(parts: list[Excerpt], q=q) -> bool:  # type: ignore[no-untyped-def]
+            url, text = unquote(parts[0].document.url), " ".join(p.text for p in parts)
+            said = all(re.search(p, text, re.IGNORECASE) for p in q["must"])
             return said and any(url == e or url.endswith(f"/{e}") for e in q["evidence"])
 
         if q["house"] == name and q["kind"] != "graph":
@@ -111,54 +119,96 @@ def observe(name: str, ours: bool, home: Path, questions: Iterator[Asked]) -> It
     kb = KnowledgeBase.open(settings=load_settings(home=home))
     for question, answerable, right in questions:
         request = read_request(question, PASSAGES, defaults=kb.settings.retrieval)
-        asked, reads = kb._answers().candidates(request)
+        _, reads = kb._answers().candidates(request)
         signs = np.array([r.signs for r in reads], dtype=float).reshape(len(reads), len(Signs._fields))
-        good = [answerable and right(_block(asked, r)) for r in reads]
-        yield Seen(name, ours, answerable, signs, np.array(good, dtype=float))
+        good = [answerable and right(reading.parts(r)) for r in reads]
+        yield Seen(name, ours, answerable, signs, np.array(good, dtype=bool))
 
 
-def fit(x: np.ndarray, y: np.ndarray, w: np.ndarray, penalty: float) -> tuple[np.ndarray, float]:
-    """Weights and constant of a logistic regression by Newton's method; the columns are scaled for the
-    penalty on squares."""
+class Fit(NamedTuple):
+    """What the product has; see ``reading.Weights``."""
+
+    before: np.ndarray
+    ranking: np.ndarray
+    sure: np.ndarray
+
+    def ranked(self, seen: Seen) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The statements as the product ranks them: their order, the signs and the scores in it."""
+        first = np.argsort(-(reading.compared(unmeant(seen.signs)) @ self.before), kind="stable")
+        kept = first[: reading._COMPARED]
+        table = reading.compared(seen.signs[kept])
+        order = np.argsort(-(table @ self.ranking), kind="stable")
+        return kept[order], table[order], (table @ self.ranking)[order]
+
+
+def unmeant(signs: np.ndarray) -> np.ndarray:
+    """The signs before the meaning of any statement is known."""
+    known = signs.copy()
+    known[:, Signs._fields.index("meaning")] = 0.0
+    return known
+
+
+def rank(tables: list[np.ndarray], right: list[np.ndarray], weight: np.ndarray) -> np.ndarray:
+    """The weights of a conditional logit: of each question the statements that are right are chosen among
+    all. By Adam (Kingma and Ba 2015), over columns scaled for the penalty on squares."""
+    every = np.vstack(tables)
+    scale = every.std(axis=0) + 1e-6
+    scaled = [table / scale for table in tables]
+    weight = weight / weight.sum()
+    w, mean, square = (np.zeros(every.shape[1]) for _ in range(3))
+    for step in range(1, STEPS + 1):
+        slope = OF_RANKING * w / len(tables)
+        for table, good, share in zip(scaled, right, weight, strict=True):
+            score = table @ w
+            p = np.exp(score - score.max())
+            p /= p.sum()
+            chosen = p * good / (p * good).sum()
+            slope += share * (table.T @ (p - chosen))
+        mean, square = 0.9 * mean + 0.1 * slope, 0.99 * square + 0.01 * slope**2
+        w -= RATE * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.99**step)) + 1e-6)
+    return w / scale
+
+
+def regress(x: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The weights of a logistic regression by Newton's method; the last column is the constant, the others
+    are scaled for the penalty on squares."""
     mean, scale = x.mean(axis=0), x.std(axis=0) + 1e-6
-    design = np.column_stack([np.ones(len(x)), (x - mean) / scale])
-    ridge = np.diag([1e-6, *[penalty] * x.shape[1]])
+    mean[-1], scale[-1] = 0.0, 1.0
+    design = (x - mean) / scale
+    ridge = np.diag([*[OF_SURE] * (x.shape[1] - 1), 1e-6])
     b = np.zeros(design.shape[1])
     for _ in range(60):
-        p = 1 / (1 + np.exp(-design @ b))
+        p = 1 / (1 + np.exp(-np.clip(design @ b, -30, 30)))
         hessian = (design * (w * p * (1 - p))[:, None]).T @ design + ridge
         b -= np.linalg.solve(hessian, design.T @ (w * (p - y)) + ridge @ b)
-    weights = b[1:] / scale
-    return weights, float(b[0] - mean @ weights)
+    found = b / scale
+    found[-1] -= mean @ found
+    return np.asarray(found)
 
 
-def answer(seen: Seen, weights: np.ndarray, nearly: float) -> tuple[float, bool]:
-    """What the best statement is ranked by, and whether the answer that it and the next make is right."""
-    score = seen.signs @ weights
-    order = np.argsort(-score, kind="stable")
-    parts = [i for i in order if score[i] >= score[order[0]] - nearly][:_MOST_PARTS]
-    return float(score[order[0]]), bool(seen.right[parts].any())
-
-
-def learn(seen: list[Seen]) -> tuple[np.ndarray, float]:
-    """The weights and the constant that the product has."""
-    of = {name: [s for s in seen if s.house == name] for name in {s.house for s in seen}}
-    each = {n: (OUR_WEIGHT if found[0].ours else 1.0) * 40 / len(found) for n, found in of.items()}
+def learn(seen: list[Seen]) -> Fit:
     some = [s for s in seen if len(s.signs)]
-    ranker, _ = fit(
-        np.concatenate([s.signs for s in some]),
-        np.concatenate([s.right for s in some]),
-        np.concatenate([np.full(len(s.signs), 8 * each[s.house] / len(s.signs)) for s in some]),
-        PENALTY,
+    telling = [s for s in some if s.right.any() and not s.right.all()]
+    share = np.array([OUR_WEIGHT if s.ours else 1.0 for s in telling])
+    right = [s.right for s in telling]
+    before = rank([reading.compared(unmeant(s.signs)) for s in telling], right, share)
+    ranking = rank([reading.compared(s.signs) for s in telling], right, share)
+    made = Fit(before, ranking, np.zeros(0))
+    told = [made.ranked(s) for s in some]
+    sure = regress(
+        np.array([reading.best_signs(table, scores) for _, table, scores in told]),
+        np.array([float(s.right[order[0]]) for s, (order, _, _) in zip(some, told, strict=True)]),
+        np.array([OUR_WEIGHT if s.ours else 1.0 for s in some]),
     )
-    told = [answer(s, ranker, 1.0) for s in some]
-    slope, constant = fit(
-        np.array([[score] for score, _ in told]),
-        np.array([float(right) for _, right in told]),
-        np.array([each[s.house] for s in some]),
-        0.1,
-    )
-    return ranker * slope[0], constant
+    return made._replace(sure=sure)
+
+
+def answer(seen: Seen, fit: Fit) -> tuple[float, bool]:
+    """How probable the best statement is, and whether it is right."""
+    if not len(seen.signs):
+        return 0.0, False
+    order, table, scores = fit.ranked(seen)
+    return float(1 / (1 + np.exp(-reading.best_signs(table, scores) @ fit.sure))), bool(seen.right[order[0]])
 
 
 def make_homes(ours: Path, strangers: Path) -> None:
@@ -181,30 +231,36 @@ def make_homes(ours: Path, strangers: Path) -> None:
 
 
 def main() -> int:
-    if sys.argv[1:]:
-        measure(*map(Path, sys.argv[1:3]))
+    given = [a for a in sys.argv[1:] if a != "--write"]
+    write = "--write" in sys.argv[1:]
+    if given:
+        measure(*map(Path, given[:2]), write)
         return 0
     with tempfile.TemporaryDirectory() as folder:
         ours, strangers = Path(folder, "ours"), Path(folder, "strangers")
         make_homes(ours, strangers)
-        measure(ours, strangers)
+        measure(ours, strangers, write)
     return 0
 
 
-def measure(ours: Path, strangers: Path) -> None:
+def measure(ours: Path, strangers: Path, write: bool) -> None:
+    compared, weights = reading._COMPARED, reading.weights
+    reading._COMPARED = LOOKED_AT
+    # Only what is looked at hangs on what was fitted before; signs may have come or gone since.
+    size = len(Signs._fields) + len(COMPARED)
+    unfitted = Weights(weights().before, np.zeros(size), np.zeros(len(TELLING) + 2))
+    reading.weights = lambda: unfitted  # type: ignore[assignment]
     seen = []
     for name in OUR_HOUSES:
         home = ours / name / "home"
         seen += observe(name, True, home, our_questions(name, ours / name))
     for home in sorted(p for p in strangers.iterdir() if (p / "kb").is_dir()):
         seen += observe(home.name, False, home, their_questions(home.name))
+    reading._COMPARED, reading.weights = compared, weights
     told: dict[int, tuple[float, bool]] = {}
     for name in dict.fromkeys(s.house for s in seen):
-        weights, constant = learn([s for s in seen if s.house != name])
-        for at, s in enumerate(seen):
-            if s.house == name:
-                score, right = answer(s, weights, NEARLY) if len(s.signs) else (-99.0, False)
-                told[at] = 1 / (1 + np.exp(-(score + constant))), right
+        fit = learn([s for s in seen if s.house != name])
+        told |= {at: answer(s, fit) for at, s in enumerate(seen) if s.house == name}
     print(f"{'left out':12}{'threshold':>10}{'right':>7}{'wrong':>7}{'of':>5}{'alone':>7}{'of':>5}")
     groups = [*dict.fromkeys(s.house for s in seen), "strangers", "ours"]
     for group in groups:
@@ -222,11 +278,16 @@ def measure(ours: Path, strangers: Path) -> None:
         y = np.array([told[at][1] for at, s in enumerate(seen) if s.ours is (group == "ours")], dtype=float)
         bins = [(p >= low) & ((p < high) | (high >= 1)) for low, high in pairwise(BINS)]
         error = sum(abs(y[b].mean() - p[b].mean()) * b.mean() for b in bins if b.any())
-        sure = p >= SURE
-        told_sure = f"{sure.sum()} sure, {y[sure].sum():.0f} of them right"
+        called = p >= SURE
+        told_sure = f"{called.sum()} sure, {y[called].sum():.0f} of them right"
         print(f"expected calibration error, {group}: {error:.3f}; {told_sure}")
-    weights, constant = learn(seen)
-    print("weights", Signs(*(round(float(w), 2) for w in weights)), "constant", round(constant, 2))
+    fit = learn(seen)
+    names = [*Signs._fields, *(f"{name} behind" for name in COMPARED)]
+    for name, weight in zip(names, fit.ranking, strict=True):
+        print(f"{name:16}{weight:8.2f}")
+    if write:
+        held = {name: [round(float(w), 4) for w in found] for name, found in fit._asdict().items()}
+        WEIGHTS.write_text(json.dumps(held, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

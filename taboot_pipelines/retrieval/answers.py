@@ -7,7 +7,6 @@ can be shown again (``stores.replays``).
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,11 +17,10 @@ from taboot_pipelines.retrieval.answering import compound_questions, reading
 from taboot_pipelines.retrieval.answering.answer_types import Value
 from taboot_pipelines.retrieval.answering.compound_questions import join_answers
 from taboot_pipelines.retrieval.answering.documents import Documents, Excerpt, PassageSpan
-from taboot_pipelines.retrieval.answering.fact_answers import MIN_CONFIDENCE as SURE_OF_FACTS
 from taboot_pipelines.retrieval.answering.fact_answers import names_in
-from taboot_pipelines.retrieval.answering.nearest import Near, Nearness
 from taboot_pipelines.retrieval.answering.ownership import Ownership
 from taboot_pipelines.retrieval.answering.reading import Read
+from taboot_pipelines.retrieval.answering.similarity import Nearness
 from taboot_pipelines.retrieval.answering.tables_and_lists import compare_column, find_steps
 from taboot_pipelines.retrieval.answering.text_query import TextQuery, read_question, says
 from taboot_pipelines.retrieval.drift import Drifts
@@ -55,9 +53,8 @@ _TIMES = frozenset({Value.MOMENT, Value.DATE, Value.DURATION, Value.FREQUENCY})
 #: A setting that is a number has its unit in its key, or nowhere.
 _SET = re.compile(r"(?:\b(?:to|is) |=)\d+(?:\.\d+)?(?![\w/:-]|\.\d)")
 
-#: An answer out of the graph and out of configuration, with what says how near texts are to the question;
-#: None where they do not answer.
-Facts = Callable[[View, SearchRequest, int, Near | None], Answer | None]
+#: An answer out of the graph and out of configuration; None where they do not answer.
+Facts = Callable[[View, SearchRequest, int], Answer | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,18 +178,18 @@ class Answers:
         self, view: View, request: SearchRequest, hits: tuple[Hit, ...], limit: int, facts_suffice: bool
     ) -> _Found:
         asked = read_question(request.query, view.keywords.idf, self._ownership.names(view))
-        near = None if request.mode == "keyword" else self._nearness.of(view)
-        facts = None if self._facts is None else self._facts(view, request, limit, near)
+        facts = None if self._facts is None else self._facts(view, request, limit)
         if (
             facts is not None
             and asked.value in _TIMES
             and not (says(asked, facts.text) or _SET.search(facts.text))
         ):
             facts = None
-        if facts_suffice and facts is not None and facts.confidence >= SURE_OF_FACTS:
+        if facts_suffice and facts is not None:
             return _Found(asked, hits, [], facts, [], view.manifest.version)
         places = self._places(view, hits)
         told = find_steps(asked, places, limit) or compare_column(asked, places, limit)
+        near = None if request.mode == "keyword" else self._nearness.of(view)
         reads = reading.read(asked, places, near)
         return _Found(asked, hits, reads, facts, told, view.manifest.version)
 
@@ -250,11 +247,9 @@ class Answers:
         return self._session.ask(lambda view: names_in(view, text))
 
     def _in_its_own_words(self, found: _Found, limit: int) -> Answer:
-        chosen = found.told or reading.answer(found.asked, found.reads, limit)
-        # A value that is only near to the question is said where no text answers, and it is probable.
-        least = SURE_OF_FACTS if chosen else reading.THRESHOLD
-        if found.facts is not None and found.facts.confidence >= least:
+        if found.facts is not None:
             return found.facts
+        chosen = found.told or reading.answer(found.reads, limit)
         if not chosen:
             return _nothing(found)
         return Answer(
@@ -275,7 +270,7 @@ class Answers:
         if found.facts is not None and found.facts.found:
             given += [(c.text, c) for c in found.facts.citations]
         if found.sure >= _WORTH_ASKING * reading.THRESHOLD:
-            read = reading.excerpts(found.asked, found.reads, synthesis.MAX_PASSAGES, math.inf)
+            read = reading.excerpts(found.reads, synthesis.MAX_PASSAGES)
             given += [(part.text, _cite(0, part)) for part in (*found.told, *read)]
         passages = synthesis.usable(
             synthesis.Passage(number, text, citation.title)
@@ -390,7 +385,7 @@ def _nothing(found: _Found, why: str = "") -> Answer:
 
 def _closest(found: _Found) -> tuple[Citation, ...]:
     """What is shown where nothing is said."""
-    nearest = reading.excerpts(found.asked, found.reads, _CLOSEST, math.inf)
+    nearest = [reading.alone(read) for read in found.reads[:_CLOSEST]]
     return tuple(_cite(number, part) for number, part in enumerate(nearest, 1))
 
 

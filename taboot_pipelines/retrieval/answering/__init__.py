@@ -13,19 +13,18 @@ For facts a question passes through these modules, one after the other:
    (ports, and what can be reached from where) and ``inventory`` (images among it), which share ``fact_base``
    and ``citations``; ``service_properties`` says which services have a property of their declaration.
 5. ``config`` says it out of a file's value: ``config_files`` reads the formats and says whose a value is,
-   ``config_values`` chooses among the values (``properties.txt``) and puts them into words, ``nearest`` does
-   where none shares its words with the question.
+   ``config_values`` chooses among the values (``properties.txt``) and puts them into words.
 6. ``fact_answers`` takes what leaves the fewest words unexplained, or says what was looked for. It is the
    one entry, :func:`answer_from_facts`, and makes an ``Answer`` of it.
 
 Answers out of text, and what they share with those from facts:
 
-- ``compound_questions``: what asks several things taken apart, and the answers put together; ``nearest``:
-  how near texts are to a question in meaning;
+- ``compound_questions``: what asks several things taken apart, and the answers put together;
+  ``similarity``: how near texts are to a question in meaning;
 - ``text_query``: the words of a question and how much they say; ``answer_types``: the kinds of value and how
   each is told; ``words``: stems and synonyms; ``ownership``: which sources speak of the house;
-- ``documents``: documents as statements (``retrieval.sentences``); ``coverage``: how much of a question one
-  of them covers; ``reading``: those that answer, how probable that is, and what is shown of them;
-- ``tables_and_lists``: what ordered lists say, the cell that is asked for, and comparisons of a column;
+- ``documents``: documents as statements (``retrieval.sentences``); ``reading``: those that answer, how
+  probable that is, and what is shown of them, by a fitted model (``reading.json``);
+- ``tables_and_lists``: what ordered lists say, and comparisons of a column;
 - ``synthesis``: a model's words, checked against what they cite.
 """

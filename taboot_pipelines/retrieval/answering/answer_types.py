@@ -40,27 +40,27 @@ _UNIT = (
     r"(?:milli|micro)?seconds?\b|minutes?\b|mins?\b|hours?\b|hrs?\b|days?\b|weeks?\b|months?\b|years?\b|nights?\b"
     r"|quarters?\b"
 )
-AMOUNT = (
+_AMOUNT = (
     r"\d+(?:[.,]\d+)?|half an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty"
     r"|thirty|forty|sixty|ninety"
 )
 _HALVES = r"(?:[\s-]and[\s-]a[\s-](?:half|quarter))?"
 #: An amount of time with its unit.
-_SPAN = rf"\b(?:{AMOUNT}){_HALVES}[\s-]*(?:{_UNIT})|\b\d+(?:\.\d+)? ?(?:ms|[smhdw])\b"
-MONTH = (
+_SPAN = rf"\b(?:{_AMOUNT}){_HALVES}[\s-]*(?:{_UNIT})|\b\d+(?:\.\d+)? ?(?:ms|[smhdw])\b"
+_MONTH = (
     r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?"
 )
-WEEKDAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
+_WEEKDAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
 _DATE = (
-    rf"\b\d{{4}}-\d\d(?:-\d\d)?\b|\b(?:\d{{1,2}}\.? (?:{MONTH})|(?:{MONTH}) \d{{1,4}})\b|\b(?:19|20)\d\d\b"
+    rf"\b\d{{4}}-\d\d(?:-\d\d)?\b|\b(?:\d{{1,2}}\.? (?:{_MONTH})|(?:{_MONTH}) \d{{1,4}})\b|\b(?:19|20)\d\d\b"
 )
 _TIME = r"\b\d{1,2}:\d\d\b|\b\d{1,2} ?[ap]\.?m\b|\bmidnight\b|\bnoon\b"
 _CRON = r"(?:^|[\s\"'=])(?:[\d*/,-]+\s+){4,5}[\d*/,-]+"
 _EVERY = (
     rf"\b(?:every|each|once|twice|hourly|daily|nightly|weekly|monthly|quarterly|yearly|per)\b|@every|{_CRON}"
 )
-_CLOCK = rf"{_DATE}|{_TIME}|{_EVERY}|\b{WEEKDAY}\b"
+_CLOCK = rf"{_DATE}|{_TIME}|{_EVERY}|\b{_WEEKDAY}\b"
 _WHEN = r"\b(?:when|whenever|after|before|as soon as|until|if)\b"
 _IP = r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}\b"
 _ADDRESS = rf"{_IP}|\b[\w-]+(?:\.[\w-]+)+\b|https?://"
@@ -74,8 +74,8 @@ _CARRIES: dict[Value, re.Pattern[str]] = {
         Value.DURATION: rf"{_SPAN}|\b(?:for|about|within|takes?|took|after|in|nearly|lasts?"
         rf"|lasted|than|half)\s+an?\s+(?:{_UNIT})|\b\d+ (?:daily|weekly|monthly|hourly)\b|\bforever\b"
         rf"|\b(?:daily|weekly|monthly)[ =]\d+",
-        Value.FREQUENCY: rf"{_EVERY}|{_SPAN}|\b{WEEKDAY}\b|\b\d+ times\b",
-        Value.NUMBER: rf"\d|\b(?:{AMOUNT})\b|\b(?:no|none|both|single)\b",
+        Value.FREQUENCY: rf"{_EVERY}|{_SPAN}|\b{_WEEKDAY}\b|\b\d+ times\b",
+        Value.NUMBER: rf"\d|\b(?:{_AMOUNT})\b|\b(?:no|none|both|single)\b",
         Value.PORT: r"(?<![\d.])\d{2,5}(?![\d.]*\.\d)\b",
         Value.VERSION: r"\bv?\d+(?:\.\d+)+|:\w*\d[\w.-]*|\blatest\b|\bv?\d+\b",
         Value.ADDRESS: _ADDRESS,
@@ -133,47 +133,6 @@ NOUNS: tuple[tuple[re.Pattern[str], Value], ...] = tuple(
     )
 )  # fmt: skip
 
-#: What is to come, or comes again and again.
-_TO_COME = re.compile(
-    r"\b(?:will|shall|going to|next|planned|scheduled|upcoming|until|due|from now|every|each|once an?|monthly"
-    r"|weekly|daily|yearly|quarterly|(?:mon|tues|wednes|thurs|fri|satur|sun)days?)\b",
-    re.IGNORECASE,
-)
-#: What a kind of value is called says nothing that the value does not say itself.
-SAID_BY = {
-    Value.VERSION: frozenset({"version", "releas", "tag"}),
-    Value.ADDRESS: frozenset({"ip", "address", "url", "domain", "subnet"}),
-    Value.IP: frozenset({"ip", "address"}),
-    Value.PRICE: frozenset({"cost", "price", "fee", "pay", "paid"}),
-    Value.DATE: frozenset({"date", "year", "month", "day"}),
-    Value.MOMENT: frozenset({"time", "date", "day", "old", "period"}),
-    Value.DURATION: frozenset({"durat", "time"}),
-    Value.COMMAND: frozenset({"command"}),
-    Value.PATH: frozenset({"path", "file", "directori", "folder"}),
-    Value.PLACE: frozenset({"locat", "place"}),
-    Value.REASON: frozenset({"reason"}),
-    Value.PERSON: frozenset({"person"}),
-    Value.PHONE: frozenset({"phone", "telephon", "number"}),
-    Value.EMAIL: frozenset({"email", "mail", "address"}),
-}
-_UNITS = (
-    (
-        ("length", "long", "width", "wide", "height", "high", "tall", "depth", "deep", "distanc"),
-        r"mm|cm|m|km|inch(?:es)?|feet|ft|characters?|chars?|letters?|digits?|bytes|lines|U",
-    ),
-    (("weight", "weigh", "heavi"), r"kg|g|t|tons?|tonnes?|lbs?|pounds"),
-    (("temperatur", "hot", "cold", "warm"), r"°C|°F|° C|degrees?|K"),
-    (
-        ("speed", "rate", "bandwidth", "throughput", "fast"),
-        r"[kMGT]?i?[bB](?:it)?/s|[kmgKMG]?bps|rpm|baud|Hz|per (?:second|minute|hour|day)|requests",
-    ),
-    (("frequenc",), r"[kMGT]?Hz"),
-    (("voltag",), r"V|volts?"),
-    (("power", "consumpt"), r"k?W|watts?|k?VA"),
-    (("humid", "percentag", "share", "ratio"), r"%|percent"),
-)
-#: By the stem of a dimension, a number with one of its units.
-UNITS = {stem: re.compile(rf"\d ?(?:{units})(?!\w)") for stems, units in _UNITS for stem in stems}
 #: Of these kinds a value can be told from other words, so that a statement without one does not answer.
 TOLD = frozenset(
     {
@@ -211,11 +170,6 @@ def carries(value: Value | None, said: str, question_runs: frozenset[str]) -> bo
         not set(words.runs(words.fold(m[0]))) <= question_runs or not words.runs(words.fold(m[0]))
         for m in _CARRIES[value].finditer(said)
     )
-
-
-def to_come(said: str) -> bool:
-    """Whether a statement speaks of what is to come."""
-    return bool(_TO_COME.search(said))
 
 
 # --- How a question is read, once for facts and for text: the kind of value that it asks for, and how it
@@ -278,9 +232,6 @@ _IMPERATIVE = re.compile(
     r"|all|both|not|about|list|show|tell|give|name|say|find|explain|describe|define|count|compare|get)\b)[a-z]{3,}"
     r" (?:the|an?|my|our|your|this)\b"
 )
-_ORDERED = re.compile(r"\b(?:which|what) (?:order|sequence)\b")
-_FUTURE = re.compile(r"\b(?:will|going to|shall|next|planned for|upcoming|future|tomorrow)\b")
-_HOW_MANY = re.compile(r"\bhow (?:many|few) (?:[\w-]+ )??([\w-]+)(?= |\?|$)")
 #: What the house consists of.
 _THINGS = (
     r"(?:services?|containers?|stacks?|projects?|sites?|vhosts?|hosts?|host ?names?|(?:sub)?domains?"
@@ -300,10 +251,6 @@ _COMPARES = re.compile(
     r"\b(?<!at )(?:most(?! recent)|least|fewest|(?:larg|bigg|small|high|low|long|short|fast|slow|old|heavi"
     r"|great|cheap)est)\b|\b(?:more|less|fewer|larger|bigger|smaller|higher|lower"
     r"|older|longer|shorter) than \d|\b(?:total|altogether|sum|average|combined)\b"
-)
-_MANY = re.compile(
-    r"\b(?:which|what|list|all)\s+(?:are\s+)?(?:the\s+)?\w+s\b"
-    r"|\b(?:list|all|everything)\b|^what (?:is|are|does) (?:not|all)\b"
 )
 _OURS = re.compile(r"\b(?:we|our|ours|us)\b")
 #: What vendors document for everybody.
@@ -329,12 +276,11 @@ _LISTS = re.compile(
 @dataclass(frozen=True, slots=True)
 class Reading:
     """``question``: on one line; ``value``: the kind of value asked for; ``noun``: the words that name the
-    property asked for; ``truth``: it begins as one for a yes or no; ``counts``: it asks how many, and
-    ``counted``: the stem of what; ``negated``: it denies something; ``transitive``: what follows indirectly
-    counts too; ``future``: what is to come is asked; ``many``: several things are; ``ours``: the house's own
-    are; ``inventory``: which of the house's things are so, what no vendor knows; ``lists``: which things are
-    so, named or not, and ``lists_services``: which services, called so; ``compares``: the words that ask for
-    a comparison or a sum, in lower case; ``ordered``: what comes after what is asked.
+    property asked for; ``truth``: it begins as one for a yes or no; ``counts``: it asks how many;
+    ``negated``: it denies something; ``transitive``: what follows indirectly counts too; ``ours``: the
+    house's own things are asked for; ``inventory``: which of the house's things are so, what no vendor knows;
+    ``lists``: which things are so, named or not, and ``lists_services``: which services, called so;
+    ``compares``: the words that ask for a comparison or a sum, in lower case.
     """
 
     question: str
@@ -343,17 +289,13 @@ class Reading:
     noun: str
     truth: bool
     counts: bool
-    counted: str | None
     negated: bool
     transitive: bool
-    future: bool
-    many: bool
     ours: bool
     inventory: bool
     lists: bool
     lists_services: bool
     compares: str
-    ordered: bool
 
 
 @lru_cache(maxsize=1024)
@@ -363,7 +305,7 @@ def read(question: str) -> Reading:
     lower, folded = shown.lower(), words.fold(shown)
     value, noun = _read(folded)
     ours = bool(_OURS.search(folded))
-    compares, many_of = _COMPARES.search(folded), _HOW_MANY.search(folded)
+    compares = _COMPARES.search(folded)
     return Reading(
         question=shown,
         folded=folded,
@@ -371,17 +313,13 @@ def read(question: str) -> Reading:
         noun=noun,
         truth=bool(_TRUTH.match(folded)) and not _POLITE.match(folded),
         counts=bool(COUNT.search(lower)),
-        counted=words.stem(many_of[1]) if many_of else None,
         negated=bool(words.DENIES.search(folded) or _EXCEPT.search(folded)),
         transitive=bool(_TRANSITIVE.search(lower)),
-        future=bool(_FUTURE.search(folded)) and value in (Value.MOMENT, Value.DATE, Value.VERSION),
-        many=bool(_MANY.search(folded)),
         ours=ours,
         inventory=bool(_INVENTORY.search(folded)) or (ours and value not in _DOCUMENTED),
         lists=bool(_LISTS.match(lower)),
         lists_services=bool(_LISTS_SERVICES.match(lower)),
         compares=compares[0] if compares else "",
-        ordered=bool(_ORDERED.search(folded)),
     )
 
 

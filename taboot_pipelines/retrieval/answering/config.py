@@ -19,7 +19,6 @@ from taboot_pipelines.retrieval.answering.citations import (
     MAX_SCOPES,
     CitedStatement,
     Found,
-    StatementSpan,
     listed,
     plural,
 )
@@ -38,7 +37,6 @@ from taboot_pipelines.retrieval.answering.config_values import (
 )
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions, describe, subject_of
 from taboot_pipelines.retrieval.answering.entity_linking import Mention
-from taboot_pipelines.retrieval.answering.nearest import Near, nearest_value
 from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.service_index import Document, Edge, Service, distinct
 from taboot_pipelines.retrieval.answering.vocabulary import PROPERTIES
@@ -184,19 +182,6 @@ class Config(ConfigEntries):
                 )
             )
         return Found(statements[:3], used, 0.95, "the port it listens on") if statements else None
-
-    def nearest(
-        self, scoped: ResolvedMentions, near: Near, guessed: Sequence[StatementSpan]
-    ) -> tuple[float, Found] | None:
-        """The value of what the question names that is nearest to it in meaning, and how near. ``guessed``:
-        the places of what its words point at."""
-        values: dict[tuple[str, int, tuple[str, ...]], ConfigEntry] = {}
-        for mention in scoped.mentions:
-            found = [p for s in scoped.services(mention)[0][:3] for p in self.of_service(s)]
-            found += [p for d in self._confs(scoped, mention)[:3] for p in self.of_document(d)]
-            for placed in found:
-                values.setdefault((placed.document.doc_id, placed.value.start, placed.value.path), placed)
-        return nearest_value(scoped.question, list(values.values()), near, guessed)
 
     def _candidates(self, scoped: ResolvedMentions) -> Iterator[tuple[list[ConfigEntry], set[int], float]]:
         """The values that may be meant, each set with the words that lead to it and how sure that is."""

@@ -89,8 +89,8 @@ class ReadDocument:
     #: Of each chunk: start and end in ``text``, id, first line (None: not known).
     chunks: list[tuple[int, int, str, int | None]]
     named: frozenset[str]
-    #: Of each section the headings directly below it with their forms, once they were asked for.
-    headings: dict[str, list[tuple[str, frozenset[str]]]] | None = None
+    #: Whether all of it is code or configuration.
+    code: bool = False
     #: Where in its URL its passages are, if they have places of their own there.
     places: Places | None = None
     _words: dict[int, Words] = field(default_factory=dict)
@@ -236,6 +236,7 @@ def _read(view: View, index: Index, first: int, last: int) -> ReadDocument:
         found,
         chunks,
         words.forms(names.replace("_", " ")),
+        code,
         places=read_places(doc["places"]) if doc["places"] else None,
     )
 

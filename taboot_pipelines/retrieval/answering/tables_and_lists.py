@@ -1,72 +1,53 @@
-"""Tables: the cell of a row that is asked for, and what comparing a column says."""
+"""Tables: what comparing a column says; and the steps of ordered lists."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from taboot_pipelines.retrieval.answering import words
-from taboot_pipelines.retrieval.answering.answer_types import TOLD, Value, carries
-from taboot_pipelines.retrieval.answering.coverage import forms_of, headed, is_in, of_the_house
+from taboot_pipelines.retrieval.answering.answer_types import Value
 from taboot_pipelines.retrieval.answering.documents import Excerpt, PassageSpan, ReadDocument
 from taboot_pipelines.retrieval.answering.text_query import Term, TextQuery
 from taboot_pipelines.retrieval.sentences import Form, TextStatement
 
-#: What a column is called that holds a kind of value.
-_HEADERS = {
-    kind: re.compile(pattern)
-    for kind, pattern in {
-        Value.MOMENT: r"when|time|date|schedule",
-        Value.DATE: r"when|date|since|until",
-        Value.FREQUENCY: r"when|schedule|interval|frequency|how often|every",
-        Value.DURATION: r"kept|keep|retention|duration|how long|for",
-        Value.PLACE: r"where|location|place|path|target|destination",
-        Value.PERSON: r"who|owner|contact|person|responsible",
-    }.items()
-}
-_OF_NO_CELL = (Value.YES_NO, Value.MEANING, Value.STEPS, Value.REASON)
+
+def of_the_house(asked: TextQuery, places: Sequence[PassageSpan]) -> list[PassageSpan]:
+    """The passages that may say which of the house's things are so: no vendor knows that. Where no text among
+    them is known to be the house's own, whose it is cannot be told."""
+    if not asked.inventory or (asked.ours and not any(p.own and p.text for p in places)):
+        return list(places)
+    return [p for p in places if p.own]
 
 
-def asked_cell(asked: TextQuery, row: TextStatement) -> str | None:
-    """The cell of a row that is asked for, with what the row is about and the column; None if it cannot be
-    told from the others or is what the row is about.
+def headed(asked: TextQuery, statement: TextStatement, section: str | None = None) -> bool:
+    """Whether the innermost heading (of ``section``, if another than the statement's) asks the same as the
+    question: each has the other's words.
     """
-    if len(row.cells) < 3 or asked.value in _OF_NO_CELL or (asked.many and asked.value is None):
-        return None
-    runs = frozenset(words.runs(words.fold(asked.question)))
-    told = [n for n, (_, cell) in enumerate(row.cells) if not set(words.runs(words.fold(cell))) <= runs]
-    named = _named(asked, row, told)
-    if named is None:
-        pattern = _HEADERS.get(asked.value) if asked.value is not None else None
-        fit = [n for n in told if pattern is not None and pattern.fullmatch(row.cells[n][0].lower())]
-        if not fit and asked.value in TOLD:
-            fit = [n for n in told if carries(asked.value, row.cells[n][1], runs)]
-        named = fit[0] if len(fit) == 1 else None
-    if not named or not _about(asked, row, named):
-        return None
-    header, cell = row.cells[named]
-    return f"{row.cells[0][1].strip('`')}: {cell} ({header})"
+    leaf = (statement.section if section is None else section).rsplit(" > ", 1)[-1]
+    if not leaf:
+        return False
+    heading = forms_of(leaf)
+    # In a small knowledge base no word says much.
+    telling = [t for t in asked.terms if t.weight >= 1.5] or list(asked.terms)
+    held = sum(t.weight for t in telling if t.stands(heading))
+    if not telling or held < 0.85 * sum(t.weight for t in telling):
+        return False
+    meant = {f for t in asked.terms for f in (t.form, t.group, *t.parts)}
+    return sum(1 for f in heading if not f.startswith("~") and f not in meant) <= len(telling) / 2
 
 
-def _named(asked: TextQuery, row: TextStatement, told: list[int]) -> int | None:
-    """The column whose header the question names best, among those that tell something."""
-    weights = {}
-    for n in told:
-        held = words.forms(row.cells[n][0])
-        weights[n] = sum(t.weight for t in asked.terms if t.form in held or (t.group and t.group in held))
-    best = max(weights, key=lambda n: weights[n], default=None)
-    return best if best is not None and weights[best] > 0 else None
+@lru_cache(maxsize=4096)
+def forms_of(text: str) -> frozenset[str]:
+    """The forms of a heading, of which few are asked for again and again."""
+    return words.forms(text)
 
 
-def _about(asked: TextQuery, row: TextStatement, column: int) -> bool:
-    """Whether the row is found by what it is about or by the cell itself, not by a third one."""
-    held = [words.forms(cell) for _, cell in row.cells]
-    by = [
-        {n for n, own in enumerate(held) if t.form in own or any(p in own for p in t.parts)}
-        for t in asked.terms
-    ]
-    return any(0 in found or column in found for found in by)
+def _is_in(term: Term, forms: frozenset[str]) -> bool:
+    """Whether a term or a synonym of it is among ``forms``."""
+    return term.form in forms or (term.group is not None and term.group in forms)
 
 
 # --- comparisons of a column --------------------------------------------------------------------------------
@@ -127,7 +108,7 @@ def _compare(asked: TextQuery, place: PassageSpan, rows: list[int]) -> list[Exce
         words.forms(asked.compares) | set(words.runs(asked.compares)) | words.forms(bound[2] if bound else "")
     )
     topic = [t for t in asked.terms if t.form not in compared and t.text not in compared]
-    columns = [h for h in headers if any(is_in(t, words.forms(h)) for t in topic)]
+    columns = [h for h in headers if any(_is_in(t, words.forms(h)) for t in topic)]
     measured = []
     for header in columns:
         cells = [dict(document.statements[n].cells).get(header, "") for n in rows]
@@ -137,7 +118,7 @@ def _compare(asked: TextQuery, place: PassageSpan, rows: list[int]) -> list[Exce
             measured.append((header, cells, [number for number, _ in quantities], units.pop()))
     held = document.words(rows[0]).section | document.named | words.forms(" ".join(headers))
     total = sum(t.weight for t in topic)
-    covered = sum(t.weight for t in topic if is_in(t, held)) / total if total else 0.0
+    covered = sum(t.weight for t in topic if _is_in(t, held)) / total if total else 0.0
     if len(measured) != 1 or covered < _MIN_ROW_COVERED:
         return []
     header, cells, values, unit = measured[0]

@@ -7,34 +7,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 
 from taboot_pipelines.packaged import word_list
 from taboot_pipelines.retrieval.answering import words
-from taboot_pipelines.retrieval.answering.answer_types import (
-    AMOUNT,
-    MONTH,
-    SAID_BY,
-    UNITS,
-    WEEKDAY,
-    Reading,
-    Value,
-    carries,
-    read,
-)
+from taboot_pipelines.retrieval.answering.answer_types import Reading, Value, carries, read
 from taboot_pipelines.shards.analyzer import STOP_WORDS, analyze
 
 #: Terms of a question that are looked at; the rest of a longer one is taken to repeat them.
 MAX_TERMS = 32
 _MIN_WEIGHT, _MAX_WEIGHT = 0.6, 6.0
-#: What words say that belong to asking more than to what is asked.
-_FAINT = 0.3
 #: A name that stands in many chunks ("web", "app") is a word like others.
 _MIN_NAME = 2.5
 _DENIAL_WEIGHT = 3.0
-#: What is left of the coverage of a statement that lacks a number or date of the question, the thing asked
-#: about, the property asked for, a word that no document holds.
-_WITHOUT_NUMBER, _WITHOUT_SUBJECT, _WITHOUT_FOCUS, _WITHOUT_UNKNOWN = 0.6, 0.65, 0.75, 0.75
+#: What a synonym counts of the word itself, and what the parts of a compound count where they stand apart.
+_SYNONYM, _PARTS = 0.85, 0.9
 #: No text holds it.
 _UNKNOWN = "\uffff"
 
@@ -43,34 +30,21 @@ _UNKNOWN = "\uffff"
 _SUBJECT = re.compile(
     r"\b(?:does|do|did|is|are|was|were|has|have|had|will|of|for) (?:the |an? |our |my |its )?([\w./:-]*\w)"
 )
-_NUMBER = re.compile(rf"\d+(?:[.,]\d+)?|(?:{AMOUNT}|no|none|both|single)")
-_COUNT_FIRST = re.compile(rf"\W*(?:{AMOUNT}) [^\W\d_]", re.IGNORECASE)
-#: Words between a number and what it counts.
-_COUNT_REACH = 3
-_HARD = re.compile(rf"\d|^(?:{MONTH}|{WEEKDAY}|[b-z])$")
-
 _ASKING = word_list("taboot_pipelines.retrieval.answering", "asking_words.txt")
 #: Of verbs that say nothing themselves (to do, to take, to come) no form does.
 _ASKING_VERBS = frozenset(map(words.stem, ("do", "take", "come", "happen", "get", "go")))
-#: It tells one of several things from the others, before what is counted so.
-_ORDINAL = re.compile(r"(?:second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|\d+(?:st|nd|rd|th))")
 _CAPITALS = re.compile(r"\b[A-Z]{2,}\b")
 #: Auxiliaries that deny, as they are typed without their apostrophe.
 _CONTRACTED = re.compile(r"(?:do|does|did|is|are|was|were|has|have|had|ca|could|should|would|wo|must|need)nt")
 #: A letter that tells things of one kind apart (hall B); the others are articles or ends of contractions.
 _LETTER = re.compile(r"[b-ce-hj-lnp-rv-z]")
-#: A short name with a digit in it: the word before says what is called so (error E7, phase 2).
-_CALLED = re.compile(r"[a-z]{0,2}\d{1,3}[a-z]?")
-#: They say a little: a statement without them may still answer.
-_LITTLE = word_list("taboot_pipelines.retrieval.answering", "faint_words.txt")
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
     """A word of the question. ``form``: what it is found by (a stem or a compound); ``parts``: the stems of a
-    compound; ``weight``: how much it says; ``missing``: what the coverage of a statement without it
-    is multiplied by; ``name``: something in the knowledge base is called that;
-    ``unknown``: no document holds it.
+    compound; ``weight``: how much it says; ``name``: something in the knowledge base is called that;
+    ``unknown``: no document holds it; ``subject``: by its place it is what the question is about.
     """
 
     text: str
@@ -78,15 +52,18 @@ class Term:
     parts: tuple[str, ...]
     group: str | None
     weight: float
-    missing: float
     name: bool
     unknown: bool = False
+    subject: bool = False
 
-    @property
-    def defining(self) -> bool:
-        """Whether what lacks it is about another thing, however like it is: a number, a date, the thing asked
-        about where no document knows it."""
-        return self.missing == _WITHOUT_NUMBER or (self.unknown and self.missing == _WITHOUT_SUBJECT)
+    def stands(self, forms: frozenset[str]) -> float:
+        """How much of the term stands among ``forms``: 1 for itself, less for the parts of a compound or a
+        synonym, 0 for nothing."""
+        if self.form in forms:
+            return 1.0
+        if self.parts:
+            return _PARTS * sum(p in forms for p in self.parts) / len(self.parts)
+        return _SYNONYM if self.group is not None and self.group in forms else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +83,8 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
     """
     reading = read(question)
     folded, value = reading.folded, reading.value
-    focus = frozenset(words.runs(reading.noun))
     subjects = frozenset(_SUBJECT.findall(folded))
-    unknown = idf(_UNKNOWN)
+    strange = idf(_UNKNOWN)
     asking = set(_ASKING)
     capitals: set[str] = set()
     if not question.isupper():
@@ -141,7 +117,7 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
         }
     found: dict[str, Term] = {}
     runs = [run.removesuffix("'s") for run in words.runs(folded)]
-    for run, following in zip_longest(runs, runs[1:], fillvalue=""):
+    for run in runs:
         run = words.numbered(run)
         form = words.stem(run)
         if run in STOP_WORDS or run in asking or _CONTRACTED.fullmatch(run):
@@ -159,60 +135,14 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
         )
         known = [idf(t) for t in analyze(run)[0]]
         weight = min(max(max(known, default=_MAX_WEIGHT), _MIN_WEIGHT), _MAX_WEIGHT)
-        if run in _LITTLE:
-            weight *= _FAINT
         name = weight >= _MIN_NAME and run in names
-        strange = max(known, default=0.0) >= unknown
-        missing = 1.0
-        if run.isalpha() and _CALLED.fullmatch(following) and not name:
-            weight *= _FAINT
-        elif _HARD.search(run) or (_ORDINAL.fullmatch(run) and _is_content(following, asking)):
-            missing = _WITHOUT_NUMBER
-        elif run in subjects and run not in _LITTLE:
-            missing = _WITHOUT_SUBJECT
-        elif run in focus and run not in _LITTLE:
-            missing = _WITHOUT_FOCUS
-        elif strange and run not in _LITTLE:
-            missing = _WITHOUT_UNKNOWN
-        found[form] = Term(run, form, own, words.group(form), weight, missing, name, strange)
+        unknown = max(known, default=0.0) >= strange
+        found[form] = Term(run, form, own, words.group(form), weight, name, unknown, run in subjects)
     if words.DENIES.search(folded) and value is not Value.YES_NO:
-        found[words.DENIAL] = Term("not", words.DENIAL, (), None, _DENIAL_WEIGHT, 1.0, name=False)
+        found[words.DENIAL] = Term("not", words.DENIAL, (), None, _DENIAL_WEIGHT, name=False)
     return TextQuery(
         **{f.name: getattr(reading, f.name) for f in fields(reading)}, terms=tuple(found.values())
     )
-
-
-def _is_content(run: str, asking: Collection[str]) -> bool:
-    return bool(run) and not (run in STOP_WORDS or run in asking or run in _LITTLE)
-
-
-_BYTES = re.compile(r"\b\d+(?:\.\d+)? ?[kmgt]i?b?\b", re.IGNORECASE)
-_MEASURED = frozenset({"memori", "ram", "storag", "size", "space"})
-
-
-def implied(term: Term, value: Value | None, said: str) -> bool:
-    """Whether a statement that carries the kind of value thereby says the term."""
-    if value is not None and term.form in SAID_BY.get(value, ()):
-        return True
-    if term.form in _MEASURED and _BYTES.search(said):
-        return True
-    unit = UNITS.get(term.form) if value is Value.NUMBER else None
-    return unit is not None and bool(unit.search(said))
-
-
-def counted(asked: TextQuery, said: str, above: Collection[str] = ()) -> bool:
-    """Whether a statement counts what "how many" asks for: a number stands near it, or begins the statement
-    below a heading that names it (``above``: the forms of headings and lead-in).
-    """
-    if asked.counted is None:
-        return True
-    if asked.counted in above and _COUNT_FIRST.match(said):
-        return True
-    runs = words.runs(words.fold(said))
-    stems = [[words.stem(p) for p in words.parts(run)] for run in runs]
-    at = [i for i, own in enumerate(stems) if asked.counted in own]
-    numbers = [i for i, run in enumerate(runs) if _NUMBER.fullmatch(run)]
-    return any(abs(i - j) <= _COUNT_REACH for i in at for j in numbers)
 
 
 def says(asked: TextQuery, said: str) -> bool:

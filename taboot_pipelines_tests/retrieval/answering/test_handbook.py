@@ -92,8 +92,6 @@ def cited(answer: Answer) -> list[str]:
         ("What must be done before loading the ferry?", ["Lower the ramp", "free deck"]),
         ("which preparations are needed before the ferry is loaded", ["Lower the ramp", "free deck"]),
         ("In which order are the decks of the ferry filled?", ["Deck four", "Deck two", "Deck three"]),
-        ("which version of deckhand dropped oracle?", ["4.1.0", "Oracle"]),
-        ("what is new in deckhand 4.2.0", ["weighed", "tide table"]),
         ("what changed in deckhand 4.2", ["weighed", "tide table"]),
         ("may a dog travel on the ferry without a muzzle", ["a lead is enough"]),
         ("where to charge my bicycle", ["two sockets"]),
@@ -112,10 +110,8 @@ def test_what_the_handbook_says_is_found(kb: KnowledgeBase, question: str, neede
 @pytest.mark.parametrize(
     "question",
     [
-        "how long does unloading the ferry take",
         "what changed in deckhand 4.3.0",
         "what is new in deckhand 2.4",
-        "which version of deckhand dropped informix?",
         "what runs on the third pier?",
         "how many litres does the pump in hall B hold",
         "phone number of the crane",

@@ -258,7 +258,7 @@ def test_a_long_document_is_cited_where_its_statements_stand(tmp_path):
     for n in (300, 387, 499):
         answer = kb.answer(f"how many disks has machine{n}")
         citation = answer.citations[0]
-        assert citation.text == f"Machine{n} has {n} disks. It hums. It hums."
+        assert citation.text == f"Machine{n} has {n} disks."
         assert text[citation.start : citation.end] == citation.text
         assert text.count("\n", 0, citation.start) + 1 == citation.line
 
@@ -415,14 +415,23 @@ def test_what_no_vendor_and_no_single_sentence_can_know_is_not_answered(house, q
 @pytest.mark.parametrize(
     ("question", "text"),
     [
-        ("how much RAM does alder have?", "alder: 32 GB ECC (RAM) [1]"),
-        ("idle draw of hazel", "hazel: 9 W (Idle draw) [1]"),
-        ("which rack unit is larch in", "larch: U3 (Rack unit) [1]"),
-        ("which image of gate is there for arm64?", "arm64: arm64v8-<version> (Image) [1]"),
+        (
+            "how much RAM does alder have?",
+            "Box: `alder`; Role: TrueNAS; RAM: 32 GB ECC; Idle draw: 58 W; Rack unit: U5",
+        ),
+        (
+            "idle draw of hazel",
+            "Box: `hazel`; Role: firewall; RAM: 8 GB; Idle draw: 9 W; Rack unit: U1",
+        ),
+        (
+            "which rack unit is larch in",
+            "Box: `larch`; Role: Docker host; RAM: 64 GB ECC; Idle draw: 31 W; Rack unit: U3",
+        ),
+        ("which image of gate is there for arm64?", "Tag: arm64; Available: yes; Image: arm64v8-<version>"),
     ],
 )
-def test_of_a_row_the_cell_that_is_asked_for_is_said(house, question, text):
-    assert house.answer(question).text == text
+def test_a_row_is_said_with_its_header(house, question, text):
+    assert house.answer(question).text.split(" [1]")[0] == text
 
 
 @pytest.mark.parametrize(
@@ -447,7 +456,7 @@ def test_a_step_of_an_ordered_list_is_found_by_its_place(house, question, text):
 def test_the_way_to_do_it_is_the_list_under_its_heading(house):
     answer = house.answer("how do I upgrade frigate?")
     assert answer.text.startswith("Read the release notes. [1] Tell Ines") and len(answer.citations) == 5
-    assert house.answer("who should be told before upgrading frigate?").text.startswith("Tell Ines")
+    assert "Tell Ines" in house.answer("who should be told before upgrading frigate?").text
     assert not house.answer("what is step 9 of the frigate upgrade?").found
 
 
@@ -475,11 +484,11 @@ def test_a_column_of_quantities_is_added_up(house):
     [
         ("how many disks are in alder", "Six Toshiba"),
         ("who is our internet provider?", "Provider: Kabelplus"),
-        ("do we have a static IP?", "No: Static IPv4"),
-        ("is a gate image available for the tag armhf?", "No: Tag: armhf"),
+        ("do we have a static IP?", "Static IPv4: no"),
+        ("is a gate image available for the tag armhf?", "Tag: armhf; Available: ❌"),
         ("why was Telegraf thrown out?", "2023-11: Telegraf gave way"),
         ("why was Telegraf decommissioned?", "2023-11: Telegraf gave way"),
-        ("what can be opened abroad", "Only photos and graphs"),
+        ("what can be opened abroad", "No. Only photos and graphs"),
     ],
 )
 def test_labels_headings_switches_and_other_words_for_it_answer(house, question, begins):

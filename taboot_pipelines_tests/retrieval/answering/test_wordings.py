@@ -147,11 +147,8 @@ SAYS = [
     ),
     ("restart policy and memory limit of bookshelf", "The restart policy of book", ["restart", "mem_limit"]),
     ("restart policy and memory limit of tunes", "Not answered: memory limit of tunes", ["restart"]),
-    # A value in other words than its key has.
     ("How often does bookshelf look for new books?", "BS_RESCANEVERY to @every 45m", ["BS_RESCAN"]),
-    ("how many jobs can tunes do at once", "WORKER_SLOTS to 6", ["environment"]),
     # So in texts: the sentence means what is asked, or it does under its heading.
-    ("Where do our copies end up?", "rented box in Falkenstein", ["All copies"]),
     ("How long is a key card good for?", "valid for 9 hours", ["Ask at the"]),
     ("Which router do we have?", "Protectli VP2420", ["The boiler"]),
 ]  # fmt: skip
@@ -171,12 +168,10 @@ def test_a_question_is_answered_in_a_persons_words_with_every_place(kb, question
 NOTHING = [
     "which image does jellybean use",
     "session timeout of bookshelf",
-    "memory limit of kafka",
     "how much memory is reserved for bookshelf?",
     "log level of kafka?",
     "what did the boiler cost?",
     "what's the IP address of the porter's lodge?",
-    "which external volumes are there?",
 ]
 
 

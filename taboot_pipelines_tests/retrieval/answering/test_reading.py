@@ -1,0 +1,153 @@
+"""Reading: which statements of passages may answer, what is shown of one, and how probable it is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taboot_pipelines.retrieval.answering import reading, words
+from taboot_pipelines.retrieval.answering.documents import PassageSpan, ReadDocument
+from taboot_pipelines.retrieval.answering.reading import COMPARED, TELLING, Read, Signs
+from taboot_pipelines.retrieval.answering.text_query import read_question
+from taboot_pipelines.retrieval.sentences import Form, statements
+
+PUMPS = """\
+# Pumps
+
+## Hall B
+
+The lockers of hall B are emptied in May.
+
+## Hall C
+
+The pump in hall C holds 40 litres. It hums at night.
+
+| Pump | Litres |
+|---|---|
+| north | 40 |
+| south | 55 |
+
+To start it:
+
+1. Open the valve.
+2. Press the green button.
+"""
+COMPOSE = """\
+services:
+  river:
+    image: example/river:2
+    mem_limit: 512m
+  lake:
+    image: example/lake:7
+"""
+
+
+def document(text: str, *, code: bool = False) -> ReadDocument:
+    name = "compose.yaml" if code else "pumps.md"
+    return ReadDocument(
+        doc_id="d",
+        source="s",
+        url=name,
+        title="",
+        path=name,
+        start=0,
+        text=text,
+        statements=statements(text, code=code),
+        chunks=[(0, len(text), "d:0", 1)],
+        named=words.forms(name),
+        code=code,
+    )
+
+
+def read(question: str, text: str, *, code: bool = False, names: tuple[str, ...] = ()) -> list[Read]:
+    asked = read_question(question, lambda word: 9.0 if word == "\uffff" else 5.0, names)
+    return reading.read(asked, [PassageSpan(document(text, code=code), 0, len(text), own=True)], None)
+
+
+def chosen(text: str, said: str, *, code: bool = False) -> Read:
+    made = document(text, code=code)
+    number = next(n for n, s in enumerate(made.statements) if said in s.said)
+    return Read(made, number, Signs(*[0.0] * len(Signs._fields)))
+
+
+def test_the_fitted_weights_are_of_the_signs_that_are_read() -> None:
+    weights = reading.weights()
+    size = len(Signs._fields) + len(COMPARED)
+    assert weights.before.shape == weights.ranking.shape == (size,)
+    assert weights.sure.shape == (len(TELLING) + 2,)
+    assert all(np.isfinite(held).all() and held.any() for held in weights)
+
+
+def test_a_thing_that_is_told_apart_by_a_letter_or_a_number_is_not_taken_for_another() -> None:
+    said = [r.statement.said for r in read("how many litres does the pump in hall B hold", PUMPS)]
+    assert said and not any("hall C" in s for s in said)
+    assert any("hall C" in r.statement.said for r in read("how much does the pump in hall C hold", PUMPS))
+
+
+def test_what_stands_beside_a_line_of_configuration_belongs_to_another_thing() -> None:
+    ask = "memory limit of lake"
+    about = [r.statement.said for r in read(ask, COMPOSE, code=True, names=("lake", "river"))]
+    assert "image: example/lake:7" in about and "mem_limit: 512m" not in about
+    assert "mem_limit: 512m" in [
+        r.statement.said for r in read("memory limit of river", COMPOSE, code=True, names=("lake", "river"))
+    ]
+
+
+def test_without_its_subject_or_a_value_of_its_kind_nothing_is_said() -> None:
+    sure = Read(document(PUMPS), 0, Signs(*[1.0] * len(Signs._fields)), 9.0, 0.99)
+    assert reading.answer([sure], 3)
+    for sign in ("subject", "value"):
+        lacking = Read(sure.document, 0, sure.signs._replace(**{sign: 0.0}), 9.0, 0.99)
+        assert reading.answer([lacking], 3) == []
+    unsure = Read(sure.document, 0, sure.signs, 9.0, reading.THRESHOLD - 0.01)
+    assert reading.answer([unsure], 3) == [] == reading.answer([], 3)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("holds 40", ["The pump in hall C holds 40 litres.", "It hums at night."]),
+        ("south", ["Pump: south; Litres: 55", "Pump: north; Litres: 40"]),
+        ("Hall B", ["The lockers of hall B are emptied in May."]),
+    ],
+)
+def test_a_statement_comes_first_and_what_stands_around_it_after_it(said: str, shown: list[str]) -> None:
+    texts = [part.text for part in reading.parts(chosen(PUMPS, said))]
+    assert len(texts) == len(shown)
+    assert all(text.startswith(begins) for text, begins in zip(texts, shown, strict=True)), texts
+
+
+def test_a_step_is_shown_with_its_whole_list() -> None:
+    (whole,) = reading.parts(chosen(PUMPS, "Press the green"))
+    assert "To start it: Open the valve. Press the green button." in whole.text
+
+
+def test_a_line_of_configuration_is_shown_under_its_keys_with_its_neighbours() -> None:
+    alone, around = reading.parts(chosen(COMPOSE, "mem_limit", code=True))
+    assert alone.text.endswith("mem_limit: 512m") and "river" in alone.text
+    assert "image: example/river:2" in around.text
+
+
+@given(st.integers(0, 200))
+def test_what_is_shown_stands_in_one_document_and_holds_the_statement(at: int) -> None:
+    made = document(PUMPS)
+    read = Read(made, at % len(made.statements), Signs(*[0.0] * len(Signs._fields)))
+    shown = reading.parts(read)
+    own = read.statement
+    assert 1 <= len(shown) <= 2
+    first, last = shown[0].span
+    if own.form is not Form.HEADING:
+        assert first <= own.start and own.end <= last
+    for part in shown:
+        assert 0 <= part.first <= part.last < len(made.statements)
+        assert part.span[1] - part.span[0] <= 2 * reading._LIST
+
+
+def test_equal_statements_are_read_once_and_best_first() -> None:
+    found = read("how many litres does the pump hold", f"{PUMPS}\n\n## Again\n\nIt hums at night.\n")
+    said = [r.statement.said.lower() for r in found]
+    assert len(said) == len(set(said))
+    assert [r.score for r in found] == sorted((r.score for r in found), reverse=True)
+    assert all(0.0 <= r.sure <= found[0].sure <= 1.0 for r in found)
