@@ -141,7 +141,8 @@ def _take(found: ConfigFile, values: Iterator[Value]) -> None:
     for value in values:
         if len(found.values) >= MAX_VALUES:
             return
-        found.values.append(value)
+        if value.path:  # what is a file's only value has no key
+            found.values.append(value)
 
 
 class _Lines:

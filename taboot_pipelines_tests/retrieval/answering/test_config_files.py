@@ -23,6 +23,11 @@ def values(file: ConfigFile) -> dict[str, tuple[str, int]]:
     return {v.key: (v.value, v.line) for v in file.values}
 
 
+@pytest.mark.parametrize("text", ["- LOG_LEVEL\n- other\n", "LOG_LEVEL\n", '["LOG_LEVEL"]'])
+def test_what_has_no_key_is_no_value_and_no_question_fails_of_it(text):
+    assert all(value.path for value in read("d", "list.yaml", YAML, text).values)
+
+
 def test_compose_values_have_the_keys_by_which_people_name_them():
     text = """\
 services:
