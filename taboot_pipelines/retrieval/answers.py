@@ -255,7 +255,10 @@ class Answers:
         return Answer(
             question=found.asked.question,
             found=True,
-            text=" ".join(f"{part.text} [{number}]" for number, part in enumerate(chosen, 1)),
+            # What stands around a statement begins a line of its own.
+            text=(" " if found.told else "\n").join(
+                f"{part.text} [{number}]" for number, part in enumerate(chosen, 1)
+            ),
             citations=tuple(_cite(number, part) for number, part in enumerate(chosen, 1)),
             confidence=found.sure,
             kind="text",
