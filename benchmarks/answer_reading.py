@@ -125,20 +125,14 @@ def observe(name: str, ours: bool, home: Path, questions: Iterator[Asked]) -> It
         yield Seen(name, ours, answerable, signs, np.array(good, dtype=bool))
 
 
-class Fit(NamedTuple):
-    """What the product has; see ``reading.Weights``."""
-
-    before: np.ndarray
-    ranking: np.ndarray
-    sure: np.ndarray
-
-    def ranked(self, seen: Seen) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The statements as the product ranks them: their order, the signs and the scores in it."""
-        first = np.argsort(-(reading.compared(unmeant(seen.signs)) @ self.before), kind="stable")
-        kept = first[: reading._COMPARED]
-        table = reading.compared(seen.signs[kept])
-        order = np.argsort(-(table @ self.ranking), kind="stable")
-        return kept[order], table[order], (table @ self.ranking)[order]
+def ranked(seen: Seen, fit: Weights) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The statements as the product ranks them: their order, the signs and the scores in it."""
+    first = np.argsort(-(reading.compared(unmeant(seen.signs)) @ fit.before), kind="stable")
+    kept = first[: reading._COMPARED]
+    table = reading.compared(seen.signs[kept])
+    scores = table @ fit.ranking
+    order = np.argsort(-scores, kind="stable")
+    return kept[order], table[order], scores[order]
 
 
 def unmeant(signs: np.ndarray) -> np.ndarray:
@@ -186,15 +180,15 @@ def regress(x: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
     return np.asarray(found)
 
 
-def learn(seen: list[Seen]) -> Fit:
+def learn(seen: list[Seen]) -> Weights:
     some = [s for s in seen if len(s.signs)]
     telling = [s for s in some if s.right.any() and not s.right.all()]
     share = np.array([OUR_WEIGHT if s.ours else 1.0 for s in telling])
     right = [s.right for s in telling]
     before = rank([reading.compared(unmeant(s.signs)) for s in telling], right, share)
     ranking = rank([reading.compared(s.signs) for s in telling], right, share)
-    made = Fit(before, ranking, np.zeros(0))
-    told = [made.ranked(s) for s in some]
+    made = Weights(before, ranking, np.zeros(0))
+    told = [ranked(s, made) for s in some]
     sure = regress(
         np.array([reading.best_signs(table, scores) for _, table, scores in told]),
         np.array([float(s.right[order[0]]) for s, (order, _, _) in zip(some, told, strict=True)]),
@@ -203,12 +197,12 @@ def learn(seen: list[Seen]) -> Fit:
     return made._replace(sure=sure)
 
 
-def answer(seen: Seen, fit: Fit) -> tuple[float, bool]:
+def answer(seen: Seen, fit: Weights) -> tuple[float, bool]:
     """How probable the best statement is, and whether it is right."""
     if not len(seen.signs):
         return 0.0, False
-    order, table, scores = fit.ranked(seen)
-    return float(1 / (1 + np.exp(-reading.best_signs(table, scores) @ fit.sure))), bool(seen.right[order[0]])
+    order, table, scores = ranked(seen, fit)
+    return reading.sure(table, scores, fit), bool(seen.right[order[0]])
 
 
 def make_homes(ours: Path, strangers: Path) -> None:

@@ -26,7 +26,7 @@ from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.answer_types import TOLD, Value, carries
 from taboot_pipelines.retrieval.answering.documents import Excerpt, PassageSpan, ReadDocument
 from taboot_pipelines.retrieval.answering.similarity import Near
-from taboot_pipelines.retrieval.answering.tables_and_lists import of_the_house
+from taboot_pipelines.retrieval.answering.tables_and_lists import ORDINALS, of_the_house
 from taboot_pipelines.retrieval.answering.text_query import TextQuery, corrected
 from taboot_pipelines.retrieval.sentences import Form, TextStatement, split_sentences
 
@@ -45,7 +45,7 @@ _NO_SUBJECT = 0.7
 _CHANGE = re.compile(r"\W*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\W*[:–-]")
 _OF_CHANGES = (Value.DATE, Value.MOMENT, Value.VERSION, Value.REASON)
 #: What tells one of several things from the others: a number, an ordinal, a letter (hall B).
-_TELLS_APART = re.compile(r"\d|^(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|\w)$")
+_TELLS_APART = re.compile(rf"\d|^(?:{'|'.join(ORDINALS)}|\w)$")
 
 
 class Signs(NamedTuple):
@@ -122,9 +122,10 @@ def read(asked: TextQuery, places: Sequence[PassageSpan], near: Near | None) -> 
     found = candidates(asked, places, near)
     if not found:
         return []
-    scores = compared([r.signs for r in found]) @ weights().ranking
+    table = compared([r.signs for r in found])
+    scores = table @ weights().ranking
     order = np.argsort(-scores, kind="stable")
-    probability = sure(compared([found[i].signs for i in order]), scores[order])
+    probability = sure(table[order], scores[order], weights())
     ranked: dict[str, Read] = {}
     for i in order:
         score = float(scores[i])
@@ -142,9 +143,9 @@ def compared(signs: Sequence[Signs]) -> Numbers:
     return np.hstack([table, table[:, at] - table[:, at].max(axis=0, initial=0.0)])
 
 
-def sure(table: Numbers, scores: Numbers) -> float:
+def sure(table: Numbers, scores: Numbers, fitted: Weights) -> float:
     """How probable it is that the first of ranked statements answers; ``table``: as by :func:`compared`."""
-    return float(1 / (1 + np.exp(-best_signs(table, scores) @ weights().sure)))
+    return float(1 / (1 + np.exp(-best_signs(table, scores) @ fitted.sure)))
 
 
 def best_signs(table: Numbers, scores: Numbers) -> Numbers:
