@@ -26,6 +26,7 @@ from taboot_pipelines.crawl.proxies import ProxyServer, ProxySettings
 from taboot_pipelines.errors import CODES
 from taboot_pipelines.model.graph import EDGES, NODES, EdgeSource
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
+from taboot_pipelines.retrieval.queries.catalog import QUERIES
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.sources import SOURCE_KINDS
 from taboot_pipelines.stages.chain import CHAIN
@@ -329,6 +330,19 @@ def _labels(labels: frozenset[str]) -> str:
     return "any node" if len(labels) == len(NODES) else ", ".join(sorted(labels))
 
 
+def queries() -> str:
+    rows = [
+        (
+            code(q.name),
+            ", ".join(code(p.name) + ("" if p.required else "?") for p in q.parameters) or "–",
+            q.summary,
+            ", ".join(map(code, q.columns)),
+        )
+        for q in QUERIES.values()
+    ]
+    return table(("query", "asked with (? may be left out)", "what it tells", "columns"), rows)
+
+
 def chain() -> str:
     """Every stage and what it holds."""
     return table(["asset", "holds"], [[f"`{s.name}`", s.holds] for s in CHAIN.stages])
@@ -342,6 +356,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "nodes-columns": lambda: columns("nodes", NODES_SCHEMA),
     "edges-columns": lambda: columns("edges", EDGES_SCHEMA),
     "model": model,
+    "queries": queries,
     "chain": chain,
 }
 

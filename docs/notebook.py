@@ -187,6 +187,21 @@ kb.evaluate(
     (
         "markdown",
         """
+## A typed query
+
+What programs ask has no wording: a query is called by its name, returns rows, each with its place, and says
+whether there is provably no other. `kb.queries()` lists them all.
+""",
+    ),
+    (
+        "code",
+        """
+kb.query("impact", service="redis")
+""",
+    ),
+    (
+        "markdown",
+        """
 ## Neighbours
 
 What surrounds Grafana, by the relations that Compose and nginx state. In JupyterLab the picture can be asked:

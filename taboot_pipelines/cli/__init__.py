@@ -1,7 +1,7 @@
 """``taboot``: the command for people without a browser at hand.
 
 One module per subject, one function per command: ``sources`` (init, sources), ``ingest``, ``plan``,
-``held``, ``letters``, ``crawls``, ``query`` (search, ask, evaluate, cache), ``graph`` (explain, links,
+``held``, ``letters``, ``crawls``, ``query`` (search, ask, query, evaluate, cache), ``graph`` (explain, links,
 neighbors, path, drift), ``documents``, ``runs`` (list, show, diff, promote, rollback, reinterpret),
 ``decide`` (correct, retract, add, merge, undo, assertions, supports), ``browse``, ``status``, ``config``,
 ``capture``, ``audit``, ``domains``, ``discover``, ``completion``, ``admin`` (schema, delete, restore, purge,

@@ -1,4 +1,4 @@
-"""``completion``: what a shell needs to complete commands, options, source ids and relations."""
+"""``completion``: what a shell needs to complete commands, options, source ids, relations and queries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from click.shell_completion import get_completion_class
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the completion of SHELL: commands, options, source ids and relations.
+    """Print the completion of SHELL: commands, options, source ids, relations and queries.
 
     \b
     bash: eval "$(taboot completion bash)"       in ~/.bashrc
@@ -48,3 +48,10 @@ def relations(_context: click.Context, _parameter: click.Parameter, incomplete: 
     from taboot_pipelines.model.graph import EDGES
 
     return [type_ for type_ in EDGES if type_.startswith(incomplete.upper())]
+
+
+def query_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The typed queries that begin so."""
+    from taboot_pipelines.retrieval.queries.catalog import QUERIES
+
+    return [name for name in QUERIES if name.startswith(incomplete)]

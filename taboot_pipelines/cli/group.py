@@ -83,6 +83,7 @@ for command in (
     crawls.crawls,
     query.search,
     query.ask,
+    query.query,
     query.evaluate,
     graph.explain,
     graph.neighbors,

@@ -1,16 +1,16 @@
-"""Questions: ``search``, ``ask`` and ``evaluate``; the ``cache``.
+"""Questions: ``search``, ``ask``, ``query`` and ``evaluate``; the ``cache``.
 
 They load no Dagster and open no catalog.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from taboot_pipelines.cli.completion import source_ids
+from taboot_pipelines.cli.completion import query_names, source_ids
 from taboot_pipelines.cli.output import (
     emit_json,
     fitted,
@@ -20,15 +20,18 @@ from taboot_pipelines.cli.output import (
     plain,
     printable,
 )
-from taboot_pipelines.cli.places import Places, columns, kb_places, print_place, print_wrapped
+from taboot_pipelines.cli.places import Places, columns, counted, kb_places, print_place, print_wrapped
 from taboot_pipelines.errors import TabootError
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.results.hits import SearchResult
     from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
+    from taboot_pipelines.retrieval.results.queries import QueryList, QueryResult
     from taboot_pipelines.retrieval.snippets import Snippet
 
 _SNIPPET = 240
+#: So much of an edge's id is shown in a terminal; `taboot explain` takes it.
+_EDGE_ID = 12
 
 
 def _filters(function: Any) -> Any:
@@ -261,6 +264,79 @@ def _show_why_not(found: WhyNot, as_json: bool) -> None:
             at = "" if step.rank is None else f" rank {step.rank}"
             score = "" if step.score is None else f" score {step.score:.6f}"
             plain(f"   {'passed' if step.passed else 'out':<7}{step.step:<11}{at}{score}  {step.reason}")
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=query_names)
+@click.argument("arguments", nargs=-1)
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Most rows.")
+@namespace_option
+@json_option
+def query(
+    name: str | None, arguments: tuple[str, ...], limit: int, namespace: str | None, as_json: bool
+) -> None:
+    """Ask the typed query NAME, as `taboot query dependents db project=media`; without NAME list all.
+
+    ARGUMENTS are PARAMETER=VALUE; a value alone is that of the query's first parameter.
+    """
+    kb: Any = open_kb(namespace)
+    known = kb.queries()
+    if name is None:
+        _show_queries(known, as_json)
+        return
+    parameters = next((q.parameters for q in known.queries if q.name == name), ())
+    found = kb.query(name, limit, **_arguments([p.name for p in parameters], arguments))
+    if as_json:
+        emit_json(found.model_dump(mode="json"))
+        return
+    _show_rows(found, kb_places(kb))
+
+
+def _arguments(names: Sequence[str], given: Sequence[str]) -> dict[str, str]:
+    """The values by parameter: what has no name is the first's, and after it of the next that has none."""
+    found: dict[str, str] = {}
+    bare: list[str] = []
+    for text_ in given:
+        name, equals, value = text_.partition("=")
+        # A word with an equals sign that is no parameter is one all the same, and is refused by its name,
+        # unless nothing else could be meant by it.
+        if equals and (name in names or name.isidentifier()):
+            found[name] = value
+        else:
+            bare.append(text_)
+    free = [n for n in names if n not in found]
+    if len(bare) > len(free):
+        raise click.UsageError(f"{bare[len(free)]!r} is one argument too many; there are {', '.join(names)}.")
+    return {**dict(zip(free, bare, strict=False)), **found}
+
+
+def _show_queries(known: QueryList, as_json: bool) -> None:
+    if as_json:
+        emit_json(known.model_dump(mode="json"))
+        return
+    width = columns()
+    for q in known.queries:
+        needed = " ".join(f"{p.name.upper()}" if p.required else f"[{p.name}]" for p in q.parameters)
+        plain(f"{q.name} {needed}", bold=True)
+        print_wrapped(q.summary, "   ", width)
+
+
+def _show_rows(found: QueryResult, places: Places) -> None:
+    width = columns()
+    for row in found.rows:
+        cells = [f"{name} {value}" for name, value in row.cells.items() if value not in (None, "")]
+        print_wrapped(", ".join(cells), "", width, hang="   ")
+        for cited in row.citations[:1]:
+            shown = cited.edge_id[:_EDGE_ID] if width else cited.edge_id or cited.chunk_id
+            print_place(places, places.place(cited.url, cited.line), f"  {shown}", width)
+    if not found.rows:
+        print_wrapped(found.text, "", width)
+        for cited in found.named_in:
+            print_place(places, places.place(cited.url, cited.line), "", width)
+    rest = f", {found.total - len(found.rows)} more by --limit" if found.truncated else ""
+    print_wrapped(f"{counted(found.total, 'row')}{rest}. {found.scope}", "", width, dim=True)
+    for note in found.unseen:
+        click.echo(note, err=True)
 
 
 @click.command()

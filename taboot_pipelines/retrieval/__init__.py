@@ -4,13 +4,16 @@ What belongs here: everything between a question and its result, for one namespa
 that is in force. What does not: how shards are built and read (``shards``), what the graph is made of
 (``knowledge.graph``), talking to Qdrant, Neo4j and models (``stores``, ``embedding``, ``inference``), and
 changing anything (``stages``; ``writing`` only calls them). No question opens the catalog or imports Dagster;
-``crawls`` and ``states`` alone read the catalog, since what goes on is to be seen as well.
+``crawls`` and ``states`` alone read the catalog, since what goes on is to be seen as well (a typed query asks
+``states`` which files could not be read).
 
 ``knowledge_base`` is the door: ``KnowledgeBase`` has a method for each question and leaves it to a module:
 
 - ``search``: passages; ``answers``: what answers a question, out of facts (edges of the graph and values of
   configuration files) or text, each sentence with its citation, or nothing (``answering``);
   ``evaluation``: how many questions are answered rightly, of people who know the answers;
+- ``queries``: typed queries, which programs ask by name; what they read, the index of services, the relations
+  and the settings of files, is what ``answering`` reads too;
 - ``neighborhoods``: what surrounds a node; ``links``: what a document links to, and what to it;
 - ``explanations``: the bytes behind an edge or a hit; ``evidence``: a whole document beside its bytes;
 - ``tables``: all documents, nodes and edges; ``crawls``: what was crawled; ``states``: how the

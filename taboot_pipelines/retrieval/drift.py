@@ -14,8 +14,8 @@ from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView, Drif
 from taboot_pipelines.knowledge.drift.rules import find_drift
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.answering.ownership import Ownership
-from taboot_pipelines.retrieval.answering.service_index import ServiceIndex, is_example_path
 from taboot_pipelines.retrieval.explanations import Explanations
+from taboot_pipelines.retrieval.queries.service_index import is_example_path, service_index
 from taboot_pipelines.retrieval.request import check_limit
 from taboot_pipelines.retrieval.results.drift import DriftItem, DriftReport, DriftSide
 from taboot_pipelines.retrieval.session import Session, View
@@ -69,7 +69,7 @@ class Drifts:
         with self._lock:
             known = self._known.get(view)
         if known is None:
-            house = ServiceIndex(view.graph, view.index, view.manifest)
+            house = service_index(view)
             known = find_drift(
                 view.manifest.namespace,
                 view.graph.edges,

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, GraphPath, Node, Subgraph
     from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
     from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
+    from taboot_pipelines.retrieval.results.queries import QueryList, QueryResult
     from taboot_pipelines.retrieval.results.runs import RunDiff, RunFacts, RunList
     from taboot_pipelines.retrieval.search import CacheKind, CacheStats
     from taboot_pipelines.retrieval.states import SourceStates
@@ -273,6 +274,31 @@ class KnowledgeBase:
         check_limit(limit, MAX_SENTENCES)
         request = self._request(question, PASSAGES, options)
         return self._answers().stream(request, limit, _truth("synthesis", synthesis))
+
+    def queries(self) -> QueryList:
+        """The typed queries that :meth:`query` runs: their parameters, their columns, and questions that they
+        answer."""
+        from taboot_pipelines.retrieval.answering.question_types import wordings
+        from taboot_pipelines.retrieval.queries.run import described
+
+        return described(wordings)
+
+    def query(self, name: str, limit: int = 1000, **parameters: str | int | bool | None) -> QueryResult:
+        """What the graph and the configuration files say to one typed query, such as
+        ``kb.query("dependents", service="db", project="media")``: rows with named columns and citations, what
+        was looked through, and whether there is provably no other row.
+
+        ``name`` and ``parameters``: as :meth:`queries` lists them; ``project`` and ``host`` narrow where a
+        name means several services. At most ``limit`` rows (up to 100,000). Raises ``E_QUERY`` naming the
+        argument, ``E_NOT_FOUND`` with the nearest name where nothing is called so.
+        """
+        from taboot_pipelines.retrieval.queries import run
+        from taboot_pipelines.retrieval.queries.house import House
+
+        query, states = run.named(name), self.sources()
+        return self._session.ask(
+            lambda view: run.run(House(view, self._drifts().of(view)), query, parameters, limit, states)
+        )
 
     def evaluate(
         self, questions: Path | str | Iterable[Mapping[str, Any]], **options: Unpack[SearchOptions]

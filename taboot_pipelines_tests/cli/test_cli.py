@@ -183,6 +183,17 @@ def test_search_ask_explain_neighbors(shell: Shell) -> None:
     shell("evaluate", "nowhere.jsonl", code=1)
     assert "E_PATH" in shell.err
 
+    found = shell.json("query", "dependents", "cache")
+    ((row,), (place,)) = found["rows"], found["rows"][0]["citations"]
+    assert (row["cells"]["dependent"], place["line"], found["complete"]) == ("web", 4, False)
+    out = shell("query", "dependents", "service=cache", "--limit", "1")
+    assert f"{place['url']}:4  {place['edge_id']}" in out and "1 row. Read: 1 file of 1 source" in out
+    assert "\ndependents SERVICE [project] [host] [transitive]\n" in shell("query")
+    assert "no dependency on it is declared" in shell("query", "dependents", "web")
+    shell("query", "dependents", "wbe", code=1)
+    assert "E_NOT_FOUND" in shell.err and "web" in shell.err
+    shell("query", "dependents", "web", "a", "b", "yes", "more", code=2)
+
     graph = shell.json("neighbors", "web", "--type", "DEPENDS_ON")
     (edge,) = graph["edges"]
     assert (edge["start_name"], edge["end_name"]) == ("web", "cache")

@@ -14,22 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from taboot_pipelines.retrieval.answering.citations import (
-    MAX_CITED,
-    MAX_SCOPES,
-    CitedStatement,
-    Found,
-    listed,
-    plural,
-)
-from taboot_pipelines.retrieval.answering.config_files import ConfigEntries, ConfigEntry, of_servers
 from taboot_pipelines.retrieval.answering.config_values import (
     MAX_SHOWN,
     WORDS,
     activity,
     akin_any,
     best_value,
-    is_secret,
     key_words,
     strength_of,
     value_statement,
@@ -38,9 +28,18 @@ from taboot_pipelines.retrieval.answering.config_values import (
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions, describe, subject_of
 from taboot_pipelines.retrieval.answering.entity_linking import Mention
 from taboot_pipelines.retrieval.answering.question import Question
-from taboot_pipelines.retrieval.answering.service_index import Document, Edge, Service, distinct
 from taboot_pipelines.retrieval.answering.vocabulary import PROPERTIES
 from taboot_pipelines.retrieval.answering.words import stem
+from taboot_pipelines.retrieval.queries.citations import (
+    MAX_CITED,
+    MAX_SCOPES,
+    CitedStatement,
+    Found,
+    listed,
+    plural,
+)
+from taboot_pipelines.retrieval.queries.config_files import ConfigEntries, ConfigEntry, of_servers
+from taboot_pipelines.retrieval.queries.service_index import Document, Edge, Service, distinct
 from taboot_pipelines.sources import source_kind
 
 #: Files that one question parses.
@@ -351,7 +350,7 @@ class Config(ConfigEntries):
                 held = [d.doc_id for d, text in self._lowered if key in text][:_MAX_PARSED]
                 sets = [(v, set()) for v in map(self.of_document, held)]
             for values, used in sets:
-                found = [p for p in values if p.value.path[-1].lower() == key and not is_secret(p.value)]
+                found = [p for p in values if p.value.path[-1].lower() == key and not p.value.secret]
                 if found:
                     said = value_statement(found[:MAX_SHOWN])
                     return Found([said], used | words, _EXACT, f"the value of {key}", len(words))

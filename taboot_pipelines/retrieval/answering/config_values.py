@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from taboot_pipelines.extraction.tier_a.compose.variables import expand
 from taboot_pipelines.retrieval.answering.answer_types import Value as Kind
-from taboot_pipelines.retrieval.answering.citations import CitedStatement, Found, StatementSpan, listed
-from taboot_pipelines.retrieval.answering.config_files import ConfigEntry, Value
 from taboot_pipelines.retrieval.answering.question import Question, spelled
-from taboot_pipelines.retrieval.answering.service_index import distinct
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, PROPERTIES
 from taboot_pipelines.retrieval.answering.words import alike, group, key_synonyms, stem
+from taboot_pipelines.retrieval.queries.citations import CitedStatement, Found, StatementSpan, listed
+from taboot_pipelines.retrieval.queries.config_files import ConfigEntry
+from taboot_pipelines.retrieval.queries.service_index import distinct
 
 # --- How values of configuration are said: as a person would say them where their key has a phrase, else by
 #     their key path. Variables are replaced where the files or the graph tell their value, and named where
@@ -27,11 +26,7 @@ from taboot_pipelines.retrieval.answering.words import alike, group, key_synonym
 
 #: Values of one statement.
 MAX_SHOWN = 6
-#: Characters of a value that are shown.
-MAX_VALUE_CHARS = 300
 
-_VARIABLE = re.compile(r"(?<!\$)\$\{?([A-Za-z_]\w*)")
-_MASK = re.compile(r"[*•█]{3,}")
 _LETTERS = re.compile(r"[^A-Z]+")
 _ON = re.compile(r"true|yes|on|1", re.IGNORECASE)
 _MODE = re.compile(r":(?:[a-zA-Z]+,)*(?:ro|readonly)(?:,[a-zA-Z]+)*$")
@@ -77,7 +72,7 @@ def places(placed: Iterable[ConfigEntry]) -> list[StatementSpan]:
 
 
 def _said(p: ConfigEntry) -> tuple[_Frame, str]:
-    path, value, thing = p.value.path, shown(p), thing_of(p)
+    path, value, thing = p.value.path, p.shown, thing_of(p)
     own = path[p.lead :]
     key, phrase = phrase_of(p)
     if phrase.startswith("~"):
@@ -126,29 +121,6 @@ def thing_of(p: ConfigEntry) -> str:
     return p.document.path
 
 
-def shown(p: ConfigEntry) -> str:
-    """A value as it is said: its variables by what sets them, secrets masked, at most
-    :data:`MAX_VALUE_CHARS`."""
-    value = p.value.value.strip()
-    if _MASK.search(value):
-        return "a secret, which is masked"
-    text = _resolved(p, value)
-    return (text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + "…") or "(empty)"
-
-
-def _resolved(p: ConfigEntry, value: str) -> str:
-    if p.known:
-        return p.known
-    names = distinct(_VARIABLE.findall(value)) if p.service else []
-    if not names:
-        return value
-    expanded = expand(value, {})
-    missing = [n for n in names if n in expanded.missing]
-    if missing:
-        return f"{expanded.text} ({listed(missing)} {'is' if len(missing) == 1 else 'are'} set elsewhere)"
-    return f"{expanded.text} (unless {listed(names)} says otherwise)"
-
-
 # --- When a service does its work: a question for the time at which something acts is answered by the one
 #     schedule that it has, whatever verb the question uses for its work
 
@@ -185,9 +157,6 @@ def activity(question: Question, values: Sequence[ConfigEntry], used: set[int]) 
 
 #: The group of what a database is called.
 _DATABASE = "~database"
-_SECRET_KEY = re.compile(
-    r"pass(?:word|wd|phrase)?s?$|secrets?$|token$|(?:api|private|encryption|storage)_?key$", re.IGNORECASE
-)
 _PARTS = re.compile(r"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]+|\d+")
 #: How surely a word is said where the key says it.
 _BY_KEY = 0.8
@@ -220,7 +189,7 @@ def best_value(question: Question, values: Sequence[ConfigEntry], used: set[int]
         matches, by_words = words, True
     if not matches:
         return None
-    matches = [m for m in matches if not is_secret(m.placed.value)]
+    matches = [m for m in matches if not m.placed.value.secret]
     if not matches:
         return None
     explained = set(used).union(*(m.words for m in matches))
@@ -364,14 +333,6 @@ def _split(key: str) -> tuple[str, ...]:
 
 def key_words(path: Sequence[str]) -> list[str]:
     return [w for key in path for w in _split(key)]
-
-
-def is_secret(value: Value) -> bool:
-    """Whether a value is a secret, masked or handed in from outside under a name of secrets: no answer."""
-    text = value.value.strip()
-    if _MASK.search(text):
-        return True
-    return bool(_SECRET_KEY.search(value.path[-1]) and (not text or text.startswith("$")))
 
 
 def akin_any(word: str, tokens: set[str]) -> bool:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import re
 
-from taboot_pipelines.retrieval.answering.citations import (
+from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
+from taboot_pipelines.retrieval.answering.entity_linking import Mention
+from taboot_pipelines.retrieval.answering.fact_base import FactKind
+from taboot_pipelines.retrieval.answering.inventory import Images
+from taboot_pipelines.retrieval.answering.networks import Networks
+from taboot_pipelines.retrieval.answering.routes import Routes
+from taboot_pipelines.retrieval.queries.citations import (
     MAX_SCOPES,
     CitedStatement,
     Found,
@@ -12,13 +18,14 @@ from taboot_pipelines.retrieval.answering.citations import (
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
-from taboot_pipelines.retrieval.answering.entity_linking import Mention
-from taboot_pipelines.retrieval.answering.fact_base import FactKind
-from taboot_pipelines.retrieval.answering.inventory import Images
-from taboot_pipelines.retrieval.answering.networks import Networks
-from taboot_pipelines.retrieval.answering.routes import Routes
-from taboot_pipelines.retrieval.answering.service_index import Edge, Service, ServiceIndex
+from taboot_pipelines.retrieval.queries.relations import (
+    depends_in_name,
+    is_order,
+    served_by,
+    unexplained_mentions,
+    walk,
+)
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
 
 #: The words for a condition of ``depends_on``, and how each is said.
 _CONDITIONS = (
@@ -34,18 +41,6 @@ _SAID = {
 _WHICH_OF = re.compile(r"\b(?:which|what) (@\w*) (?:does|do|is|are|will) (?:the |our )?(@\w*)")
 #: Documents that name a service on which nothing is known to depend.
 _MAX_NAMING = 3
-#: Services that a transitive question walks over.
-_MAX_WALK = 500
-
-
-def _is_order(edge: Edge) -> bool:
-    """Whether a dependency says no more than what starts first."""
-    return edge.properties.get("kind") == "order"
-
-
-def _depends_in_name(edge: Edge) -> bool:
-    """Whether a statement is one that its format calls a dependency; `After=` calls itself an order."""
-    return edge.type != "DEPENDS_ON" or edge.properties.get("condition") != "after"
 
 
 class Dependencies(FactKind):
@@ -64,9 +59,9 @@ class Dependencies(FactKind):
 
         def depends(service: Service) -> CitedStatement | None:
             stated = self.house.out(service.number, "DEPENDS_ON")
-            edges = [e for e in stated if _depends_in_name(e)]
+            edges = [e for e in stated if depends_in_name(e)]
             if question.transitive and edges:
-                edges = self._walk(service.number, forward=True)
+                edges = walk(self.house, service.number, forward=True)
             others = [self.house.services[e.end] for e in edges if e.end in self.house.services]
             if others:
                 names = []
@@ -143,7 +138,7 @@ class Dependencies(FactKind):
         closed = [s for s in left if s.declared]
         for service in closed[:MAX_SCOPES]:
             edges = self.house.out(service.number, "DEPENDS_ON", "CONNECTS_TO")
-            hit = [e for e in edges if e.end in wanted and _depends_in_name(e)]
+            hit = [e for e in edges if e.end in wanted and depends_in_name(e)]
             if hit and (waiting := self._waits(scoped, service, hit)):
                 return Found([waiting], used | more, looked_for="the condition")
             if hit:
@@ -160,7 +155,7 @@ class Dependencies(FactKind):
                     looked_for="the dependency",
                 )
         for service in closed[:1]:
-            indirect = [e for e in self._walk(service.number, forward=True) if e.end in wanted]
+            indirect = [e for e in walk(self.house, service.number, forward=True) if e.end in wanted]
             if indirect:
                 through = self.house.services[indirect[0].start]
                 other = self.house.services[indirect[0].end]
@@ -176,7 +171,7 @@ class Dependencies(FactKind):
                     looked_for="the dependency",
                 )
             stated = self.house.out(service.number, "DEPENDS_ON")
-            edges = [e for e in stated if _depends_in_name(e)]
+            edges = [e for e in stated if depends_in_name(e)]
             after = [e for e in stated if e.end in wanted]
             names = listed([self.house.services[e.end].name for e in edges if e.end in self.house.services])
             target = right[0].name
@@ -213,22 +208,6 @@ class Dependencies(FactKind):
         text = f"No: {self.called(service)} waits only for {other} to be {said} ({stated[0]})."
         return CitedStatement(text, cites(declared))
 
-    def _walk(self, node: int, *, forward: bool) -> list[Edge]:
-        """The dependency edges reached from a service, nearest first, each service once."""
-        seen, found, layer = {node}, [], [node]
-        while layer and len(seen) < _MAX_WALK:
-            following = []
-            for at in layer:
-                edges = self.house.out(at, "DEPENDS_ON") if forward else self.house.into(at, "DEPENDS_ON")
-                for edge in filter(_depends_in_name, edges):
-                    other = edge.end if forward else edge.start
-                    if other not in seen:
-                        seen.add(other)
-                        found.append(edge)
-                        following.append(other)
-            layer = following
-        return found
-
     def dependents(self, scoped: ResolvedMentions) -> Found | None:
         if scoped.question.yes_no and len([m for m in scoped.mentions if m.of("service")]) > 1:
             found = self._depends(scoped)
@@ -255,14 +234,14 @@ class Dependencies(FactKind):
         question, statements = scoped.question, []
         for service in services[:MAX_SCOPES]:
             if question.transitive and "DEPENDS_ON" in types:
-                edges = self._walk(service.number, forward=False)
+                edges = walk(self.house, service.number, forward=False)
             else:
                 edges = self.house.into(service.number, *types)
-                edges = edges if any(map(_depends_in_name, edges)) else []
+                edges = edges if any(map(depends_in_name, edges)) else []
                 if not edges:
                     edges = self.house.into(service.number, "DEPENDS_ON", "CONNECTS_TO")
-            after = [e for e in edges if not _depends_in_name(e)]
-            edges = [e for e in edges if _depends_in_name(e)]
+            after = [e for e in edges if not depends_in_name(e)]
+            edges = [e for e in edges if depends_in_name(e)]
             total = len(edges)
             if not question.transitive and not after:
                 total = self.house.count_into(service.number, *types)
@@ -286,19 +265,14 @@ class Dependencies(FactKind):
     def _nobody(self, service: Service, after: list[Edge], nothing: str = "Nothing") -> CitedStatement:
         """That nothing depends on a service. A document that names it, and of which nothing more is known,
         may mean that something does: then no more is said than that none is declared."""
-        called, node = self.called(service), service.number
-        container = self.house.container_of.get(node, node)
-        known = {e.doc_id for n in (node, container) for e in (*self.house.out(n), *self.house.into(n))}
-        named = [e for e in self.house.mentions(node) if e.doc_id not in known]
+        called, named = self.called(service), unexplained_mentions(self.house, service)
         declared = self.declaration([service]) or cites(after[:1])
         if not named:
             return CitedStatement(f"{nothing} depends on {called}.", declared, denies=True)
-        once = [(self.house.documents[d].path, e) for d, e in {e.doc_id: e for e in reversed(named)}.items()]
-        once.sort(key=lambda pair: pair[0])
-        paths = [path for path, _ in once[:_MAX_NAMING]]
-        more = [f"{len(once) - _MAX_NAMING} more"] if len(once) > _MAX_NAMING else []
+        paths = [self.house.documents[e.doc_id].path for e in named[:_MAX_NAMING]]
+        more = [f"{len(named) - _MAX_NAMING} more"] if len(named) > _MAX_NAMING else []
         text = f"No dependency on {called} is declared; it is named in {listed(paths + more)}."
-        return CitedStatement(text, declared + cites(e for _, e in once[:_MAX_NAMING]), denies=True)
+        return CitedStatement(text, declared + cites(named[:_MAX_NAMING]), denies=True)
 
     def _starters(
         self, scoped: ResolvedMentions, service: Service, edges: list[Edge]
@@ -322,18 +296,18 @@ class Dependencies(FactKind):
         for service in services[:MAX_SCOPES]:
             called, start = self.called(service), len(statements)
             into = self.house.into(service.number, "DEPENDS_ON", "CONNECTS_TO")
-            needs = [e for e in into if e.type == "DEPENDS_ON" and not _is_order(e)]
+            needs = [e for e in into if e.type == "DEPENDS_ON" and not is_order(e)]
             if scoped.question.transitive and needs:
-                needs = self._walk(service.number, forward=False)
+                needs = walk(self.house, service.number, forward=False)
             broken = {e.start for e in needs}
             connected = [e for e in into if e.type == "CONNECTS_TO" and e.start not in broken]
             broken |= {e.start for e in connected}
-            after = [e for e in into if _is_order(e) and e.start not in broken]
+            after = [e for e in into if is_order(e) and e.start not in broken]
             for edges, verb in ((needs, "need"), (connected, "connect to")):
                 others = [self.house.services[e.start] for e in edges if e.start in self.house.services]
                 if others:
                     statements += self.listing(scoped, others, edges, f"{verb} {called}", used).statements
-            reached = self._routes.served_by(service)
+            reached = served_by(self.house, service)
             if reached:
                 statements.append(self._routes.reached_through(called, reached))
             breaks |= len(statements) > start

@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from taboot_pipelines.retrieval.answering.citations import MAX_SCOPES
 from taboot_pipelines.retrieval.answering.entity_linking import Linked, Mention, Thing, joined
 from taboot_pipelines.retrieval.answering.question import Question
-from taboot_pipelines.retrieval.answering.service_index import Service, ServiceIndex
 from taboot_pipelines.retrieval.answering.vocabulary import DATABASES, FILLER, LABELS
 from taboot_pipelines.retrieval.answering.words import stem
+from taboot_pipelines.retrieval.queries.citations import MAX_SCOPES
+from taboot_pipelines.retrieval.queries.service_index import Service, ServiceIndex
 
 _WORDS = re.compile(r"[a-z]{3,}")
 _SAYING = re.compile(

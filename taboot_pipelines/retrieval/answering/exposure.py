@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import re
 
-from taboot_pipelines.retrieval.answering.citations import (
+from taboot_pipelines.retrieval.answering.config import Config
+from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
+from taboot_pipelines.retrieval.answering.fact_base import FactKind
+from taboot_pipelines.retrieval.answering.routes import Routes
+from taboot_pipelines.retrieval.queries.citations import (
     MAX_CITED,
     MAX_SCOPES,
     CitedStatement,
     Found,
     cites,
-    in_force,
     listed,
 )
-from taboot_pipelines.retrieval.answering.config import Config
-from taboot_pipelines.retrieval.answering.config_files import ConfigEntry, of_servers
-from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
-from taboot_pipelines.retrieval.answering.fact_base import FactKind
-from taboot_pipelines.retrieval.answering.routes import Routes
-from taboot_pipelines.retrieval.answering.service_index import Edge, Service, ServiceIndex, distinct
+from taboot_pipelines.retrieval.queries.config_files import ConfigEntry, of_servers
+from taboot_pipelines.retrieval.queries.relations import in_force, target_name_of, way_of
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, distinct
 
 # --- Which ports are published, by whom, and where else a service listens
 
@@ -209,12 +209,12 @@ class Exposure(FactKind):
             return self._unproxied(scoped, routes, used)
         if _NAMES.search(scoped.question.lower):
             routes = [e for e in routes if e.properties.get("host")]
-            ways = distinct(self._routes.way(e) for e in routes)
+            ways = distinct(way_of(self.house, e) for e in routes)
             text = f"The names that are served are {listed(ways)}."
             return Found([CitedStatement(text, cites(routes))] if ways else [], used, looked_for="names")
         ways_of: dict[str, list[str]] = {}
         for edge in routes:
-            ways_of.setdefault(self._routes.target_name(edge), []).append(self._routes.way(edge))
+            ways_of.setdefault(target_name_of(self.house, edge), []).append(way_of(self.house, edge))
         proxies = listed(distinct(self.house.name(e.start) for e in routes))
         said = listed([f"{name} ({listed(ways)})" for name, ways in sorted(ways_of.items())])
         count = f"{len(ways_of)}: " if scoped.question.counts else ""
@@ -260,7 +260,7 @@ class Exposure(FactKind):
             routes = in_force(self.house, self.house.into(service.number, "ROUTES_TO"))
             bound = self.house.out(service.number, "BINDS")
             if routes:
-                ways = listed([self._routes.way(e) for e in routes])
+                ways = listed([way_of(self.house, e) for e in routes])
                 proxies = listed(distinct(self.house.name(e.start) for e in routes))
                 rules = [p for e in routes for p in self._rules(e)]
                 only = _only(rules)
@@ -284,7 +284,7 @@ class Exposure(FactKind):
         allowed = [p for p in rules if p.value.path[-1] == "allow"]
         if not allowed:
             return None
-        ways = listed([self._routes.way(e) for e in edges])
+        ways = listed([way_of(self.house, e) for e in edges])
         text = f"{ways} may be opened from {listed([p.value.value for p in allowed])}"
         text += " only." if len(rules) > len(allowed) else "."
         return Found(

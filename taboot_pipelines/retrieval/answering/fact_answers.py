@@ -19,7 +19,6 @@ import numpy as np
 
 from taboot_pipelines.documents.mime import has_form
 from taboot_pipelines.knowledge.mentions import stopwords
-from taboot_pipelines.retrieval.answering.citations import MAX_SCOPES, CitedStatement, Found, StatementSpan
 from taboot_pipelines.retrieval.answering.compound_questions import Named
 from taboot_pipelines.retrieval.answering.config import Config
 from taboot_pipelines.retrieval.answering.dependencies import Dependencies
@@ -30,9 +29,10 @@ from taboot_pipelines.retrieval.answering.inventory import Images, Inventory
 from taboot_pipelines.retrieval.answering.networks import Networks
 from taboot_pipelines.retrieval.answering.question import Question, readings
 from taboot_pipelines.retrieval.answering.routes import Routes
-from taboot_pipelines.retrieval.answering.service_index import ServiceIndex
 from taboot_pipelines.retrieval.answering.service_properties import ServiceProperties
 from taboot_pipelines.retrieval.answering.vocabulary import SECRETS
+from taboot_pipelines.retrieval.queries.citations import MAX_SCOPES, CitedStatement, Found, StatementSpan
+from taboot_pipelines.retrieval.queries.service_index import ServiceIndex, service_index
 from taboot_pipelines.retrieval.request import SearchRequest
 from taboot_pipelines.retrieval.results.answers import Answer, Citation
 from taboot_pipelines.retrieval.session import View
@@ -171,7 +171,7 @@ class Answerer:
     """The facts of one view. Made once per view."""
 
     def __init__(self, view: View) -> None:
-        self.house = ServiceIndex(view.graph, view.index, view.manifest)
+        self.house = service_index(view)
         self.names = Names(self.house)
         self.config = Config(self.house)
         self.facts = Facts(self.house, self.config)

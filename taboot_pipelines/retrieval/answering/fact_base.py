@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from taboot_pipelines.retrieval.answering.citations import (
+from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions, subject_of
+from taboot_pipelines.retrieval.answering.entity_linking import Mention
+from taboot_pipelines.retrieval.answering.question import Question
+from taboot_pipelines.retrieval.queries.citations import (
     MAX_CITED,
     MAX_SCOPES,
     CitedStatement,
@@ -14,10 +17,8 @@ from taboot_pipelines.retrieval.answering.citations import (
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions, subject_of
-from taboot_pipelines.retrieval.answering.entity_linking import Mention
-from taboot_pipelines.retrieval.answering.question import Question
-from taboot_pipelines.retrieval.answering.service_index import Edge, Service, ServiceIndex
+from taboot_pipelines.retrieval.queries.relations import declaring_edges
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
 
 
 def over(services: Sequence[Service]) -> str:
@@ -66,20 +67,9 @@ class FactKind:
         short = name.removeprefix(f"{project}_") if project else name
         return short if short == name else f"{short} ({name})"
 
-    def networks_of(self, service: Service) -> list[Edge]:
-        container = self.house.container_of.get(service.number)
-        return self.house.out(container, "RUNS_IN") if container is not None else []
-
     def declaration(self, services: Sequence[Service]) -> list[StatementSpan]:
         """Where services are declared: their image, else any edge of theirs."""
-        found = []
-        for service in services:
-            edges = self.house.out(service.number, "BUILDS")
-            container = self.house.container_of.get(service.number)
-            if container is not None and not edges:
-                edges = self.house.out(container, "RUNS_IN", "RUNS")
-            found += edges[:1]
-        return cites(found)
+        return cites(e for s in services for e in declaring_edges(self.house, s))
 
     def declarations(self, services: Sequence[Service]) -> list[StatementSpan]:
         return self.declaration(services[: 2 * MAX_CITED])

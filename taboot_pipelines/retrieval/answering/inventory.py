@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-from taboot_pipelines.retrieval.answering.citations import (
+from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
+from taboot_pipelines.retrieval.answering.fact_base import FactKind
+from taboot_pipelines.retrieval.answering.routes import Routes
+from taboot_pipelines.retrieval.queries.citations import (
     MAX_SCOPES,
     CitedStatement,
     Found,
@@ -13,10 +16,8 @@ from taboot_pipelines.retrieval.answering.citations import (
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
-from taboot_pipelines.retrieval.answering.fact_base import FactKind
-from taboot_pipelines.retrieval.answering.routes import Routes
-from taboot_pipelines.retrieval.answering.service_index import Edge, Service, ServiceIndex
+from taboot_pipelines.retrieval.queries.relations import networks_of, target_of, way_of
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
 
 # --- Images, versions and who uses an image
 
@@ -263,7 +264,7 @@ class Inventory(FactKind):
             names = sorted({s.project for s in services})
             return _there_are("project", names, self.declarations(services))
         if "network" in lower:
-            return self._ends("network", [e for s in services for e in self.networks_of(s)])
+            return self._ends("network", [e for s in services for e in networks_of(self.house, s)])
         if "host" in lower:
             containers = [c for s in services for c in [self.house.container_of.get(s.number)] if c]
             return self._ends("host", [e for c in containers for e in self.house.out(c, "RUNS")])
@@ -327,7 +328,7 @@ class Inventory(FactKind):
         """A declared service that is on networks of its own goes through no tunnel of another."""
         if not scoped.question.yes_no or len(services) != 1 or not services[0].declared:
             return None
-        edges = self.networks_of(services[0])
+        edges = networks_of(self.house, services[0])
         tunnels = {e.end for e in self.house.of_type("USES_VPN")}
         if not edges or services[0].number in tunnels or self.house.into(services[0].number, "USES_VPN"):
             return None
@@ -366,8 +367,8 @@ class Inventory(FactKind):
             if names:
                 parts.append(f"{address} is {listed([self.house.name(e.start) for e in names])}")
             if routes:
-                targets = listed([self._routes.target(e) for e in routes])
-                parts.append(f"{listed([self._routes.way(e) for e in routes])} leads to {targets}")
+                targets = listed([target_of(self.house, e) for e in routes])
+                parts.append(f"{listed([way_of(self.house, e) for e in routes])} leads to {targets}")
             if bound:
                 ports = listed(
                     [

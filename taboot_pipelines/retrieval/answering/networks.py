@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taboot_pipelines.retrieval.answering.citations import (
+from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
+from taboot_pipelines.retrieval.answering.entity_linking import Mention
+from taboot_pipelines.retrieval.answering.fact_base import FactKind
+from taboot_pipelines.retrieval.queries.citations import (
     MAX_SCOPES,
     CitedStatement,
     Found,
@@ -12,21 +15,14 @@ from taboot_pipelines.retrieval.answering.citations import (
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
-from taboot_pipelines.retrieval.answering.entity_linking import Mention
-from taboot_pipelines.retrieval.answering.fact_base import FactKind
-from taboot_pipelines.retrieval.answering.service_index import Edge, Service
+from taboot_pipelines.retrieval.queries.relations import networks_of, shares_namespace
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service
 
 _NAMESPACE_WORDS = frozenset({"network", "namespace", "mode", "service", "share", "stack"})
 
 
 #: A name, the services that it means and the words that say so.
 _Named = tuple[Mention, list[Service], set[int]]
-
-
-def _shares(edge: Edge) -> bool:
-    """Whether a service uses the network namespace of the one that it depends on."""
-    return "compose_network_mode" in edge.methods
 
 
 def _heads(named: list[_Named]) -> list[_Named]:
@@ -52,7 +48,7 @@ class Networks(FactKind):
             return self._on_network(scoped, mention, services, used)
 
         def joins(service: Service) -> CitedStatement | None:
-            edges = self.networks_of(service)
+            edges = networks_of(self.house, service)
             names = [self.network(e.end, service.project) for e in edges]
             if not names:
                 return None  # its network mode says why, and is read with its line out of the file
@@ -68,7 +64,7 @@ class Networks(FactKind):
             services = [
                 self.house.services[n] for key in sorted(projects) for n in self.house.projects.get(key, ())
             ]
-            edges = [e for s in services for e in self.networks_of(s)]
+            edges = [e for s in services for e in networks_of(self.house, s)]
             first = {e.end: e for e in reversed(edges)}
             if first:
                 project = services[0].project
@@ -95,7 +91,7 @@ class Networks(FactKind):
                 continue
             statements = []
             for service in services[:MAX_SCOPES]:
-                edges = self.networks_of(service)
+                edges = networks_of(self.house, service)
                 hit = [e for e in edges if e.end in nodes]
                 name = self.network((hit[0].end if hit else min(nodes)), service.project)
                 if hit:
@@ -148,12 +144,12 @@ class Networks(FactKind):
     def _not_on(self, scoped: ResolvedMentions, mention: Mention, members: Sequence[Service]) -> Found | None:
         """The services of the house that are on other networks than the one that is named."""
         inside = {s.number for s in members}
-        sharing = {e.start for n in inside for e in self.house.into(n, "DEPENDS_ON") if _shares(e)}
+        sharing = {e.start for n in inside for e in self.house.into(n, "DEPENDS_ON") if shares_namespace(e)}
         pairs = [
             (s, e)
             for s in self.house.services.values()
             if s.declared and s.own and s.number not in inside | sharing
-            for e in self.networks_of(s)[:1]
+            for e in networks_of(self.house, s)[:1]
         ]
         if not pairs:
             return None
@@ -171,7 +167,7 @@ class Networks(FactKind):
         _, services, used = subject
         named = [m for m in scoped.mentions if not m.of("service") and scoped.nodes(m, "network")]
         wanted = {t.node for m in named for t in scoped.nodes(m, "network")}
-        own = {e.end for s in services[:MAX_SCOPES] for e in self.networks_of(s)}
+        own = {e.end for s in services[:MAX_SCOPES] for e in networks_of(self.house, s)}
         edges = [
             e
             for node in sorted(own & wanted if wanted else own)
@@ -214,7 +210,7 @@ class Networks(FactKind):
         found: list[tuple[Service, Service, list[Edge], list[Edge]]] = []
         for a in left:
             for b in right:
-                ours, theirs = self.networks_of(a), self.networks_of(b)
+                ours, theirs = networks_of(self.house, a), networks_of(self.house, b)
                 both = {e.end for e in ours} & {e.end for e in theirs}
                 found.append((a, b, [e for e in ours if e.end in both], [e for e in theirs if e.end in both]))
         hits = [f for f in found if f[2]] or found[:1]
@@ -231,15 +227,15 @@ class Networks(FactKind):
                         cites([*ours, *theirs]),
                     )
                 )
-            elif self.networks_of(a) and self.networks_of(b):
+            elif networks_of(self.house, a) and networks_of(self.house, b):
                 begin = "No: " if scoped.question.yes_no else ""
-                mine = listed([self.network(e.end, a.project) for e in self.networks_of(a)])
-                other = listed([self.network(e.end, b.project) for e in self.networks_of(b)])
+                mine = listed([self.network(e.end, a.project) for e in networks_of(self.house, a)])
+                other = listed([self.network(e.end, b.project) for e in networks_of(self.house, b)])
                 statements.append(
                     CitedStatement(
                         f"{begin}{self.called(a)} (on {mine}) and {self.called(b)} (on {other})"
                         " share no network.",
-                        cites([*self.networks_of(a), *self.networks_of(b)]),
+                        cites([*networks_of(self.house, a), *networks_of(self.house, b)]),
                     )
                 )
         return Found(statements, used | more, looked_for="a shared network") if statements else None
@@ -251,7 +247,10 @@ class Networks(FactKind):
             return None
         _, services, used = subject
         edges = [
-            e for s in services[:MAX_SCOPES] for e in self.house.into(s.number, "DEPENDS_ON") if _shares(e)
+            e
+            for s in services[:MAX_SCOPES]
+            for e in self.house.into(s.number, "DEPENDS_ON")
+            if shares_namespace(e)
         ]
         others = [self.house.services[e.start] for e in edges if e.start in self.house.services]
         if not others:

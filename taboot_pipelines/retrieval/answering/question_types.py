@@ -136,6 +136,11 @@ def exemplars() -> Iterator[Exemplar]:
         yield Exemplar(of, _SLOT.sub(lambda m: _SLOTS.get(m[1].lower(), m[1].lower()), wording))
 
 
+def wordings(of: str) -> Iterator[str]:
+    """The wordings of a type, with their slots."""
+    return (wording for held, wording in _wordings() if held == of)
+
+
 def digest() -> str:
     """The SHA-256 of all types and wordings, in their order, in hex."""
     return hashlib.sha256("\n".join(f"{of} {wording}" for of, wording in _wordings()).encode()).hexdigest()

@@ -5,19 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from taboot_pipelines.retrieval.answering.citations import (
+from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
+from taboot_pipelines.retrieval.answering.entity_linking import Mention
+from taboot_pipelines.retrieval.answering.fact_base import FactKind
+from taboot_pipelines.retrieval.queries.citations import (
     MAX_SCOPES,
     CitedStatement,
     Found,
     cites,
-    in_force,
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
-from taboot_pipelines.retrieval.answering.entity_linking import Mention
-from taboot_pipelines.retrieval.answering.fact_base import FactKind
-from taboot_pipelines.retrieval.answering.service_index import Edge, Service, distinct
+from taboot_pipelines.retrieval.queries.relations import (
+    guard,
+    guards,
+    in_force,
+    target_name_of,
+    target_of,
+    way_of,
+)
+from taboot_pipelines.retrieval.queries.service_index import Edge, distinct
 
 _PLURAL_NAMES = re.compile(r"\b(?:(?:host ?|domain )?names|(?:sub ?)?domains|urls|hosts|addresses)\b")
 
@@ -86,35 +93,6 @@ class Routes(FactKind):
             used |= {i for i, w in enumerate(scoped.question.linked.words) if w.text in paths}
         return edges, used
 
-    def target(self, edge: Edge) -> str:
-        facts = edge.properties
-        return f"{self.target_name(edge)}:{facts['port']}" if facts.get("port") else self.target_name(edge)
-
-    def target_name(self, edge: Edge) -> str:
-        service = self.house.services.get(edge.end)
-        if service is not None:
-            return service.name
-        return re.sub(r"^\w+://|:\d+(?=/|$)|/$", "", self.house.name(edge.end))
-
-    def way(self, edge: Edge) -> str:
-        """``host/path``, the place where a route begins."""
-        facts = edge.properties
-        host, path = facts.get("host") or "", facts.get("path") or ""
-        location = str(facts.get("location") or "")
-        shown = path if path and path != "/" else ("" if location in ("", "/") or path else location)
-        if host.endswith(".*"):
-            host = self._full_host(edge.doc_id, host)
-        return f"{host}{shown}" if host else (shown or "/")
-
-    def _full_host(self, doc_id: str, host: str) -> str:
-        """What a comment of the conf calls a host name under any domain (``tv.*``), else the name itself."""
-        label = re.escape(host.removesuffix(".*"))
-        said = re.search(rf"#.*?(?<![\w.-])({label}(?:\.[a-z0-9-]+)+)(?![\w*-])", self.house.text(doc_id))
-        if self.house.is_example(doc_id):
-            return host
-        known = said is not None and not said[1].endswith((".conf", ".sample", ".subdomain", ".subfolder"))
-        return said[1] if known and said is not None else host
-
     def routes(self, scoped: ResolvedMentions) -> Found | None:
         edges, used = self.routes_of(scoped)
         if not edges:
@@ -131,12 +109,12 @@ class Routes(FactKind):
         for edge in edges:
             proxy = self.house.name(edge.start)
             scheme = edge.properties.get("scheme")
-            target = self.target(edge)
+            target = target_of(self.house, edge)
             target = f"{scheme}://{target}" if scheme and scheme != "http" else target
             groups.setdefault((proxy, target), []).append(edge)
         said = []
         for (proxy, target), held in list(groups.items())[:MAX_SCOPES]:
-            ways = listed([self.way(e) for e in held][:8])
+            ways = listed([way_of(self.house, e) for e in held][:8])
             tls = " (TLS)" if any(e.properties.get("tls") for e in held) else ""
             said.append(f"{ways} → {proxy}{tls} → {target}")
         return "; ".join(said) + "."
@@ -162,8 +140,10 @@ class Routes(FactKind):
             return None
         by: dict[str, list[Edge]] = {}
         for edge in edges:
-            by.setdefault(f"{self.target(edge)}", []).append(edge)
-        text = listed([f"port {e[0].properties['port']} of {self.target_name(e[0])}" for e in by.values()])
+            by.setdefault(f"{target_of(self.house, edge)}", []).append(edge)
+        text = listed(
+            [f"port {e[0].properties['port']} of {target_name_of(self.house, e[0])}" for e in by.values()]
+        )
         return Found([CitedStatement(f"Traffic goes to {text}.", cites(edges))], used, looked_for="port")
 
     def _run_by(self, mention: Mention) -> set[int]:
@@ -172,35 +152,12 @@ class Routes(FactKind):
         names = {self.house.services[t.node].name for t in mention.of("service")}
         return {p for p in self.house.of_label("ReverseProxy") if self.house.name(p) in names}
 
-    def served_by(self, service: Service) -> list[Edge]:
-        """The routes in force of the proxies that a service runs: those of its name, else those of the
-        product that it runs where no other service does and none has their name."""
-        named = {s.name for s in self.house.services.values() if s.declared}
-        called = {service.name, service.properties.get("containerName")}
-        runs = self._products(service)
-        alone = not any(
-            runs & self._products(s) for s in self.house.services.values() if s.declared and s != service
-        )
-        proxies = {p: self.house.name(p) for p in self.house.of_label("ReverseProxy")}
-        own = [p for p, name in proxies.items() if name in called] or [
-            p
-            for p, name in proxies.items()
-            if alone and name not in named and self.house.properties(p).get("type") in runs
-        ]
-        edges = in_force(self.house, [e for p in own for e in self.house.out(p, "ROUTES_TO")])
-        return [e for e in edges if e.end != service.number]
-
-    def _products(self, service: Service) -> set[str]:
-        """The last parts of the names of the images that a service runs."""
-        images = [self.house.name(e.end) for e in self.house.out(service.number, "BUILDS")]
-        return {re.split(r"[:@]", name.rpartition("/")[2])[0] for name in images}
-
     def reached_through(self, called: str, edges: Sequence[Edge]) -> CitedStatement:
         """What is reached through a proxy, each target once, and the ways there."""
         first = list({e.end: e for e in reversed(edges)}.values())
-        first.sort(key=self.target_name)
-        names = distinct(self.target_name(e) for e in first)
-        ways = listed(distinct(self.way(e) for e in edges))
+        first.sort(key=lambda e: target_name_of(self.house, e))
+        names = distinct(target_name_of(self.house, e) for e in first)
+        ways = listed(distinct(way_of(self.house, e) for e in edges))
         verb = "is" if len(names) == 1 else "are"
         return CitedStatement(f"{listed(names)} {verb} reached through {called}: {ways}.", cites(first))
 
@@ -208,8 +165,8 @@ class Routes(FactKind):
         edges, used = self.routes_of(scoped)
         if not edges or not any(m.of("route") for m in scoped.mentions):
             return None
-        targets = listed([self.target(e) for e in edges])
-        ways = listed([self.way(e) for e in edges][:8])
+        targets = listed([target_of(self.house, e) for e in edges])
+        ways = listed([way_of(self.house, e) for e in edges][:8])
         proxies = listed([self.house.name(e.start) for e in edges])
         return Found(
             [
@@ -234,7 +191,9 @@ class Routes(FactKind):
             edges = [e for e in edges if e.end in meant or e.properties.get("host") in hosts]
         if not edges:
             return None
-        ways = [self.way(e) for e in edges if e.properties.get("host")] or [self.way(e) for e in edges]
+        ways = [way_of(self.house, e) for e in edges if e.properties.get("host")] or [
+            way_of(self.house, e) for e in edges
+        ]
         named = [self.called(s) for s in subject[1]] if subject else [m.text for m in scoped.mentions[-1:]]
         names = listed(named[:MAX_SCOPES])
         proxies = listed([self.house.name(e.start) for e in edges])
@@ -251,7 +210,7 @@ class Routes(FactKind):
         if not edges:
             return self._protocol(scoped)
         schemes = distinct(str(e.properties["scheme"]) for e in edges)
-        target = listed([self.target(e) for e in edges])
+        target = listed([target_of(self.house, e) for e in edges])
         proxies = listed([self.house.name(e.start) for e in edges])
         return Found(
             [CitedStatement(f"{proxies} reaches {target} by {listed(schemes)}.", cites(edges))],
@@ -292,8 +251,8 @@ class Routes(FactKind):
             edges = in_force(self.house, [e for p in proxies for e in self.house.out(p, "ROUTES_TO")])
             first = {e.end: e for e in reversed(edges)}
             if first:
-                targets = sorted(first.values(), key=self.target_name)
-                names = distinct(self.target_name(e) for e in targets)
+                targets = sorted(first.values(), key=lambda e: target_name_of(self.house, e))
+                names = distinct(target_name_of(self.house, e) for e in targets)
                 proxy = listed([self.house.name(p) for p in sorted(proxies)])
                 count = f"{plural(len(names), 'service')}: " if scoped.question.counts else ""
                 text = f"{proxy} routes to {count}{listed(names)}."
@@ -310,7 +269,7 @@ class Routes(FactKind):
             edges = in_force(self.house, [e for p in proxies for e in self.house.out(p, "ROUTES_TO")])
             edges = [e for e in edges if e.properties.get("host")]
             if edges:
-                ways = distinct(self.way(e).split("/")[0].split("~")[0] for e in edges)
+                ways = distinct(way_of(self.house, e).split("/")[0].split("~")[0] for e in edges)
                 proxy = listed([self.house.name(p) for p in sorted(proxies)])
                 count = f"{plural(len(ways), 'name')}: " if scoped.question.counts else ""
                 text = f"{proxy} serves {count}{listed(ways)}."
@@ -332,7 +291,8 @@ class Routes(FactKind):
         return Found(
             [
                 CitedStatement(
-                    f"{begin}: {listed([self.way(e) for e in shown])} is served {how}.", cites(shown)
+                    f"{begin}: {listed([way_of(self.house, e) for e in shown])} is served {how}.",
+                    cites(shown),
                 )
             ],
             used,
@@ -344,25 +304,20 @@ class Routes(FactKind):
         if protected is not None:
             return protected
         edges, used = self.routes_of(scoped)
-        documents = {e.doc_id for e in edges}
-        held = [
-            x
-            for e in edges
-            if e.end in self.house.services
-            for x in self.house.out(e.end, "EXPOSES_ENDPOINT")
-            if x.doc_id in documents and x.properties.get("auth") not in (None, "none")
-        ]
+        held = list({x.edge_id: x for e in edges for x in guards(self.house, e)}.values())
         if not held:
             own = [e for e in edges if not self.house.is_example(e.doc_id)]
             by_proxy = re.search(r"authelia|authentik|sso|proxy|basic|ldap", scoped.question.lower)
             if not (scoped.question.yes_no and own and by_proxy):
                 return None
             asked = [m for m in scoped.mentions if not scoped.words(m) & used]
-            text = f"No: {listed([self.way(e) for e in own])} asks for no authentication at its proxy."
+            text = (
+                f"No: {listed([way_of(self.house, e) for e in own])} asks for no authentication at its proxy."
+            )
             return Found([CitedStatement(text, cites(own))], used.union(*(scoped.words(m) for m in asked)))
-        kinds = distinct(" ".join(filter(None, (str(x.properties["auth"]), _include(x)))) for x in held)
+        kinds = distinct(map(guard, held))
         begin = "Yes: " if scoped.question.yes_no else ""
-        name = listed([self.target_name(e) for e in edges])
+        name = listed([target_name_of(self.house, e) for e in edges])
         said = [m for m in scoped.mentions if any(m.text.lower() in kind.lower() for kind in kinds)]
         return Found(
             [CitedStatement(f"{begin}{name} is protected by {listed(kinds)} at its proxy.", cites(held))],
@@ -393,7 +348,7 @@ class Routes(FactKind):
             r for s in services for r in self.house.into(s.number, "ROUTES_TO") if r.doc_id in documents
         ]
         if routes:
-            ways = listed(distinct(self.way(r) for r in routes))
+            ways = listed(distinct(way_of(self.house, r) for r in routes))
             found.statements[0].text = f"{found.statements[0].text.removesuffix('.')}: {ways}."
         return found
 
@@ -402,9 +357,3 @@ def _guards(name: str, edge: Edge) -> bool:
     """Whether an endpoint is protected by what is called so: a product, or ``basic``."""
     product = str(edge.properties.get("authInclude") or "").split("-")[0]
     return name == product or (name == "basic" and edge.properties.get("auth") == "basic")
-
-
-def _include(edge: Edge) -> str:
-    """The product that an include of authentication is of: ``(authelia)``."""
-    name = re.sub(r"-(?:location|server)$", "", str(edge.properties.get("authInclude") or ""))
-    return f"({name})" if name else ""

@@ -9,7 +9,12 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from taboot_pipelines.retrieval.answering.citations import (
+from taboot_pipelines.retrieval.answering.config import Config
+from taboot_pipelines.retrieval.answering.config_values import WORDS
+from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions, subject_of
+from taboot_pipelines.retrieval.answering.fact_base import FactKind, over
+from taboot_pipelines.retrieval.answering.question import Question
+from taboot_pipelines.retrieval.queries.citations import (
     MAX_CITED,
     CitedStatement,
     Found,
@@ -17,13 +22,8 @@ from taboot_pipelines.retrieval.answering.citations import (
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.answering.config import Config
-from taboot_pipelines.retrieval.answering.config_files import ConfigEntry
-from taboot_pipelines.retrieval.answering.config_values import WORDS
-from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions, subject_of
-from taboot_pipelines.retrieval.answering.fact_base import FactKind, over
-from taboot_pipelines.retrieval.answering.question import Question
-from taboot_pipelines.retrieval.answering.service_index import Service, ServiceIndex
+from taboot_pipelines.retrieval.queries.config_files import ConfigEntry
+from taboot_pipelines.retrieval.queries.service_index import Service, ServiceIndex
 
 
 class Trait(NamedTuple):

@@ -7,8 +7,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taboot_pipelines.retrieval.answering.config_files import ConfigFile, read
 from taboot_pipelines.retrieval.answering.words import one_off
+from taboot_pipelines.retrieval.queries.config_files import ConfigFile, read
 
 YAML, NGINX, INI, TOML, JSON = (
     "application/yaml",

@@ -16,10 +16,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.retrieval.answering.citations import MAX_LISTED
 from taboot_pipelines.retrieval.answering.entity_linking import Names, joined
 from taboot_pipelines.retrieval.answering.fact_answers import FactAnswer, answer_from_facts
-from taboot_pipelines.retrieval.answering.service_index import ServiceIndex
+from taboot_pipelines.retrieval.queries.citations import MAX_LISTED
+from taboot_pipelines.retrieval.queries.service_index import ServiceIndex
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import DATA, World

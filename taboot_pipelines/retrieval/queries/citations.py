@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from taboot_pipelines.retrieval.answering.service_index import Edge, ServiceIndex, distinct
+from taboot_pipelines.retrieval.queries.service_index import Edge, distinct
 
 #: Names in a list; of longer ones the total is said.
 MAX_LISTED = 25
@@ -80,9 +80,3 @@ def listed(names: Sequence[str], total: int | None = None) -> str:
 def plural(count: int, noun: str) -> str:
     many = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"{count} {noun if count == 1 else many}"
-
-
-def in_force(house: ServiceIndex, edges: Sequence[Edge]) -> list[Edge]:
-    """The edges of files in force; where all are examples, those."""
-    own = [e for e in edges if not house.is_example(e.doc_id)]
-    return own or list(edges)

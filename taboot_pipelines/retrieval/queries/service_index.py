@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +31,9 @@ from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.shards.manifest import Manifest
 from taboot_pipelines.sources import stance_of
+
+if TYPE_CHECKING:
+    from taboot_pipelines.retrieval.session import View
 
 Numbers = npt.NDArray[np.int64]
 
@@ -407,6 +412,19 @@ def _span(supports: str, line: int) -> tuple[int, int]:
     found = [s for s in json.loads(supports) if len(s.get("span") or ()) == 2 and "doc" not in s]
     at = next((s for s in found if s.get("line") == line), found[0] if found else None)
     return (int(at["span"][0]), int(at["span"][1])) if at else (0, 0)
+
+
+_LOCK = threading.Lock()
+_KNOWN: WeakKeyDictionary[View, ServiceIndex] = WeakKeyDictionary()
+
+
+def service_index(view: View) -> ServiceIndex:
+    """The index of a view, made once."""
+    with _LOCK:
+        known = _KNOWN.get(view)
+        if known is None:
+            known = _KNOWN[view] = ServiceIndex(view.graph, view.index, view.manifest)
+    return known
 
 
 def is_example_path(path: str) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.compose.variables import expand
 from taboot_pipelines.extraction.tier_a.nginx.parser import Directive
 from taboot_pipelines.extraction.tier_a.nginx.parser import parse as parse_nginx
 from taboot_pipelines.extraction.tier_a.systemd.units import UnitFile, unit_of
@@ -22,12 +23,14 @@ from taboot_pipelines.extraction.tier_a.systemd.units import parse as parse_unit
 from taboot_pipelines.extraction.tier_a.texts import Problems
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node, Origin
 from taboot_pipelines.extraction.tier_a.yaml_nodes import parse as parse_yaml
-from taboot_pipelines.retrieval.answering.citations import StatementSpan
-from taboot_pipelines.retrieval.answering.service_index import Document, Service, ServiceIndex, distinct
+from taboot_pipelines.retrieval.queries.citations import StatementSpan, listed
+from taboot_pipelines.retrieval.queries.service_index import Document, Service, ServiceIndex, distinct
 
 #: Characters of a file that are parsed, and values that are kept of it.
 MAX_CHARS = 1_000_000
 MAX_VALUES = 50_000
+#: Characters of a value that are shown.
+MAX_SHOWN_CHARS = 300
 
 #: Directives of nginx whose first argument is the name of what they set.
 SETTING = frozenset({"set", "proxy_set_header", "add_header", "fastcgi_param"})
@@ -35,6 +38,12 @@ SETTING = frozenset({"set", "proxy_set_header", "add_header", "fastcgi_param"})
 _ASSIGNMENT = re.compile(r"(?P<key>[A-Za-z_][\w.\-\[\]]*)=(?P<value>.*)", re.DOTALL)
 _FLAG = re.compile(r"(?P<key>--?[A-Za-z][\w.-]*)(?:=(?P<value>.*))?", re.DOTALL)
 _MASKED = re.compile(r"\*{3,}")
+#: A masked value, with the stars that a parser was not shown.
+_STARS = re.compile(r"[*•█]{3,}")
+_SECRET_KEY = re.compile(
+    r"pass(?:word|wd|phrase)?s?$|secrets?$|token$|(?:api|private|encryption|storage)_?key$", re.IGNORECASE
+)
+_VARIABLE = re.compile(r"(?<!\$)\$\{?([A-Za-z_]\w*)")
 _INI_SECTION = re.compile(r"\s*\[+([^\]\n]+)\]+\s*(?:[#;].*)?$")
 _INI_VALUE = re.compile(r"\s*(?P<key>[\w.\- ]+?)\s*[=:]\s*(?P<value>.*?)\s*$")
 _SHELL_WORD = re.compile(r"[^\s\"']+|\"[^\"]*\"|'[^']*'")
@@ -55,6 +64,14 @@ class Value:
     @property
     def key(self) -> str:
         return ".".join(self.path)
+
+    @property
+    def secret(self) -> bool:
+        """Whether it is a secret, masked or handed in from outside under a name of secrets."""
+        text = self.value.strip()
+        if _STARS.search(text):
+            return True
+        return bool(_SECRET_KEY.search(self.path[-1]) and (not text or text.startswith("$")))
 
 
 #: Keys that stand for all that is under them.
@@ -81,6 +98,28 @@ class ConfigEntry:
     @property
     def cite(self) -> StatementSpan:
         return StatementSpan(self.document.doc_id, self.value.line, self.value.start, self.value.end)
+
+    @property
+    def shown(self) -> str:
+        """The value as it is said: its variables by what sets them, secrets masked, at most
+        :data:`MAX_SHOWN_CHARS`."""
+        value = self.value.value.strip()
+        if _STARS.search(value):
+            return "a secret, which is masked"
+        text = self._resolved(value)
+        return (text if len(text) <= MAX_SHOWN_CHARS else text[: MAX_SHOWN_CHARS - 1] + "…") or "(empty)"
+
+    def _resolved(self, value: str) -> str:
+        if self.known:
+            return self.known
+        names = distinct(_VARIABLE.findall(value)) if self.service else []
+        if not names:
+            return value
+        expanded = expand(value, {})
+        missing = [n for n in names if n in expanded.missing]
+        if missing:
+            return f"{expanded.text} ({listed(missing)} {'is' if len(missing) == 1 else 'are'} set elsewhere)"
+        return f"{expanded.text} (unless {listed(names)} says otherwise)"
 
     def ends_in(self, key: str) -> bool:
         """Whether the key path ends in ``key`` (dotted, any case; an all-upper key may also be the end of a

@@ -1,0 +1,145 @@
+"""What a typed query reads, one view's services, edges and settings, and what it returns: rows with the
+places that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from taboot_pipelines.errors import TabootError, or_near
+from taboot_pipelines.knowledge.drift.facts import Drift
+from taboot_pipelines.retrieval.queries.citations import StatementSpan, cites
+from taboot_pipelines.retrieval.queries.config_files import ConfigEntries, ConfigEntry
+from taboot_pipelines.retrieval.queries.relations import declaring_edges
+from taboot_pipelines.retrieval.queries.service_index import Service, ServiceIndex, service_index
+from taboot_pipelines.retrieval.results.queries import Cell
+from taboot_pipelines.retrieval.session import View
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One answer to a query: its cells by column, and where they stand."""
+
+    cells: Mapping[str, Cell]
+    cites: Sequence[StatementSpan]
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What a query is asked with, names resolved. Of what was not given the fields are empty.
+
+    ``projects``: (place, project); ``hosts``: names of hosts; ``networks``, ``proxies``, ``images``: nodes.
+    """
+
+    services: tuple[Service, ...] = ()
+    others: tuple[Service, ...] = ()
+    projects: frozenset[tuple[str, str]] = frozenset()
+    hosts: frozenset[str] = frozenset()
+    networks: tuple[int, ...] = ()
+    proxies: tuple[int, ...] = ()
+    images: tuple[int, ...] = ()
+    port: int | None = None
+    text: Mapping[str, str] = field(default_factory=dict)
+    transitive: bool = False
+
+    def within(self, service: Service) -> bool:
+        """Whether a service lies in the projects and on the hosts that were named, if any were."""
+        return (not self.projects or (service.place, service.project) in self.projects) and (
+            not self.hosts or service.place in self.hosts
+        )
+
+
+class House:
+    """One view, for queries."""
+
+    def __init__(self, view: View, drifts: Sequence[Drift] = ()) -> None:
+        self.view = view
+        self.index: ServiceIndex = service_index(view)
+        self.entries = ConfigEntries(self.index)
+        self.drifts = drifts
+
+    # --- what names mean
+
+    def services_named(self, name: str) -> list[Service]:
+        """The services that a name, a key or the name of a container means, declared ones first. Raises
+        ``E_NOT_FOUND`` with the nearest name."""
+        held = [
+            s
+            for s in self.index.services.values()
+            if name in (s.name, s.properties.get("containerName"), f"{s.project}/{s.name}")
+        ]
+        if not held:
+            held = [self.index.services[int(n)] for n in self.view.graph.find(name, "Service")]
+        return sorted(held, key=lambda s: (not s.own, not s.declared, s.place, s.project))
+
+    def projects_named(self, name: str) -> frozenset[tuple[str, str]]:
+        """The projects called so, in any case. Raises ``E_NOT_FOUND`` with the nearest name."""
+        found = frozenset(p for p in self.index.projects if p[1].lower() == name.lower())
+        if not found:
+            raise self._unknown("project", name, {p for _, p in self.index.projects})
+        return found
+
+    def hosts_named(self, name: str) -> frozenset[str]:
+        """The host called so. Raises ``E_NOT_FOUND`` with the nearest name."""
+        return frozenset(self.index.name(n) for n in self.nodes_named("Host", name))
+
+    def nodes_named(self, label: str, name: str) -> tuple[int, ...]:
+        """The nodes of a label with a key or a name; of an image also its repository or the last part of it,
+        of a network also its name inside of its project. Raises ``E_NOT_FOUND`` with the nearest name."""
+        if label in ("Image", "Network"):
+            called = {n: self.index.name(n).lower() for n in self.index.of_label(label)}
+            found = tuple(n for n, full in called.items() if name.lower() in _short(label, full))
+            if found:
+                return found
+        return tuple(int(n) for n in self.view.graph.find(name, label))
+
+    def _unknown(self, what: str, name: str, known: Collection[str]) -> TabootError:
+        return TabootError("E_NOT_FOUND", f"There is no {what} named {name!r}.{or_near(name, known)}")
+
+    # --- what there is
+
+    def declared(self, args: Arguments) -> list[Service]:
+        """The services that are declared within what was named; where nothing was, the house's own, else
+        all."""
+        found = [s for s in self.index.services.values() if s.declared and args.within(s)]
+        own = [s for s in found if s.own]
+        found = found if args.projects or args.hosts else own or found
+        return sorted(found, key=lambda s: (s.place, s.project, s.name))
+
+    def asked(self, args: Arguments) -> list[Service]:
+        """The services that were named, else all that are declared within what was named."""
+        return list(args.services) or self.declared(args)
+
+    def settings(self, args: Arguments) -> list[ConfigEntry]:
+        """The settings of the services that were named, else those of every file of configuration; each file
+        once."""
+        if args.services or args.projects or args.hosts:
+            return [e for s in self.asked(args) for e in self.entries.of_service(s)]
+        return [e for d in self.index.config_documents for e in self.entries.of_document(d.doc_id)]
+
+    # --- cells
+
+    def declaration(self, service: Service) -> list[StatementSpan]:
+        """Where a service is declared."""
+        return cites(declaring_edges(self.index, service))
+
+    def service(self, service: Service) -> dict[str, Cell]:
+        """The cells that say which service is meant."""
+        return {"service": service.name, "project": service.project}
+
+    def other(self, node: int, column: str) -> dict[str, Cell]:
+        """The cells of the other end of an edge: a service with its project, else a name."""
+        service = self.index.services.get(node)
+        name = service.name if service is not None else self.index.name(node)
+        return {column: name, f"{column}_project": service.project if service is not None else ""}
+
+
+def _short(label: str, full: str) -> set[str]:
+    """What a node with a long name is called for short."""
+    if label == "Network":
+        return {full, full.partition("_")[2] or full}
+    repository = full.partition("@")[0]
+    tag_at = repository.rfind(":")
+    bare = repository[:tag_at] if tag_at > repository.rfind("/") else repository
+    parts = bare.split("/")
+    return {full, repository, *("/".join(parts[n:]) for n in range(len(parts)))}

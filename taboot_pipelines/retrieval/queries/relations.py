@@ -1,0 +1,162 @@
+"""What the edges of a house mean together: what needs what, which networks a service is on, and how a route
+leads to its target."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
+
+#: Services that a transitive question walks over.
+_MAX_WALK = 500
+
+
+def in_force(house: ServiceIndex, edges: Sequence[Edge]) -> list[Edge]:
+    """The edges of files in force; where all are examples, those."""
+    own = [e for e in edges if not house.is_example(e.doc_id)]
+    return own or list(edges)
+
+
+# --- Needs
+
+
+def is_order(edge: Edge) -> bool:
+    """Whether a dependency says no more than what starts first."""
+    return edge.properties.get("kind") == "order"
+
+
+def depends_in_name(edge: Edge) -> bool:
+    """Whether a statement is one that its format calls a dependency; `After=` calls itself an order."""
+    return edge.type != "DEPENDS_ON" or edge.properties.get("condition") != "after"
+
+
+def shares_namespace(edge: Edge) -> bool:
+    """Whether a service uses the network namespace of the one that it depends on."""
+    return "compose_network_mode" in edge.methods
+
+
+def walk(house: ServiceIndex, node: int, *, forward: bool) -> list[Edge]:
+    """The dependency edges reached from a service, nearest first, each service once."""
+    seen, found, layer = {node}, [], [node]
+    while layer and len(seen) < _MAX_WALK:
+        following = []
+        for at in layer:
+            edges = house.out(at, "DEPENDS_ON") if forward else house.into(at, "DEPENDS_ON")
+            for edge in filter(depends_in_name, edges):
+                other = edge.end if forward else edge.start
+                if other not in seen:
+                    seen.add(other)
+                    found.append(edge)
+                    following.append(other)
+        layer = following
+    return found
+
+
+def unexplained_mentions(house: ServiceIndex, service: Service) -> list[Edge]:
+    """The mentions of a service in documents of which nothing more is known about it, one a document, in the
+    order of their paths: what they say may be a dependency that no declaration states."""
+    node = service.number
+    container = house.container_of.get(node, node)
+    known = {e.doc_id for n in (node, container) for e in (*house.out(n), *house.into(n))}
+    once = {e.doc_id: e for e in reversed(house.mentions(node)) if e.doc_id not in known}
+    return sorted(once.values(), key=lambda e: house.documents[e.doc_id].path)
+
+
+# --- Networks
+
+
+def networks_of(house: ServiceIndex, service: Service) -> list[Edge]:
+    """The networks that a service's container is on."""
+    container = house.container_of.get(service.number)
+    return house.out(container, "RUNS_IN") if container is not None else []
+
+
+def declaring_edges(house: ServiceIndex, service: Service) -> list[Edge]:
+    """Where a service is declared: its image, else any edge of its container; at most one."""
+    edges = house.out(service.number, "BUILDS")
+    container = house.container_of.get(service.number)
+    if container is not None and not edges:
+        edges = house.out(container, "RUNS_IN", "RUNS")
+    return edges[:1]
+
+
+# --- Routes
+
+
+def way_of(house: ServiceIndex, edge: Edge) -> str:
+    """``host/path``, the place where a route begins."""
+    facts = edge.properties
+    host, path = host_of_route(house, edge), facts.get("path") or ""
+    location = str(facts.get("location") or "")
+    shown = path if path and path != "/" else ("" if location in ("", "/") or path else location)
+    return f"{host}{shown}" if host else (shown or "/")
+
+
+def host_of_route(house: ServiceIndex, edge: Edge) -> str:
+    """The host name of a route, in full where a comment of its conf says it; empty where it has none."""
+    host = str(edge.properties.get("host") or "")
+    return _full_host(house, edge.doc_id, host) if host.endswith(".*") else host
+
+
+def _full_host(house: ServiceIndex, doc_id: str, host: str) -> str:
+    """What a comment of the conf calls a host name under any domain (``tv.*``), else the name itself."""
+    label = re.escape(host.removesuffix(".*"))
+    said = re.search(rf"#.*?(?<![\w.-])({label}(?:\.[a-z0-9-]+)+)(?![\w*-])", house.text(doc_id))
+    if house.is_example(doc_id):
+        return host
+    known = said is not None and not said[1].endswith((".conf", ".sample", ".subdomain", ".subfolder"))
+    return said[1] if known and said is not None else host
+
+
+def target_of(house: ServiceIndex, edge: Edge) -> str:
+    """``name:port`` of what a route leads to."""
+    name, port = target_name_of(house, edge), edge.properties.get("port")
+    return f"{name}:{port}" if port else name
+
+
+def target_name_of(house: ServiceIndex, edge: Edge) -> str:
+    """The name of what a route leads to, a service or an address."""
+    service = house.services.get(edge.end)
+    if service is not None:
+        return service.name
+    return re.sub(r"^\w+://|:\d+(?=/|$)|/$", "", house.name(edge.end))
+
+
+def served_by(house: ServiceIndex, service: Service) -> list[Edge]:
+    """The routes in force of the proxies that a service runs: those of its name, else those of the product
+    that it runs where no other service does and none has their name."""
+    named = {s.name for s in house.services.values() if s.declared}
+    called = {service.name, service.properties.get("containerName")}
+    runs = _products(house, service)
+    alone = not any(
+        runs & _products(house, s) for s in house.services.values() if s.declared and s != service
+    )
+    proxies = {p: house.name(p) for p in house.of_label("ReverseProxy")}
+    own = [p for p, name in proxies.items() if name in called] or [
+        p
+        for p, name in proxies.items()
+        if alone and name not in named and house.properties(p).get("type") in runs
+    ]
+    edges = in_force(house, [e for p in own for e in house.out(p, "ROUTES_TO")])
+    return [e for e in edges if e.end != service.number]
+
+
+def _products(house: ServiceIndex, service: Service) -> set[str]:
+    """The last parts of the names of the images that a service runs."""
+    images = [house.name(e.end) for e in house.out(service.number, "BUILDS")]
+    return {re.split(r"[:@]", name.rpartition("/")[2])[0] for name in images}
+
+
+def guards(house: ServiceIndex, route: Edge) -> list[Edge]:
+    """The endpoints that say which authentication a route's file asks for before it leads to its service."""
+    if route.end not in house.services:
+        return []
+    held = house.out(route.end, "EXPOSES_ENDPOINT")
+    return [e for e in held if e.doc_id == route.doc_id and e.properties.get("auth") not in (None, "none")]
+
+
+def guard(edge: Edge) -> str:
+    """How an endpoint asks who one is: its kind, and in brackets the product: ``oauth2 (authelia)``."""
+    name = re.sub(r"-(?:location|server)$", "", str(edge.properties.get("authInclude") or ""))
+    return " ".join(filter(None, (str(edge.properties["auth"]), f"({name})" if name else "")))

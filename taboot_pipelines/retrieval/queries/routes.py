@@ -1,0 +1,122 @@
+"""Queries about how services are reached: host name, proxy, target, TLS and login."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from taboot_pipelines.retrieval.queries.citations import cite, cites
+from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
+from taboot_pipelines.retrieval.queries.relations import (
+    guard,
+    guards,
+    host_of_route,
+    in_force,
+    target_name_of,
+)
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service, distinct
+
+
+def _chosen(house: House, args: Arguments) -> list[Edge]:
+    """The routes in force to the services, of the proxies and at the host name that were named."""
+    edges = in_force(house.index, house.index.of_type("ROUTES_TO"))
+    if args.services:
+        wanted = {s.number for s in args.services}
+        edges = [e for e in edges if e.end in wanted]
+    elif args.projects or args.hosts:
+        wanted = {s.number for s in house.declared(args)}
+        edges = [e for e in edges if e.end in wanted]
+    if args.proxies:
+        edges = [e for e in edges if e.start in args.proxies]
+    if name := args.text.get("hostname"):
+        edges = [e for e in edges if _serves(house, e, name.lower())]
+    return edges
+
+
+def _serves(house: House, edge: Edge, name: str) -> bool:
+    """Whether a route answers to a host name: by its own, or by a wildcard for one label or any domain."""
+    own = {str(edge.properties.get("host") or "").lower(), host_of_route(house.index, edge).lower()}
+    return any(re.fullmatch(re.escape(o).replace(r"\*", r"[\w.-]+"), name) for o in own if o)
+
+
+def routes(house: House, args: Arguments) -> Iterator[Row]:
+    for edge in _chosen(house, args):
+        yield _route(house, edge)
+
+
+def _route(house: House, edge: Edge) -> Row:
+    facts, logins = edge.properties, guards(house.index, edge)
+    service = house.index.services.get(edge.end)
+    cells = {
+        "hostname": host_of_route(house.index, edge),
+        "path": str(facts.get("path") or facts.get("location") or "/"),
+        "proxy": house.index.name(edge.start),
+        "tls": bool(facts.get("tls")),
+        "login": ", ".join(distinct(map(guard, logins))),
+        "target": target_name_of(house.index, edge),
+        "target_project": service.project if service is not None else "",
+        "target_port": facts.get("port"),
+        "scheme": str(facts.get("scheme") or ""),
+    }
+    return Row(cells, cites([edge, *logins]))
+
+
+def unprotected_routes(house: House, args: Arguments) -> Iterator[Row]:
+    for row in routes(house, args):
+        if not row.cells["login"]:
+            yield row
+
+
+def behind(house: House, args: Arguments) -> Iterator[Row]:
+    for edge in _chosen(house, args):
+        row = _route(house, edge)
+        container = house.index.container_of.get(edge.end)
+        built = house.index.out(edge.end, "BUILDS")[:1]
+        runs = house.index.out(container, "RUNS") if container is not None else []
+        image = house.index.properties(built[0].end).get("reference") if built else ""
+        cells = {
+            **row.cells,
+            "container": house.index.name(container) if container is not None else "",
+            "image": str(image or ""),
+            "host": house.index.name(runs[0].end) if runs else "",
+        }
+        yield Row(cells, [*row.cites, *cites([*built, *runs[:1]])])
+
+
+def exposed_services(house: House, args: Arguments) -> Iterator[Row]:
+    for service in house.asked(args):
+        routed = in_force(house.index, house.index.into(service.number, "ROUTES_TO"))
+        for row in (_route(house, e) for e in routed):
+            cells = {**house.service(service), "how": "proxy", "at": _at(row), "login": row.cells["login"]}
+            yield Row(cells, row.cites)
+        for edge in _reachable(house.index.out(service.number, "BINDS")):
+            at = f"{house.index.name(edge.end)}:{edge.properties.get('port')}"
+            yield Row(
+                {**house.service(service), "how": "published port", "at": at, "login": ""}, [cite(edge)]
+            )
+
+
+def _at(row: Row) -> str:
+    path = row.cells["path"]
+    return f"{row.cells['hostname']}{'' if path == '/' else path}"
+
+
+def _reachable(edges: Iterable[Edge]) -> list[Edge]:
+    """The published ports that others than the machine itself reach."""
+    return [e for e in edges if not str(e.properties.get("hostIp") or "").startswith(("127.", "::1"))]
+
+
+def unexposed_services(house: House, args: Arguments) -> Iterator[Row]:
+    for service in house.declared(args):
+        if not _is_led_to(house, service) and not _reachable(house.index.out(service.number, "BINDS")):
+            yield Row(house.service(service), house.declaration(service))
+
+
+def services_behind_no_proxy(house: House, args: Arguments) -> Iterator[Row]:
+    for service in house.declared(args):
+        if not _is_led_to(house, service):
+            yield Row(house.service(service), house.declaration(service))
+
+
+def _is_led_to(house: House, service: Service) -> bool:
+    return bool(house.index.into(service.number, "ROUTES_TO"))

@@ -1,0 +1,142 @@
+"""Queries about settings: what files of configuration say, under the keys by which they say it.
+
+A key is any end of a key path (``mem_limit``, ``limits.memory``, ``WG_PORT``), so these queries read every
+format that has keys: Compose, YAML, JSON, TOML, INI, nginx confs, units of systemd and quadlets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from taboot_pipelines.retrieval.queries.config_files import ConfigEntry
+from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
+from taboot_pipelines.retrieval.results.queries import Cell
+
+#: The settings of a service that have a query of their own: the ends of the key paths that hold each.
+HEALTH_CHECK = ("healthcheck",)
+RESTART_POLICY = ("restart", "restart_policy.condition")
+LIMITS = ("mem_limit", "limits.memory", "cpus", "limits.cpus", "cpu_quota", "pids_limit", "shm_size")
+USER = ("user", "PUID", "PGID")
+ENVIRONMENT = ("environment",)
+VOLUMES = ("volumes",)
+SCHEDULE = ("schedule", "cron", "OnCalendar", "CRON", "SCHEDULE")
+
+
+def settings(house: House, args: Arguments) -> Iterator[Row]:
+    """Of everything, or with a ``key`` of what ends in it, or with a ``value`` of what holds it."""
+    key, value, path = args.text.get("key"), args.text.get("value"), args.text.get("file")
+    for entry in house.settings(args):
+        if key is not None and not _is_key(entry, key):
+            continue
+        if value is not None and value.lower() not in entry.value.value.lower():
+            continue
+        if path is not None and not entry.document.path.endswith(path):
+            continue
+        yield _setting(house, entry)
+
+
+def _is_key(entry: ConfigEntry, key: str) -> bool:
+    """Whether a setting is called so: the whole end of its path, in any case."""
+    own, asked = [p.lower().lstrip("-") for p in entry.value.path], key.lower().lstrip("-").split(".")
+    # A flag or a label has dots of its own.
+    return own[-len(asked) :] == asked or own[-1] == key.lower().lstrip("-")
+
+
+def _setting(house: House, entry: ConfigEntry) -> Row:
+    cells: dict[str, Cell] = {
+        "service": entry.service,
+        "file": entry.document.path,
+        "key": ".".join(entry.value.path[entry.lead :]) if entry.service else entry.value.key,
+        "value": entry.shown,
+    }
+    return Row(cells, [entry.cite, *entry.also])
+
+
+def of_services(keys: Iterable[str]) -> partial[Iterator[Row]]:
+    """The query for the settings of services that stand under one of ``keys``."""
+    return partial(_of_services, tuple(keys))
+
+
+def _of_services(keys: tuple[str, ...], house: House, args: Arguments) -> Iterator[Row]:
+    for service in house.asked(args):
+        for entry in house.entries.of_service(service):
+            own = entry.value.path[entry.lead :]
+            if own[0] in keys or any(entry.ends_in(k) for k in keys):
+                cells = {**house.service(service), "key": ".".join(own), "value": entry.shown}
+                yield Row(cells, [entry.cite, *entry.also])
+
+
+def mounters(house: House, args: Arguments) -> Iterator[Row]:
+    wanted = args.text["path"].rstrip("/") or "/"
+    for row in _of_services(VOLUMES, house, args):
+        source, _, rest = str(row.cells["value"]).partition(":")
+        target = rest.partition(":")[0]
+        if ", " in source:
+            continue  # the list as a whole; each of its items is a row
+        if any(p == wanted or p.startswith(f"{wanted.rstrip('/')}/") for p in (source, target)):
+            cells = {c: row.cells[c] for c in ("service", "project")}
+            yield Row({**cells, "source": source, "target": target}, row.cites)
+
+
+def services_with(house: House, args: Arguments) -> Iterator[Row]:
+    key, value = args.text["key"], args.text.get("value")
+    for service in house.asked(args):
+        for entry in house.entries.of_service(service):
+            if (_is_key(entry, key) or entry.ends_in(key)) and (
+                value is None or value.lower() in entry.value.value.lower()
+            ):
+                own = ".".join(entry.value.path[entry.lead :])
+                cells = {**house.service(service), "key": own, "value": entry.shown}
+                yield Row(cells, [entry.cite, *entry.also])
+
+
+def services_without(house: House, args: Arguments) -> Iterator[Row]:
+    having = {(r.cells["service"], r.cells["project"]) for r in services_with(house, args)}
+    for service in house.asked(args):
+        if (service.name, service.project) not in having and house.entries.whole(service):
+            yield Row(house.service(service), house.declaration(service))
+
+
+def values_counted(house: House, args: Arguments) -> Iterator[Row]:
+    held: dict[str, list[Row]] = defaultdict(list)
+    for row in services_with(house, args):
+        held[str(row.cells["value"])].append(row)
+    for value, rows in sorted(held.items(), key=lambda item: (-len(item[1]), item[0])):
+        names = sorted({str(r.cells["service"]) for r in rows})
+        cells: dict[str, Cell] = {"value": value, "services": len(rows), "names": ", ".join(names)}
+        yield Row(cells, [c for r in rows for c in r.cites])
+
+
+#: A number at the beginning of a value, and the unit behind it.
+_AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z%]*)")
+_SECONDS = {
+    "ms": 0.001,
+    "s": 1.0,
+    "sec": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "w": 604800.0,
+}
+#: The letters of units of 1,024, as Docker and systemd count bytes.
+_BYTES = "bkmgt"
+
+
+def ranked(house: House, args: Arguments) -> Iterator[Row]:
+    found = []
+    for row in services_with(house, args):
+        if (match := _AMOUNT.match(str(row.cells["value"]))) is not None:
+            found.append((float(match[1]), match[2].lower(), row))
+    # An "m" is a minute beside hours and seconds, else a million bytes.
+    lasting = any(unit in _SECONDS and unit != "m" for _, unit, _ in found)
+    amounts = [(n * (_SECONDS.get(unit, 1.0) if lasting else _bytes(unit)), row) for n, unit, row in found]
+    for _, row in sorted(amounts, key=lambda pair: (-pair[0], str(pair[1].cells["service"]))):
+        yield row
+
+
+def _bytes(unit: str) -> float:
+    return 1024.0 ** max(_BYTES.find(unit[:1]), 0) if unit else 1.0

@@ -1,0 +1,259 @@
+"""Typed queries: over real Compose projects they return what a reader of the YAML finds, every row leads to
+its line, and that there is no row is said as far as it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines.retrieval.answering.question_types import FACTS
+from taboot_pipelines.retrieval.queries.catalog import QUERIES
+from taboot_pipelines.retrieval.results.queries import QueryResult
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.world import DATA, World
+
+AWESOME = DATA / "awesome-compose"
+#: What a query that needs a name is asked about, in a project that has something to tell.
+SUBJECTS: dict[str, dict[str, object]] = {
+    "network": {"network": "backend"},
+    "service": {"service": "db"},
+    "other": {"other": "app"},
+    "key": {"key": "restart"},
+    "path": {"path": "/var/lib/mysql"},
+    "hostname": {"hostname": "git.example.org"},
+}
+HOUSE = """
+services:
+  app:
+    image: gitea/gitea
+    environment:
+      DATABASE_URL: postgresql://u@shared-db:5432/app
+    networks: [backend]
+    mem_limit: 512m
+    labels:
+      traefik.http.routers.git.rule: Host(`git.example.org`)
+      traefik.http.services.git.loadbalancer.server.port: "3000"
+  worker:
+    image: gitea/gitea:1.22
+    mem_limit: 1g
+    depends_on: [app]
+  sidecar:
+    image: busybox:1.36
+    network_mode: service:app
+networks:
+  backend:
+    external: true
+"""
+STORE = """
+services:
+  db:
+    image: postgres:16@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+    container_name: shared-db
+    networks: [backend]
+    volumes: ["/srv/pg:/var/lib/postgresql/data"]
+  lonely:
+    image: busybox:1.36
+    ports: ["127.0.0.1:9000:80"]
+networks:
+  backend:
+    external: true
+"""
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
+    with FakeTei(dimension=16) as embedder:
+        made = World(tmp_path_factory.mktemp("queries"), embedder.url)
+        made.entries.append({"id": "awesome", "type": "compose", "path": str(AWESOME)})
+        house = made.source("house", "compose", host="nas", proxy="traefik")
+        for folder, text in (("git", HOUSE), ("store", STORE)):
+            (house / folder).mkdir()
+            (house / folder / "compose.yaml").write_text(text)
+        made.ingest()
+        yield made.kb()
+        made.workspace.close()
+
+
+def _projects() -> dict[str, dict[str, Any]]:
+    """The services of each real project that is one plain file, read by PyYAML."""
+    found = {}
+    for path in sorted(AWESOME.glob("*/compose.yaml")):
+        model = yaml.safe_load(path.read_text())
+        if path.parent.name not in found:
+            found[path.parent.name] = model["services"]
+    return found
+
+
+def _cells(result: QueryResult, *columns: str) -> set[tuple[object, ...]]:
+    return {tuple(r.cells[c] for c in columns) for r in result.rows}
+
+
+def test_ports_images_and_needs_are_those_of_the_files(kb: KnowledgeBase) -> None:
+    projects = _projects()
+    assert len(projects) > 10
+    for project, services in projects.items():
+        ports, needs, pulled = set(), set(), set()
+        for name, service in services.items():
+            for port in service.get("ports", ()):
+                if isinstance(port, dict):
+                    ports.add((name, int(port["published"])))
+                else:
+                    parts = str(port).partition("/")[0].split(":")
+                    ports |= {(name, int(parts[-2]))} if len(parts) > 1 else set()
+            needs |= {(name, other) for other in service.get("depends_on", ())}
+            if "build" not in service:
+                pulled.add(name)
+        found = kb.query("published_ports", project=project)
+        assert _cells(found, "service", "port") == ports, project
+        assert found.complete
+        assert _cells(kb.query("dependencies", project=project), "service", "needs") == needs, project
+        images = kb.query("images", project=project)
+        assert {r.cells["service"] for r in images.rows if r.cells["how"] == "pulled"} == pulled, project
+        listed = kb.query("services", project=project)
+        assert {r.cells["service"] for r in listed.rows} == set(services), project
+
+
+@pytest.mark.parametrize("name", sorted(QUERIES))
+def test_each_row_has_its_columns_and_leads_to_its_line(kb: KnowledgeBase, name: str) -> None:
+    query = QUERIES[name]
+    given: dict[str, object] = {}
+    for parameter in query.parameters:
+        if parameter.required:
+            given |= SUBJECTS[parameter.name]
+    found = kb.query(name, **given)  # type: ignore[arg-type]
+    assert found.total == len(found.rows)
+    assert found.text.endswith(".")
+    assert found.to_arrow().num_rows == len(found.rows)
+    assert found._repr_html_()
+    texts = {}
+    for row in found.rows:
+        assert tuple(row.cells) == query.columns
+        assert row.citations, row
+        for cited in row.citations:
+            text = texts.setdefault(cited.url, Path(cited.url).read_text())
+            line = text.split("\n")[cited.line - 1].strip()
+            # What is secret is masked in documents.
+            assert line.startswith(cited.text.partition("***")[0]), line
+            assert cited.text == line or "***" in cited.text
+            if cited.edge_id:
+                assert kb.explain(cited.edge_id).quotes
+            else:
+                assert kb.explain(cited.chunk_id).quotes
+
+
+def test_what_the_house_says(kb: KnowledgeBase) -> None:
+    def told(name: str, *columns: str, **given: Any) -> set[tuple[object, ...]]:
+        return _cells(kb.query(name, **given), *columns)
+
+    assert told("consumers", "consumer", "how", service="shared-db") == {("app", "connects")}
+    assert told("connections", "service", "to", project="git") == {("app", "db")}
+    assert told("impact", "affected", "how", service="app", project="git") == {
+        ("worker", "only starts after it"),
+        ("sidecar", "needs it"),
+    }
+    assert told("behind", "target", "container", "image", hostname="GIT.example.org") == {
+        ("app", "git-app-1", "gitea/gitea")
+    }
+    assert told("exposed_services", "service", "how", project="git") == {("app", "proxy")}
+    # Only this machine itself reaches what is published on the loopback interface.
+    assert told("unexposed_services", "service", host="nas") == {
+        ("worker",),
+        ("sidecar",),
+        ("db",),
+        ("lonely",),
+    }
+    assert told("unpinned_images", "service", host="nas") == {("app",)}
+    assert [r.cells["service"] for r in kb.query("ranked", key="mem_limit", host="nas").rows] == [
+        "worker",
+        "app",
+    ]
+    assert told("mounters", "service", "target", path="/srv") == {("db", "/var/lib/postgresql/data")}
+    assert told("namespace_sharers", "service", "owner", project="git") == {("sidecar", "app")}
+    assert told("shared_networks", "service", "peer", service="app", other="db", host="nas") == {
+        ("app", "db")
+    }
+    assert told("settings", "service", "value", key="DATABASE_URL", project="git") == {
+        ("app", "postgresql://u@shared-db:5432/app")
+    }
+    assert told("unreached_services", "service", host="nas") == {("worker",), ("sidecar",)}
+
+
+def test_nothing_is_said_as_far_as_it_is_known(kb: KnowledgeBase, tmp_path: Path, tei: FakeTei) -> None:
+    none = kb.query("published_ports", service="worker", project="git")
+    assert (none.rows, none.complete, none.text) == ((), True, "worker (git): publishes no port.")
+    assert "2 sources" in none.scope
+    # Who needs a thing may be said where nothing reads it.
+    needed = kb.query("dependents", service="lonely", project="store")
+    assert (needed.rows, needed.complete) == ((), False)
+    assert needed.text == "lonely (store): no dependency on it is declared."
+
+    world = World(tmp_path, tei.url)
+    house = world.source("house", "compose")
+    (house / "good").mkdir()
+    (house / "good" / "compose.yaml").write_text("services: {web: {image: nginx}}")
+    (house / "bad").mkdir()
+    (house / "bad" / "compose.yaml").write_text("services: {web: [")
+    notes = world.source("notes")
+    (notes / "deploy.md").write_text("# Deploy\n\nThe cron job on the laptop pushes to `web` each night.\n")
+    world.ingest()
+    broken = world.kb()
+    ports = broken.query("published_ports", service="web")
+    assert (ports.total, ports.complete) == (0, False)
+    assert ports.unseen == ("1 item of house could not be read.",)
+    named = broken.query("dependents", service="web")
+    assert (
+        named.text
+        == "web (good): no dependency on it is declared; it is named in bad/compose.yaml and deploy.md."
+    )
+    assert [(c.line, Path(c.url).name) for c in named.named_in] == [
+        (1, "compose.yaml"),
+        (3, "deploy.md"),
+    ]
+    world.workspace.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "code", "says"),
+    [
+        ("dependant", {}, "E_QUERY", "dependents"),
+        ("dependents", {}, "E_QUERY", "needs service"),
+        ("dependents", {"service": "ap"}, "E_NOT_FOUND", "app"),
+        ("dependents", {"service": "app", "project": "store"}, "E_NOT_FOUND", "app (git)"),
+        ("dependents", {"service": "app", "projekt": "git"}, "E_QUERY", "projekt"),
+        ("dependents", {"service": "app", "transitive": "maybe"}, "E_QUERY", "true or false"),
+        ("dependents", {"service": "  "}, "E_QUERY", "service"),
+        ("dependents", {"service": 7}, "E_QUERY", "service"),
+        ("published_ports", {"port": "80a"}, "E_QUERY", "1 to 65535"),
+        ("published_ports", {"port": 70000}, "E_QUERY", "1 to 65535"),
+        ("published_ports", {"project": "gitt"}, "E_NOT_FOUND", "git"),
+        ("published_ports", {"host": "nass"}, "E_NOT_FOUND", "nas"),
+        ("networks", {"network": "back"}, "E_NOT_FOUND", "back"),
+        ("images", {"image": "x" * 5000}, "E_NOT_FOUND", "Image"),
+        ("services", {"limit": 0}, "E_QUERY", "limit"),
+    ],
+)
+def test_a_wrong_argument_is_named(
+    kb: KnowledgeBase, name: str, given: Mapping[str, Any], code: str, says: str
+) -> None:
+    with pytest.raises(TabootError) as error:
+        kb.query(name, **given)
+    assert error.value.code == code
+    assert says in error.value.message
+
+
+def test_the_list_names_what_is_asked_and_questions_that_are_answered(kb: KnowledgeBase) -> None:
+    known = kb.queries()
+    assert {q.name for q in known.queries} == set(QUERIES)
+    assert known.to_arrow().num_rows == len(known.queries)
+    assert known._repr_html_()
+    asked = {a for q in QUERIES.values() for a in q.answers}
+    # Every type of question that facts answer has a query; a comparison and a definition are none.
+    assert set(FACTS) - asked <= {"admitted_to", "compare", "definition"}
+    assert all(q.examples for q in known.queries if QUERIES[q.name].answers)
