@@ -416,7 +416,7 @@ def ask(
         number = f"[{citation.number}] "
         shown = _short(citation.chunk_id) if width else citation.chunk_id
         print_place(places, place, f"  {shown}", width, indent=f"  {number}")
-        if not answer.found:
+        if answer.closest:
             _print_snippet(snippet(citation.text, (), _SNIPPET), width)
     for note in answer.notes:
         print_wrapped(f"drift: {note}", "  ", width)

@@ -188,7 +188,9 @@ _OPENINGS: tuple[tuple[re.Pattern[str], Value | None], ...] = tuple(
         (r"\bhow (?:much time|far (?:in advance|ahead|back|beforehand))\b", Value.DURATION),
         (r"\bon (?:which|what) frequency\b", Value.NUMBER),
         (r"\bhow (?:often|frequently)\b", Value.FREQUENCY),
-        (r"\bhow old\b|\bwhen(?:'s| is| was| were| did| will| has| have| had)\b", Value.DATE),
+        # An age is a span of time, or the date since when.
+        (r"\bhow old\b", Value.MOMENT),
+        (r"\bwhen(?:'s| is| was| were| did| will| has| have| had)\b", Value.DATE),
         (r"\bwhat (?:to do|now|do (?:i|we|you) do)\b", Value.STEPS),
         (r"\bwhat (?:should|must|can|shall) (?:i|we|you|one) do\b", Value.STEPS),
         (r"\bwhat (?:must|should|has to|have to|needs? to|is to|can) be (?:done|checked)\b", Value.STEPS),

@@ -121,7 +121,8 @@ _CITED = re.compile(r"\[(\d+)\](?=(?:\[\d+\])*(?:\s|$))")
 
 
 def join_answers(question: str, answers: Sequence[Answer]) -> Answer:
-    """One answer out of those to the parts of a question; of a part without one it says so."""
+    """One answer out of those to the parts of a question. Of a part without one it says so, and then the
+    question as a whole has none: its confidence is that of the weakest part."""
     texts: list[str] = []
     citations: list[Citation] = []
     for answer in answers:
@@ -134,11 +135,11 @@ def join_answers(question: str, answers: Sequence[Answer]) -> Answer:
     answered = [a for a in answers if a.found]
     return Answer(
         question=question,
-        found=bool(answered),
+        found=len(answered) == len(answers),
         text=" ".join(texts),
         citations=tuple(citations),
-        confidence=min((a.confidence for a in answered), default=0.0),
-        kind=_kind(answered),
+        confidence=min((a.confidence for a in answers), default=0.0),
+        kind=_kind(answered) if len(answered) == len(answers) else "none",
         looked_for="; ".join(a.looked_for for a in answers if a.looked_for),
     )
 

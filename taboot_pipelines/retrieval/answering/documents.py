@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from bisect import bisect_left
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from taboot_pipelines.model.offsets import Places, read_places
 from taboot_pipelines.retrieval.answering import words
@@ -223,6 +226,8 @@ def _read(view: View, index: Index, first: int, last: int) -> ReadDocument:
     names = " ".join([doc["title"], path.name, *path.parent.parts[-2:]])
     code = code and "```" not in text and "~~~" not in text and path.suffix not in (".md", ".html", ".rst")
     found = under_questions(statements(text, code=code))
+    if code and "$" in text:
+        found = _resolved(view, doc["doc_id"], found, chunks, text)
     if section:
         found = [s if s.section else _under(s, section) for s in found]
     return ReadDocument(
@@ -239,6 +244,35 @@ def _read(view: View, index: Index, first: int, last: int) -> ReadDocument:
         code,
         places=read_places(doc["places"]) if doc["places"] else None,
     )
+
+
+def _resolved(
+    view: View,
+    doc_id: str,
+    found: list[TextStatement],
+    chunks: Sequence[tuple[int, int, str, int | None]],
+    text: str,
+) -> list[TextStatement]:
+    """The statements with the images that are named by variables: what was interpreted knows their values,
+    which may stand in a file that is no document (``.env``)."""
+    edges = view.graph.edges
+    of_doc = pc.and_(pc.equal(edges.column("doc_id"), doc_id), pc.equal(edges.column("type"), "BUILDS"))
+    rows = np.flatnonzero(of_doc.to_numpy() & (view.graph.end >= 0))
+    if not len(rows):
+        return found
+    lines = edges.column("line").take(pa.array(rows)).to_pylist()
+    nodes = view.graph.nodes.take(pa.array(view.graph.end[rows])).column("properties").to_pylist()
+    known = {line: str(json.loads(n).get("reference") or "") for line, n in zip(lines, nodes, strict=True)}
+    first = chunks[0][3]
+    if first is None:
+        return found
+    return [
+        replace(s, said=f"{s.said} ({value})")
+        if "$" in s.said
+        and (value := known.get(first + text.count("\n", 0, s.start), "")) not in ("", s.said)
+        else s
+        for s in found
+    ]
 
 
 def _under(s: TextStatement, section: str) -> TextStatement:

@@ -326,17 +326,22 @@ class Routes(FactKind):
         )
 
     def _protected(self, scoped: ResolvedMentions) -> Found | None:
-        """What a named product guards at the proxy."""
-        if scoped.question.yes_no or len(scoped.mentions) > 1 or scoped.question.negated:
+        """What a named product guards at the proxy, within the projects and hosts that are named too."""
+        if scoped.question.yes_no or scoped.question.negated:
             return None
         guarded = [e for e in self.house.of_type("EXPOSES_ENDPOINT") if not self.house.is_example(e.doc_id)]
-        if scoped.mentions:
-            names = [scoped.mentions[0].text.lower()]
-        else:
-            names = [w.text for w in scoped.question.linked.words]
-        kept = [(n, e) for n in names for e in guarded if _guards(n, e)]
-        name, edges = (kept[0][0] if kept else ""), [e for n, e in kept if n == kept[0][0]]
-        services = [self.house.services[e.start] for e in edges if e.start in self.house.services]
+        names = [m.text.lower() for m in scoped.mentions] or [w.text for w in scoped.question.linked.words]
+        name = next((n for n in names if any(_guards(n, e) for e in guarded)), "")
+        pairs = [
+            (self.house.services[e.start], e)
+            for e in guarded
+            if _guards(name, e) and e.start in self.house.services
+        ]
+        others = [m for m in scoped.mentions if m.text.lower() != name]
+        kept, used = self.scope_pairs(scoped, pairs)
+        if any(scoped.words(m) - used for m in others):
+            return None  # something is named that does not narrow
+        services, edges = [s for s, _ in kept], [e for _, e in kept]
         if not services:
             return None
         asked = {i for i, w in enumerate(scoped.question.linked.words) if w.text in _SITES or w.text == name}

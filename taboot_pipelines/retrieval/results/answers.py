@@ -35,7 +35,8 @@ SURE = 0.9
 
 
 class Answer(TableResult):
-    """Sentences that answer a question, each with its citation; ``found`` says whether there are any.
+    """Sentences that answer a question, each with its citation; ``found`` says whether they answer all that
+    is asked; where only a part of it is answered, ``text`` says which, with its ``citations``.
 
     ``kind``: whether they come from facts of the graph, from what documents state, from a model that put
     these into words, or there is none;
