@@ -8,9 +8,11 @@ the page is too large for it, markup and link density decide.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from itertools import islice
+from typing import Any
 
 from taboot_pipelines.documents.html_markdown import Block, is_hidden, render
 from taboot_pipelines.documents.html_tree import BLOCK, Element, Root
@@ -43,6 +45,7 @@ _GENERIC = (("itemprop", "articleBody"), ("role", "main"))  # Read the Docs; Sph
 #: The tag that an element must have beside the word.
 _CONTAINER_TAGS = {"md-content__inner": "article", "articleBody": "div", "main": "div"}
 _RANKS = {place: rank for rank, place in enumerate(_CONTAINERS + _GENERIC)}
+_MAY_CONTAIN = tuple(word.lower() for _, word in _RANKS)
 _CONTAINER_ATTRIBUTES = tuple(dict.fromkeys(attribute for attribute, _ in _RANKS))
 _GENERATOR = re.compile(
     r"(?i)mkdocs|sphinx|docusaurus|vitepress|vuepress|starlight|mdbook|gitbook|antora"
@@ -73,6 +76,9 @@ _NO_TEXT = frozenset(
         *("button", "select", "link", "meta"),
     )
 )
+_EXTRACT: dict[str, Any] = {"favor_precision": True, "include_comments": False, "include_tables": True}
+#: What the library itself takes for too little to be a page's text.
+_MIN_LIBRARY_CHARS = 250
 #: Words of a shingle, a run of words that is looked up as one.
 _SHINGLE = 4
 #: Of equal passages in the library's text, as many are tried as places for one block.
@@ -115,7 +121,7 @@ def _documentation(source: str, elements: Sequence[Element]) -> Element | None:
     generated = generated or any(
         element.get("name").lower() == "generator" and _GENERATOR.search(element.get("content")[:400])
         for element in elements
-        if element.tag == "meta"
+        if element.tag == "meta" and element.may_say(("generator",))
     )
     if not generated and not any(word in source for _, word in _CONTAINERS):
         return None
@@ -124,6 +130,8 @@ def _documentation(source: str, elements: Sequence[Element]) -> Element | None:
     for element in elements:
         if element.tag in ("main", "article"):
             mains.append(element)
+        if not element.may_say(_MAY_CONTAIN):
+            continue
         attributes = element.attributes
         for attribute in _CONTAINER_ATTRIBUTES:
             if attribute not in attributes:
@@ -167,13 +175,14 @@ def _library_text(source: str) -> str:
     import trafilatura
 
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
-    try:
-        return (
-            trafilatura.extract(source, favor_precision=True, include_comments=False, include_tables=True)
-            or ""
-        )
-    except Exception:  # noqa: BLE001  whatever it stumbles over, the page can still be read by its markup
-        return ""
+    text = ""
+    for fast in (True, False):
+        # Its comparison with other extractors takes half of its time, and only mends where it found little.
+        with contextlib.suppress(Exception):  # whatever it stumbles over, the page can be read by its markup
+            text = trafilatura.extract(source, fast=fast, **_EXTRACT) or ""
+        if len(text) >= _MIN_LIBRARY_CHARS:
+            break
+    return text
 
 
 class _Evidence:
@@ -298,13 +307,17 @@ def _by_markup(source: str, root: Element) -> list[Block]:
 
 def _library_fits(source: str, root: Element) -> bool:
     """Whether the page is small enough for the library."""
-    return (
-        len(source) <= _MAX_LIBRARY_CHARS
-        and source.count("<") <= 2 * _MAX_LIBRARY_TAGS
-        and (not isinstance(root, Root) or root.attribute_pairs <= _MAX_LIBRARY_ATTRIBUTE_PAIRS)
-        and sum(1 for _ in islice(_PARAGRAPH.finditer(source), _MAX_LIBRARY_PARAGRAPHS + 1))
-        <= _MAX_LIBRARY_PARAGRAPHS
-    )
+    tags = source.count("<")
+    if (
+        len(source) > _MAX_LIBRARY_CHARS
+        or tags > 2 * _MAX_LIBRARY_TAGS
+        or (isinstance(root, Root) and root.attribute_pairs > _MAX_LIBRARY_ATTRIBUTE_PAIRS)
+    ):
+        return False
+    if tags <= _MAX_LIBRARY_PARAGRAPHS:
+        return True
+    paragraphs = islice(_PARAGRAPH.finditer(source), _MAX_LIBRARY_PARAGRAPHS + 1)
+    return sum(1 for _ in paragraphs) <= _MAX_LIBRARY_PARAGRAPHS
 
 
 def main_content(source: str, root: Element) -> list[Block]:

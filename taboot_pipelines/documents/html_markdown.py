@@ -28,6 +28,11 @@ _FURNITURE = re.compile(
     r"|zeroclipboard-container|mw-editsection)"
     r"(?:\s|$)"
 )
+#: What stands in the attributes of an element that may be hidden, or furniture.
+_MAY_BE_HIDDEN = (
+    *("hidden", "display", "visibility", "headerlink", "anchor", "hash-link", "lineno", "clipboard"),
+    *("copybtn", "md-content__button", "md-source-file", "sr-only", "screen-reader", "mw-editsection"),
+)
 _LANGUAGE = re.compile(
     r"(?:^|\s)(?:language|lang|highlight(?:-source)?|brush:|sourceCode)[-\s]?([A-Za-z0-9+#_.-]{1,30})"
 )
@@ -105,9 +110,9 @@ def is_hidden(element: Element) -> bool:
     """Whether a browser would not show it, or it is furniture that no reader means."""
     if element.tag in _SKIPPED:
         return True
-    attributes = element.attributes
-    if not attributes:
+    if not element.may_say(_MAY_BE_HIDDEN):
         return False
+    attributes = element.attributes
     if (
         "hidden" in attributes
         or attributes.get("aria-hidden") == "true"
@@ -260,6 +265,9 @@ class _Renderer:
         self, context: _Context, owner: Element | None = None, kind: Kind = "paragraph", prefix: str = ""
     ) -> None:
         """What was collected becomes a block. Its range is the owner's, if it is all that the owner holds."""
+        if not any(run.text and not run.text.isspace() for run in self.runs):
+            self.runs.clear()
+            return
         text, plain, start, end, linked = self.take_line()
         if not text or start < 0:
             return

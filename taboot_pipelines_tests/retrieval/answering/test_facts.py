@@ -134,7 +134,7 @@ HOUSE = [
     ("which host name leads to alertmanager", ["alerts.int.hearth.lan"], "monitoring/", "alerts.int"),
     ("which services are behind traefik", ["prometheus", "gitea"], "forge/", "traefik.http"),
     ("is sonarr behind authelia?", ["Yes", "authelia"], "sonarr.subfolder", "$upstream_app sonarr"),
-    ("what in the media stack is behind the authelia login", ["sonarr", "authelia"], "sonarr.subfolder", "sonarr"),
+    ("what in the media stack is behind the authelia login", ["sonarr", "authelia"], "sonarr.sub", "sonarr"),
     ("where does home.hearth.example point", ["192.168.20.40"], "homeassistant.subdomain", "proxy_pass"),
     ("what does cellar.hearth.lan resolve to", ["192.168.20.20"], "compose", "cellar.hearth.lan"),
     ("on which host does jellyfin run", ["hearth.lan"], "media/", "jellyfin:"),
