@@ -76,6 +76,8 @@ _NO_TEXT = frozenset(
         *("button", "select", "link", "meta"),
     )
 )
+#: Further elements that it leaves out unread, unless it finds too little.
+_LEFT_OUT = _NO_TEXT | frozenset(("aside", "dialog", "footer", "menu", "nav", "noscript"))
 _EXTRACT: dict[str, Any] = {"favor_precision": True, "include_comments": False, "include_tables": True}
 #: What the library itself takes for too little to be a page's text.
 _MIN_LIBRARY_CHARS = 250
@@ -158,17 +160,17 @@ def _documentation(source: str, elements: Sequence[Element]) -> Element | None:
     return None
 
 
-def _without_code(source: str, elements: Sequence[Element]) -> str:
-    """The page without its scripts, styles, drawings and controls, which are often the most of it."""
+def _without(tags: frozenset[str], source: str, elements: Sequence[Element]) -> str:
+    """The page without the elements of some tags, which are often the most of it."""
     kept, at = [], 0
     for element in elements:
-        if element.tag in _NO_TEXT and element.start >= at:
+        if element.tag in tags and element.start >= at:
             kept.append(source[at : element.start])
             at = element.end
     return "".join([*kept, source[at:]])
 
 
-def _library_text(source: str) -> str:
+def _library_text(source: str, elements: Sequence[Element]) -> str:
     """What trafilatura takes for the main content, or nothing."""
     import logging
 
@@ -176,10 +178,11 @@ def _library_text(source: str) -> str:
 
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
     text = ""
-    for fast in (True, False):
-        # Its comparison with other extractors takes half of its time, and only mends where it found little.
+    # Its comparison with other extractors takes half of its time, and only mends where it found little.
+    for fast, left_out in ((True, _LEFT_OUT), (False, _NO_TEXT)):
+        page = _without(left_out, source, elements)
         with contextlib.suppress(Exception):  # whatever it stumbles over, the page can be read by its markup
-            text = trafilatura.extract(source, fast=fast, **_EXTRACT) or ""
+            text = trafilatura.extract(page, fast=fast, **_EXTRACT) or ""
         if len(text) >= _MIN_LIBRARY_CHARS:
             break
     return text
@@ -325,13 +328,13 @@ def main_content(source: str, root: Element) -> list[Block]:
 
     Time is bounded: linear in the page beyond the size at which the library is left out.
     """
-    elements = list(root.walk())
+    elements = root.elements if isinstance(root, Root) else list(root.walk())
     if container := _documentation(source, elements):
         blocks = render(source, container, _furniture)
         if any(b.plain for b in blocks):
             return blocks
     if _library_fits(source, root):
-        text = _library_text(_without_code(source, elements))
+        text = _library_text(source, elements)
         if len(text) >= 60:
             kept = _supported(render(source, root), text)
             if sum(len(b.plain) for b in kept) >= 0.5 * len(text):

@@ -134,6 +134,8 @@ class _Renderer:
     # Inline content -----------------------------------------------------------------------------------------
 
     def add_text(self, start: int, end: int, in_link: bool = False) -> None:
+        if not self.runs and self.source[start:end].isspace():
+            return  # no line begins with blanks
         for text, a, b in pieces(self.source, start, end):
             self.runs.append(_Run(text, a, b, False, in_link))
 
@@ -265,7 +267,10 @@ class _Renderer:
         self, context: _Context, owner: Element | None = None, kind: Kind = "paragraph", prefix: str = ""
     ) -> None:
         """What was collected becomes a block. Its range is the owner's, if it is all that the owner holds."""
-        if not any(run.text and not run.text.isspace() for run in self.runs):
+        for run in self.runs:
+            if run.text and not run.text.isspace():
+                break
+        else:
             self.runs.clear()
             return
         text, plain, start, end, linked = self.take_line()

@@ -81,7 +81,11 @@ _IMPLIED_ENDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+#: Start tags that may close an open element.
+_CLOSES = _CLOSES_P | _HEADINGS | frozenset(_IMPLIED_ENDS) | {"html"}
+
+
+@dataclass(slots=True)
 class Text:
     """A run of character data: code points ``[start, end)`` of the source, entities not yet decoded."""
 
@@ -167,13 +171,15 @@ class Element:
 class Root(Element):
     """The page: the parent of all."""
 
-    __slots__ = ("attribute_pairs",)
+    __slots__ = ("attribute_pairs", "elements")
 
     def __init__(self) -> None:
         super().__init__("#root", "", 0, 0, None)
         #: How many pairs of attributes stand in one tag, summed over the long tags of the page: what a parser
         #: does that compares each attribute with all before it. Elements left out for their depth count.
         self.attribute_pairs = 0
+        #: All elements of the page in document order.
+        self.elements: list[Element] = []
 
 
 def pieces(source: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
@@ -224,14 +230,18 @@ class _TreeBuilder:
         self.open_quotes = 0
 
     def build(self) -> Root:
-        source, search = self.source, _MARKUP.search
+        source, stack, open_tags, too_deep = self.source, self.stack, self.open_tags, self.too_deep
+        find, match = source.find, _TAG.match
         n = len(source)
         pos = nodes = 0
         while pos < n:
-            markup = search(source, pos)
-            at = markup.start() if markup is not None else n
+            at = find("<", pos)
+            tag = match(source, at) if at >= 0 and self.open_quotes <= _MAX_OPEN_QUOTES else None
+            if tag is None:
+                markup = _MARKUP.search(source, at) if at >= 0 else None
+                at = markup.start() if markup is not None else n
             if pos < at:
-                self.stack[-1].children.append(Text(pos, at))
+                stack[-1].children.append(Text(pos, at))
                 nodes += 1
             # A piece of markup is one node at most.
             nodes += 1
@@ -242,12 +252,22 @@ class _TreeBuilder:
                     remedy="Split the page, or exclude it.",
                     nodes=nodes,
                 )
-            if markup is None:
+            if tag is not None:
+                closes, name, attributes = tag.groups()
+                name, pos = name.lower(), tag.end()
+                if not closes:
+                    pos = self._start_tag(name, attributes, at, pos)
+                elif (node := stack[-1]).tag == name and not too_deep:
+                    stack.pop()
+                    open_tags[name] -= 1
+                    node.content_end, node.end = at, pos
+                else:
+                    self._end_tag(name, at, pos)
+            elif at == n:
                 break
-            opening = markup[0]
-            if opening == "<!--":
+            elif source.startswith("<!--", at):
                 pos = self._comment(at)
-            elif opening == "<!" or opening == "<?":
+            elif source.startswith(("<!", "<?"), at):
                 pos = self._declaration(at)
             else:
                 pos = self._tag(at)
@@ -278,12 +298,9 @@ class _TreeBuilder:
         is_end, name, attributes, after = self._read_tag(at)
         if is_end:
             self._end_tag(name, at, after)
-            return after
-        if not name:
-            return after
-        if len(attributes) > _LONG_TAG:
-            self._count_attributes(attributes)
-        return self._start_tag(name, attributes, at, after)
+        elif name:
+            return self._start_tag(name, attributes, at, after)
+        return after
 
     def _read_tag(self, at: int) -> tuple[object, str, str, int]:
         """(what is true of an end tag, its name in lower case, what follows the name, the position after it);
@@ -315,18 +332,23 @@ class _TreeBuilder:
                 self._close_to(index, at, after)
 
     def _start_tag(self, name: str, attributes: str, at: int, after: int) -> int:
-        if (name == "html" or name == "body") and self.open_tags[name]:
-            return after
-        self._close_implied(name, at)
+        if len(attributes) > _LONG_TAG:
+            self._count_attributes(attributes)
+        if name in _CLOSES:
+            if (name == "html" or name == "body") and self.open_tags[name]:
+                return after
+            self._close_implied(name, at)
         stack = self.stack
         parent = stack[-1]
         element = Element(name, attributes, at, after, parent)
+        self.root.elements.append(element)
         if name in VOID or (name in _SELF_CLOSING and attributes.endswith("/")):
             element.content_end = element.end = after
             parent.children.append(element)
         elif name in RAW:
             return self._raw(element)
         elif len(stack) > MAX_DEPTH:
+            self.root.elements.pop()
             self.too_deep[name] += 1
         else:
             parent.children.append(element)
@@ -351,6 +373,7 @@ class _TreeBuilder:
         if found is None:
             self.unclosed.add(name)
             if name in _RAW_IF_CLOSED:
+                self.root.elements.pop()
                 return element.content_start
         element.content_end, element.end = found or (n, n)
         if name in _RAW_MARKUP:

@@ -172,12 +172,10 @@ def relation_rows(doc_id: str, statements: Iterable[Relation]) -> list[dict[str,
         groups.setdefault(statement.identity, []).append(statement)
     rows = []
     for identity in sorted(groups):
-        group = sorted(set(groups[identity]), key=lambda s: s.strength)
+        group = list(dict.fromkeys(groups[identity]))
+        if len(group) > 1:
+            group.sort(key=lambda s: s.strength)
         best = group[0]
-        properties: dict[str, Any] = {}
-        for statement in group:
-            for name, value in json.loads(statement.properties).items():
-                properties.setdefault(name, value)
         supports = {(s.place.byte_start, s.place.byte_end, s.run_id, s.method): s for s in group}
         rows.append(
             {
@@ -191,7 +189,7 @@ def relation_rows(doc_id: str, statements: Iterable[Relation]) -> list[dict[str,
                 "end_key": best.end.key,
                 "end_name": best.end.name,
                 "discriminator": best.discriminator,
-                "properties": canonical_json(properties),
+                "properties": _joined(group),
                 "confidence": best.confidence,
                 "source": best.source,
                 "extraction_method": best.method,
@@ -220,6 +218,17 @@ def relation_rows(doc_id: str, statements: Iterable[Relation]) -> list[dict[str,
             }
         )
     return rows
+
+
+def _joined(group: Sequence[Relation]) -> str:
+    """The properties of several statements, of each the strongest one's, as JSON."""
+    if len(group) == 1:
+        return group[0].properties
+    properties: dict[str, Any] = {}
+    for statement in group:
+        for name, value in json.loads(statement.properties).items():
+            properties.setdefault(name, value)
+    return canonical_json(properties)
 
 
 # --- What one document states: the edges that were observed in it, the nodes it declares, the known names

@@ -15,10 +15,15 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+import orjson
+
 from taboot_pipelines.errors import TabootError
 
-#: One encoder for all: `json.dumps` with options would build one for each call.
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+#: Python's own encoder decides how a value is written. One for all: `json.dumps` builds one for each call.
+_written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+_FAST = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+#: What orjson may write otherwise: numbers with an exponent, and those that are none.
+_OTHERWISE = re.compile(rb"0\.0000|\de-?\d|null")
 NAME_PATTERN = re.compile(r"^[a-z0-9][a-z0-9_-]{0,62}$")
 #: Buckets of every Delta table: a change rewrites only the buckets its keys fall in.
 BUCKETS = 32
@@ -26,12 +31,16 @@ BUCKETS = 32
 
 def canonical_json(value: object) -> str:
     """JSON with sorted keys and no spaces: equal values give equal text."""
-    return _encode(value)
+    try:
+        made = orjson.dumps(value, option=_FAST)
+    except TypeError:  # keys that are no text, numbers beyond 64 bits, halves of surrogate pairs
+        return _written(value)
+    return _written(value) if _OTHERWISE.search(made) else made.decode()
 
 
 def composite(*parts: object) -> str:
     """The parts as a compact JSON array: the text form of a composite key."""
-    return _encode(parts)
+    return canonical_json(parts)
 
 
 def sha256_hex(data: bytes | str) -> str:
