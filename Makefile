@@ -68,7 +68,10 @@ system:
 servers-fetch:
 	@for what in neo4j s3 compose-schema docker-compose; do $(PYTHON) deploy/local/services.py fetch --only $$what >/dev/null 2>&1 & done
 
-test: system servers-fetch $(BIN)/.test lint
+# What is waited for, packages of the system, of Python and the servers' programs, is waited for at once.
+test:
+	@$(MAKE) --no-print-directory --jobs --output-sync=target system servers-fetch $(BIN)/.test
+	@$(MAKE) --no-print-directory lint
 	TABOOT_TEST_COMPLETE=$(COMPLETE) $(BIN)/python -m pytest -n auto -m "not soak" --durations=30 --durations-min=15
 
 soak: $(BIN)/.test
