@@ -209,7 +209,7 @@ class RerankerSettings(BaseModel, extra="forbid"):
 
 class LlmSettings(BaseModel, extra="forbid"):
     """vLLM or any server with OpenAI's ``/v1/chat/completions``. Asked about the running text of documents
-    (``tier_c_triples``), for answers where ``TABOOT_RETRIEVAL__SYNTHESIS`` or the call says so, and by
+    (``tier_c_triples``), for answers unless ``TABOOT_RETRIEVAL__CHAT_ANSWERS`` or the call says no, and by
     ``taboot status``.
     """
 
@@ -423,11 +423,11 @@ class RetrievalSettings(BaseModel, extra="forbid"):
             "Megabytes of results that a process keeps for an hour; 0: none are kept, in Redis neither."
         ),
     )
-    synthesis: bool = Field(
-        False,
+    chat_answers: bool = Field(
+        True,
         description=(
-            "Let the chat model (TABOOT_LLM__URL) put answers into words, each sentence checked against what"
-            " it cites. Without it answers are sentences of documents."
+            "Let the chat model (TABOOT_LLM__URL), where one is configured, answer questions, each sentence"
+            " checked against what it cites. Without it answers are sentences of documents."
         ),
     )
     own_tags: tuple[str, ...] = Field(

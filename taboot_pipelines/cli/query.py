@@ -382,9 +382,9 @@ def cache(kind: str | None, domain: str | None, namespace: str | None, as_json: 
 @_mode
 @namespace_option
 @click.option(
-    "--synthesis/--no-synthesis",
+    "--model/--no-model",
     default=None,
-    help="Let the chat model put the answer into words (default: TABOOT_RETRIEVAL__SYNTHESIS).",
+    help="Let the chat model answer, or not (default: where one is configured).",
 )
 @json_option
 def ask(
@@ -392,7 +392,7 @@ def ask(
     limit: int,
     mode: str,
     namespace: str | None,
-    synthesis: bool | None,
+    model: bool | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -402,7 +402,7 @@ def ask(
     kb: Any = open_kb(namespace, embedding=mode != "keyword")
     chosen = _chosen(options)
     check_sources(chosen.get("source", ()), kb.manifest.sources)
-    answer = kb.answer(question, limit, mode=mode, synthesis=synthesis, **chosen)
+    answer = kb.answer(question, limit, mode=mode, model=model, **chosen)
     if as_json:
         emit_json(answer.model_dump(mode="json"))
         return

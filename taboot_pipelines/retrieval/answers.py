@@ -1,14 +1,15 @@
 """Answers: first from facts, then from what documents state, else none, and what was looked for.
 
-Without a language model nothing is said that does not stand in a document. A model, where one is asked for,
-only puts into words what was found (``answering.synthesis``). Every answer has an id, by which its candidates
-can be shown again (``stores.replays``).
+Without a language model nothing is said that does not stand in a document. A model, where one is configured,
+reads what was found, looks further up and writes (``answering.model_answers``); what of it does not rest on
+what it cites is dropped, and where nothing is left the answer without it stands. Every answer has an id, by
+which its candidates can be shown again (``stores.replays``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from taboot_pipelines.retrieval.ranking import RankedRow
 from taboot_pipelines.retrieval.request import MAX_SENTENCES, PASSAGES, SearchRequest
 from taboot_pipelines.retrieval.results.answers import Answer, Citation, Replay
 from taboot_pipelines.retrieval.results.hits import Hit
+from taboot_pipelines.retrieval.results.queries import QueryResult, QueryRow
 from taboot_pipelines.retrieval.search import Search
 from taboot_pipelines.retrieval.sentences import Form
 from taboot_pipelines.retrieval.session import Session, View
@@ -42,12 +44,10 @@ from taboot_pipelines.stores.replays import Recorded, Replays
 
 if TYPE_CHECKING:
     from taboot_pipelines.inference.chat.protocol import ChatModel
+    from taboot_pipelines.retrieval.answering.model_answers import CitedText
 
 #: Documents that an abstention names, and passages that it shows.
 _NAMED, _CLOSEST = 3, 3
-#: A model is asked where text would answer with so much of the confidence that it needs alone.
-_WORTH_ASKING = 0.4
-
 #: Who asks for one of these does not want another property of the same thing, which is what facts may know.
 _TIMES = frozenset({Value.MOMENT, Value.DATE, Value.DURATION, Value.FREQUENCY})
 #: A setting that is a number has its unit in its key, or nowhere.
@@ -55,6 +55,8 @@ _SET = re.compile(r"(?:\b(?:to|is) |=)\d+(?:\.\d+)?(?![\w/:-]|\.\d)")
 
 #: An answer out of the graph and out of configuration; None where they do not answer.
 Facts = Callable[[View, SearchRequest, int], Answer | None]
+#: A typed query by its name and parameters.
+Query = Callable[[str, Mapping[str, Any]], QueryResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +80,17 @@ class _Found:
         return self.told[0].sure if self.told else self.reads[0].sure if self.reads else 0.0
 
 
+@dataclass(slots=True)
+class _Made:
+    """What an answer became whose text was given in pieces."""
+
+    answer: Answer | None = None
+
+
 class Answers:
     """``facts``: what answers before text does. ``chat``: a model that is used instead of what the settings
-    name. ``query_vectors``: what compares meanings; None: words only. Safe to use from several threads.
+    name. ``query_vectors``: what compares meanings; None: words only. ``query``: what a model may ask. Safe
+    to use from several threads.
     """
 
     def __init__(
@@ -94,8 +104,10 @@ class Answers:
         chat: ChatModel | None = None,
         query_vectors: QueryVectors | None = None,
         drifts: Drifts | None = None,
+        query: Query | None = None,
     ) -> None:
         self._drifts = drifts
+        self._query = query
         self._nearness = Nearness(query_vectors)
         self._settings = settings.retrieval
         self._namespace = namespace
@@ -108,42 +120,50 @@ class Answers:
         self._replays = Replays(settings.home_dir, namespace)
         self._chat = Lazy(lambda: chat or _open_chat(settings))
 
-    def answer(self, request: SearchRequest, limit: int, synthesize: bool | None) -> Answer:
+    def answer(self, request: SearchRequest, limit: int, model: bool | None) -> Answer:
         """At most ``limit`` sentences that answer ``request.query``, out of what passes the filters of
-        ``request``. ``synthesize``: put into words by the model; None: as the settings say.
+        ``request``. ``model``: let the chat model answer; None: where one is configured and the settings do
+        not forbid it.
 
-        Raises ``E_CONFIG`` if a model is asked for and there is none, and what its server raises.
+        Raises ``E_CONFIG`` if a model is asked for and there is none, and what its server raises; where it
+        was not asked for, the answer is made without it, and a note says why.
         """
-        chat = self._model(synthesize)
-        if chat is None:
-            found, made = self._plainly(request, limit)
-        else:
-            found = self._find(request, limit, facts_suffice=False)
-            sentences = list(self._put_into_words(chat, found))
-            made = _joined(found, [s for s, _ in sentences], [c for _, c in sentences])
-        return self._finished(request, limit, found, made)
+        made = _Made()
+        for _ in self._written(request, limit, model, made):
+            pass
+        assert made.answer is not None
+        return made.answer
 
-    def stream(self, request: SearchRequest, limit: int, synthesize: bool | None) -> Iterator[str]:
+    def stream(self, request: SearchRequest, limit: int, model: bool | None) -> Iterator[str]:
         """The sentences of :meth:`answer`, each with its citations, as soon as it is checked; what an
         abstention says where there is none.
         """
-        chat = self._model(synthesize)
-        if chat is None:
-            found, made = self._plainly(request, limit)
-            self._finished(request, limit, found, made)
-            yield made.text
-            return
-        found = self._find(request, limit, facts_suffice=False)
-        texts: list[str] = []
-        citations: list[tuple[Citation, ...]] = []
-        for text, cited in self._put_into_words(chat, found):
-            texts.append(text)
-            citations.append(cited)
-            yield text if len(texts) == 1 else f" {text}"
-        made = _joined(found, texts, citations)
-        self._finished(request, limit, found, made)
-        if not texts:
-            yield made.text
+        yield from self._written(request, limit, model, _Made())
+
+    def _written(self, request: SearchRequest, limit: int, model: bool | None, into: _Made) -> Iterator[str]:
+        """The text of an answer in pieces; the answer as a whole is noted in ``into`` in the end."""
+        chat = self._model(model)
+        notes: tuple[str, ...] = ()
+        if chat is not None:
+            found = self._find(request, limit, facts_suffice=False)
+            texts: list[str] = []
+            citations: list[Citation] = []
+            try:
+                for text, cited in self._by_model(chat, request, found):
+                    texts.append(text)
+                    citations += cited
+                    yield text if len(texts) == 1 else f" {text}"
+            except TabootError as error:
+                if model or texts:
+                    raise
+                notes = (f"The model did not answer: {error.code}: {error.message}",)
+            if texts:
+                made = _of_model(found, texts, citations)
+                into.answer = self._finished(request, limit, found, made, notes)
+                return
+        found, made = self._plainly(request, limit)
+        into.answer = self._finished(request, limit, found, made, notes)
+        yield made.text
 
     def candidates(self, request: SearchRequest) -> tuple[TextQuery, list[Read]]:
         """What is asked, and the statements that text would answer with, best first, whatever their
@@ -270,31 +290,35 @@ class Answers:
             looked_for=looked_for(found.asked),
         )
 
-    def _put_into_words(self, chat: ChatModel, found: _Found) -> Iterator[tuple[str, tuple[Citation, ...]]]:
-        """The model's sentences that hold, with their citations numbered as they come."""
-        from taboot_pipelines.retrieval.answering import synthesis
+    def _by_model(
+        self, chat: ChatModel, request: SearchRequest, found: _Found
+    ) -> Iterator[tuple[str, tuple[Citation, ...]]]:
+        """The model's sentences that hold, with their citations numbered as they come; none where nothing was
+        found that it could read."""
+        from taboot_pipelines.retrieval.answering import model_answers
+        from taboot_pipelines.retrieval.answering.model_answers import CitedText, Lookups
 
-        given: list[tuple[str, Citation]] = []
+        given = []
         if found.facts is not None and found.facts.found:
-            given += [(c.text, c) for c in found.facts.citations]
-        if found.sure >= _WORTH_ASKING * reading.THRESHOLD:
-            read = reading.excerpts(found.reads, synthesis.MAX_PASSAGES)
-            given += [(part.text, _cite(0, part)) for part in (*found.told, *read)]
-        passages = synthesis.usable(
-            synthesis.Passage(number, text, citation.title)
-            for number, (text, citation) in enumerate(given, 1)
-        )
-        if not passages:
+            given += [CitedText(c.text, c) for c in found.facts.citations]
+        given += [CitedText(part.text, _cite(0, part)) for part in found.told]
+        given += _passages(found)
+        if not found.reads and not given:
             return
-        numbers: dict[int, int] = {}
-        for sentence in synthesis.write(chat, found.asked.question, passages):
-            new = [n for n in sentence.cited if n not in numbers]
-            for n in new:
-                numbers[n] = len(numbers) + 1
-            text = synthesis.renumbered(sentence.text, numbers)
-            yield text, tuple(given[n - 1][1].model_copy(update={"number": numbers[n]}) for n in new)
 
-    def _finished(self, request: SearchRequest, limit: int, found: _Found, made: Answer) -> Answer:
+        def search(words: str) -> list[CitedText]:
+            return _passages(self._find(replace(request, query=words), MAX_SENTENCES, facts_suffice=False))
+
+        def query(name: str, parameters: Mapping[str, Any]) -> list[CitedText]:
+            if self._query is None:
+                return []
+            return [_row_text(name, row) for row in self._query(name, parameters).rows if row.citations]
+
+        yield from model_answers.write(chat, found.asked.question, given, Lookups(search, query))
+
+    def _finished(
+        self, request: SearchRequest, limit: int, found: _Found, made: Answer, notes: tuple[str, ...] = ()
+    ) -> Answer:
         """With the lines of its citations and its id, recorded."""
         parameters = _parameters(request, limit)
         answer_id = replays.answer_id(self._namespace, found.version, request.query, parameters)
@@ -313,7 +337,7 @@ class Answers:
             update={
                 "citations": citations,
                 "closest": closest,
-                "notes": (*found.notes, *self._disputed(citations)),
+                "notes": (*found.notes, *notes, *self._disputed(citations)),
                 "answer_id": answer_id,
             }
         )
@@ -327,16 +351,15 @@ class Answers:
         touching = self._session.ask(lambda view: drifts.touching(view, cited))
         return tuple(dict.fromkeys(d.statement for d in touching))
 
-    def _model(self, synthesize: bool | None) -> ChatModel | None:
-        wanted = self._settings.synthesis if synthesize is None else synthesize
-        if not wanted:
+    def _model(self, wanted: bool | None) -> ChatModel | None:
+        if not (self._settings.chat_answers if wanted is None else wanted):
             return None
         chat = self._chat()
-        if chat is None:
+        if chat is None and wanted:
             raise TabootError(
                 "E_CONFIG",
-                "There is no chat model to put the answer into words.",
-                remedy="Set TABOOT_LLM__URL or TABOOT_LLM__VLLM_MODEL, or ask without synthesis.",
+                "There is no chat model to answer.",
+                remedy="Set TABOOT_LLM__URL or TABOOT_LLM__VLLM_MODEL, or ask without a model.",
                 settings=["TABOOT_LLM__URL", "TABOOT_LLM__VLLM_MODEL"],
             )
         return chat
@@ -372,14 +395,14 @@ def looked_for(asked: TextQuery) -> str:
     return f"{value} about {about}" if about else ""
 
 
-def _nothing(found: _Found, why: str = "") -> Answer:
+def _nothing(found: _Found) -> Answer:
     wanted = looked_for(found.asked)
     titles = [r.document.title for r in found.reads] or [h.title for h in found.hits]
     looked = ", ".join(list(dict.fromkeys(t for t in titles if t))[:_NAMED])
     if not wanted:
         text = "The question names nothing that could be looked for."
     else:
-        text = f"{why or 'No document states'} {wanted}" + (f"; looked at {looked}." if looked else ".")
+        text = f"No document states {wanted}" + (f"; looked at {looked}." if looked else ".")
     return Answer(
         question=found.asked.question,
         found=False,
@@ -397,20 +420,67 @@ def _closest(found: _Found) -> tuple[Citation, ...]:
     return tuple(_cite(number, part) for number, part in enumerate(nearest, 1))
 
 
-def _joined(found: _Found, texts: Sequence[str], citations: Sequence[tuple[Citation, ...]]) -> Answer:
+def _of_model(found: _Found, texts: Sequence[str], citations: Sequence[Citation]) -> Answer:
     """The answer that a model's sentences make."""
-    if not texts:
-        return _nothing(found, "The model wrote nothing that the passages hold about")
-    facts = found.facts is not None and found.facts.found
+    facts = found.facts if found.facts is not None and found.facts.found else None
     return Answer(
         question=found.asked.question,
         found=True,
         text=" ".join(texts),
-        citations=tuple(c for cited in citations for c in cited),
-        confidence=found.facts.confidence if facts and found.facts is not None else found.sure,
-        kind="synthesis",
+        citations=tuple(citations),
+        confidence=facts.confidence if facts is not None else found.sure,
+        kind="model",
         looked_for=looked_for(found.asked),
     )
+
+
+def _passages(found: _Found) -> list[CitedText]:
+    """What a model reads of a search: the statement that comes nearest to the question, then the hits as they
+    stand."""
+    from taboot_pipelines.retrieval.answering.model_answers import CitedText
+
+    nearest = [reading.alone(read) for read in found.reads[:1]]
+    return [
+        *(CitedText(part.text, _cite(0, part)) for part in nearest),
+        *(
+            CitedText(
+                hit.text,
+                Citation(
+                    number=0,
+                    text=hit.text,
+                    doc_id=hit.doc_id,
+                    chunk_id=hit.chunk_id,
+                    url=hit.url,
+                    title=hit.title,
+                    line=hit.line,
+                    start=hit.start,
+                    end=hit.end,
+                ),
+            )
+            for hit in found.hits
+        ),
+    ]
+
+
+def _row_text(query: str, row: QueryRow) -> CitedText:
+    """A row of a typed query as what a model reads, at its first citation."""
+    from taboot_pipelines.retrieval.answering.model_answers import CitedText
+
+    cited = row.citations[0]
+    cells = ", ".join(f"{name} {value}" for name, value in row.cells.items() if value not in (None, ""))
+    title = cited.url.rsplit("/", 1)[-1]
+    citation = Citation(
+        number=0,
+        text=cited.text,
+        doc_id=cited.doc_id,
+        chunk_id=cited.chunk_id,
+        url=cited.url,
+        title=title,
+        line=cited.line,
+        start=cited.start,
+        end=cited.end,
+    )
+    return CitedText(f"{query}: {cells}\n{cited.text}", citation)
 
 
 def _cite(number: int, part: Excerpt) -> Citation:

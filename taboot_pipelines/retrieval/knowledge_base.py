@@ -5,7 +5,7 @@ A thin door: the work is done by the modules that it opens. The package's page s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -107,6 +107,7 @@ class KnowledgeBase:
                 chat,
                 query_vectors,
                 self._drifts(),
+                lambda name, parameters: self.query(name, **parameters),
             )
         )
         self._neighborhoods = Lazy(lambda: _open_neighborhoods(settings, namespace, self._session))
@@ -244,7 +245,7 @@ class KnowledgeBase:
         question: str,
         limit: int = 5,
         *,
-        synthesis: bool | None = None,
+        model: bool | None = None,
         **options: Unpack[SearchOptions],
     ) -> Answer:
         """What answers ``question``, at most ``limit`` sentences, each with its citation; filters and ranking
@@ -252,20 +253,22 @@ class KnowledgeBase:
 
         Facts of the graph come first, then what documents state about the thing asked, if it carries the kind
         of value asked for; where neither does, ``found`` is False and ``text`` says what was looked for.
-        ``synthesis``: let the chat model put what was found into words, every sentence of which is checked
-        against what it cites; None does as ``TABOOT_RETRIEVAL__SYNTHESIS`` says. Raises ``E_QUERY`` naming
-        the argument, ``E_CONFIG`` if there is no chat model, and what its server raises.
+        ``model``: let the chat model answer, which may search and ask typed queries, and every sentence of
+        which is checked against what it cites; where none holds, the answer without it is given. None: where
+        one is configured, unless ``TABOOT_RETRIEVAL__CHAT_ANSWERS`` says no; if it fails then, a note says
+        so. Raises ``E_QUERY`` naming the argument; with ``model=True`` also ``E_CONFIG`` if there is none,
+        and what its server raises.
         """
         check_limit(limit, MAX_SENTENCES)
         request = self._request(question, PASSAGES, options)
-        return self._answers().answer(request, limit, _truth("synthesis", synthesis))
+        return self._answers().answer(request, limit, _truth("model", model))
 
     def answer_stream(
         self,
         question: str,
         limit: int = 5,
         *,
-        synthesis: bool | None = None,
+        model: bool | None = None,
         **options: Unpack[SearchOptions],
     ) -> Iterator[str]:
         """The text of :meth:`answer` in pieces: each sentence of a model is released when it is checked.
@@ -273,7 +276,7 @@ class KnowledgeBase:
         """
         check_limit(limit, MAX_SENTENCES)
         request = self._request(question, PASSAGES, options)
-        return self._answers().stream(request, limit, _truth("synthesis", synthesis))
+        return self._answers().stream(request, limit, _truth("model", model))
 
     def queries(self) -> QueryList:
         """The typed queries that :meth:`query` runs: their parameters, their columns, and questions that they
@@ -794,12 +797,15 @@ def _open_answers(
     chat: ChatModel | None,
     query_vectors: QueryVectors,
     drifts: Drifts,
+    query: Callable[[str, Mapping[str, Any]], QueryResult],
 ) -> Answers:
     """What answers questions; its modules and their tables of words are loaded when first asked for."""
     from taboot_pipelines.retrieval.answering.fact_answers import fact_answer
     from taboot_pipelines.retrieval.answers import Answers
 
-    return Answers(settings, namespace, session, search, evidence, fact_answer, chat, query_vectors, drifts)
+    return Answers(
+        settings, namespace, session, search, evidence, fact_answer, chat, query_vectors, drifts, query
+    )
 
 
 def _truth(name: str, value: bool | None) -> bool | None:

@@ -39,7 +39,8 @@ class FakeOpenAi:
     """The server. ``bodies`` are the requests of chat completions, ``max_in_flight`` how many were in work at
     once.
 
-    ``react(body)``, if set, gives the text of an answer, or None for the usual one.
+    ``react(body)``, if set, gives the text of an answer, or None for the usual one; of a stream also the
+    calls of tools that it makes, as (name, arguments).
     """
 
     def __init__(
@@ -55,7 +56,9 @@ class FakeOpenAi:
         self.version = version
         self.context = context
         self.delay = 0.0
-        self.react: Callable[[dict[str, Any]], str | None] = lambda _body: None
+        self.react: Callable[[dict[str, Any]], str | list[tuple[str, str]] | None] = lambda _body: None
+        #: Whether it refuses requests with tools, as servers do that know none.
+        self.refuses_tools = False
         self.bodies: list[dict[str, Any]] = []
         self.max_in_flight = 0
         self._in_flight = 0
@@ -141,6 +144,17 @@ class FakeOpenAi:
         ]
         return b"\n\n".join([*events, b": a comment", b"data: [DONE]", b""])
 
+    def calls(self, made: list[tuple[str, str]]) -> bytes:
+        """Calls of tools as server-sent events, their arguments a few characters each."""
+        deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
+        for index, (name, arguments) in enumerate(made):
+            begin = {"name": name, "arguments": ""}
+            deltas.append({"tool_calls": [{"index": index, "id": f"call{index}", "function": begin}]})
+            pieces = [arguments[i : i + 7] for i in range(0, len(arguments), 7)]
+            deltas += [{"tool_calls": [{"index": index, "function": {"arguments": p}}]} for p in pieces]
+        events = [b"data: " + orjson.dumps({"choices": [{"index": 0, "delta": d}]}) for d in deltas]
+        return b"\n\n".join([*events, b"data: [DONE]", b""])
+
     def complete(self, data: bytes) -> Answer:
         body = orjson.loads(data)
         with self._lock:
@@ -158,7 +172,7 @@ class FakeOpenAi:
                 self._in_flight -= 1
 
     def _usual(self, body: dict[str, Any]) -> Answer:
-        words = sum(len(m["content"].split()) for m in body["messages"])
+        words = sum(len((m["content"] or "").split()) for m in body["messages"])
         if body["model"] not in self.models:
             return (
                 404,
@@ -173,7 +187,11 @@ class FakeOpenAi:
             return 400, orjson.dumps({"error": {"message": message, "type": "BadRequestError"}}), {}
         last = body["messages"][-1]["content"]
         given = body.get("response_format")
+        if self.refuses_tools and "tools" in body:
+            return 400, orjson.dumps({"error": {"message": "tools are not supported", "type": "x"}}), {}
         text = self.react(body)
+        if isinstance(text, list):
+            return 200, self.calls(text), {"Content-Type": "text/event-stream"}
         if text is None:
             text = orjson.dumps(satisfy(given["json_schema"]["schema"], last)).decode() if given else last
         if body.get("stream"):

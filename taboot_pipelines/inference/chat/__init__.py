@@ -2,8 +2,8 @@
 
 The protocol and its value types are in ``protocol``. The backends are ``openai`` (a server with OpenAI's API,
 such as vLLM's) and ``vllm`` (vLLM in this process). What both do alike lies beside them: ``judging`` decides
-what of a model's words is an answer. Prompts and schemas belong to those who ask: answers that are put into
-words (``retrieval.answering.synthesis``), and Tier C (``extraction.tier_c``).
+what of a model's words is an answer. Prompts and schemas belong to those who ask: answers to
+questions (``retrieval.answering.model_answers``), and Tier C (``extraction.tier_c``).
 """
 
 from __future__ import annotations

@@ -21,7 +21,15 @@ from taboot_pipelines.http.answers import Answer
 from taboot_pipelines.http.server import Peer, ServerClient
 from taboot_pipelines.inference.batching import gather, is_unicode
 from taboot_pipelines.inference.chat.judging import WORTH_ASKING_AGAIN, judge, temperature
-from taboot_pipelines.inference.chat.protocol import Accounts, ChatRequest, ChatResult, Totals, Usage
+from taboot_pipelines.inference.chat.protocol import (
+    Accounts,
+    ChatRequest,
+    ChatResult,
+    Message,
+    ToolCall,
+    Totals,
+    Usage,
+)
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.settings import LlmSettings
 from taboot_pipelines.stores.state.circuit import Circuit
@@ -34,6 +42,9 @@ _TOO_LONG = re.compile(
     rb" long",
     re.IGNORECASE,
 )
+
+#: Calls of one message that are heard.
+_MAX_CALLS = 8
 
 
 class OpenAiChat:
@@ -84,7 +95,7 @@ class OpenAiChat:
         gather(len(requests), 1, self._settings.max_concurrency, work)
         return results
 
-    def stream(self, request: ChatRequest) -> Iterator[str]:
+    def stream(self, request: ChatRequest) -> Iterator[str | ToolCall]:
         """As :meth:`ChatModel.stream`, by server-sent events. What it used is not counted: servers tell it
         at the end of a stream only if they like.
         """
@@ -92,13 +103,17 @@ class OpenAiChat:
         model = self.model
         body = _body(request, model, 0, self._settings, stream=True)
         deadline = begin + self._settings.timeout_seconds
+        calls = _Calls()
         with self._http.slots:
             for line in self._http.lines("POST", f"{self._prefix}/chat/completions", body, deadline=deadline):
                 if line.startswith(b"data:"):
                     data = line[5:].strip()
                     if data == b"[DONE]":
-                        return
-                    yield _delta(data)
+                        break
+                    delta = _delta(data)
+                    calls.add(delta.get("tool_calls"))
+                    yield str(delta.get("content") or "")
+        yield from calls.whole()
 
     def totals(self) -> dict[str, Totals]:
         return self._accounts.totals()
@@ -209,16 +224,59 @@ class OpenAiChat:
         return version if isinstance(version, str) and re.fullmatch(r"[0-9A-Za-z.+_-]{1,40}", version) else ""
 
 
-def _delta(data: bytes) -> str:
-    """What an event of a stream adds to the text."""
+def _delta(data: bytes) -> Mapping[str, Any]:
+    """What an event of a stream adds to the message."""
     try:
         choices = orjson.loads(data)["choices"]
-        content = choices[0]["delta"].get("content") if choices else None
+        delta = choices[0]["delta"] if choices else {}
+        content = delta.get("content")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         raise _not_openai("/chat/completions") from None
-    if content is not None and not isinstance(content, str):
+    if not isinstance(delta, dict) or (content is not None and not isinstance(content, str)):
         raise _not_openai("/chat/completions")
-    return content or ""
+    return delta
+
+
+class _Calls:
+    """The calls of a stream, put together of their pieces; at most :data:`_MAX_CALLS`."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, list[str]] = {}
+
+    def add(self, given: Any) -> None:
+        for piece in given if isinstance(given, list) else ():
+            function = piece.get("function") if isinstance(piece, dict) else None
+            index = piece.get("index", 0) if isinstance(piece, dict) else None
+            if not isinstance(function, dict) or not isinstance(index, int):
+                raise _not_openai("/chat/completions")
+            if index in self._parts or len(self._parts) < _MAX_CALLS:
+                held = self._parts.setdefault(index, ["", "", ""])
+                for at, text in enumerate((piece.get("id"), function.get("name"), function.get("arguments"))):
+                    held[at] += text if isinstance(text, str) else ""
+
+    def whole(self) -> Iterator[ToolCall]:
+        for _, (id_, name, arguments) in sorted(self._parts.items()):
+            try:
+                value = orjson.loads(arguments)
+            except ValueError:
+                value = None
+            yield ToolCall(id_, name, value if isinstance(value, dict) else {})
+
+
+def _message(message: Message) -> dict[str, Any]:
+    given: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.calls:
+        given["tool_calls"] = [
+            {
+                "id": c.id,
+                "type": "function",
+                "function": {"name": c.name, "arguments": orjson.dumps(c.arguments).decode()},
+            }
+            for c in message.calls
+        ]
+    if message.answers:
+        given["tool_call_id"] = message.answers
+    return given
 
 
 def _body(
@@ -226,12 +284,20 @@ def _body(
 ) -> bytes:
     given: dict[str, Any] = {
         "model": model,
-        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+        "messages": [_message(m) for m in request.messages],
         "temperature": temperature(settings, attempt),
         "seed": request.seed + attempt,
         "max_tokens": request.max_output_tokens or settings.max_output_tokens,
         "stream": stream,
     }
+    if request.tools:
+        given["tools"] = [
+            {
+                "type": "function",
+                "function": {"name": t.name, "description": t.description, "parameters": dict(t.parameters)},
+            }
+            for t in request.tools
+        ]
     if request.schema is not None:
         given["response_format"] = {
             "type": "json_schema",

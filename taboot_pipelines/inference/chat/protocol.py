@@ -12,15 +12,39 @@ from taboot_pipelines.model.health import Health
 
 
 @dataclass(frozen=True, slots=True)
+class Tool:
+    """What a model may call while it writes. ``parameters``: a JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that a model makes. ``arguments``: empty where the model wrote none, or no JSON object."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    role: Literal["system", "user", "assistant"]
+    """``calls``: those of an assistant's message; ``answers``: the id of the call that a tool's message
+    answers."""
+
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
+    calls: Sequence[ToolCall] = ()
+    answers: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """One prompt. ``schema``: a JSON Schema (2020-12) that the answer must satisfy, which the model is also
     held to while it writes; None asks for text. ``max_output_tokens``: default that of the settings.
+    ``tools``: what the model may call, of a request that is streamed.
     ``attempt``: it is asked just once, as this attempt (from 0), whose seed and warmth it gets, for those who
     ask again later; None asks again at once where the answer is not usable, as often as the settings say."""
 
@@ -29,6 +53,7 @@ class ChatRequest:
     max_output_tokens: int | None = None
     seed: int = 0
     attempt: int | None = None
+    tools: Sequence[Tool] = ()
 
     def attempts(self, max_retries: int) -> range:
         """The attempts that may be made of it."""
@@ -122,9 +147,10 @@ class ChatModel(Protocol):
         """
         ...
 
-    def stream(self, request: ChatRequest) -> Iterator[str]:
-        """The text of one answer in pieces, as the model writes them; asked once, without a schema. Raises
-        what the result of :meth:`complete` would hold, at the latest when it is asked for a piece.
+    def stream(self, request: ChatRequest) -> Iterator[str | ToolCall]:
+        """The text of one answer in pieces, as the model writes them, and then what it calls; asked once,
+        without a schema. A model or server without tools calls none. Raises what the result of
+        :meth:`complete` would hold, at the latest when it is asked for a piece.
         """
         ...
 

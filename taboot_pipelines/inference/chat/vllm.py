@@ -16,7 +16,14 @@ from typing import Any
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.inference.batching import is_unicode
 from taboot_pipelines.inference.chat.judging import WORTH_ASKING_AGAIN, judge, temperature
-from taboot_pipelines.inference.chat.protocol import Accounts, ChatRequest, ChatResult, Totals, Usage
+from taboot_pipelines.inference.chat.protocol import (
+    Accounts,
+    ChatRequest,
+    ChatResult,
+    ToolCall,
+    Totals,
+    Usage,
+)
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.settings import LlmSettings
 
@@ -63,8 +70,8 @@ class VllmChat:
             self._accounts.add(result)
         return results
 
-    def stream(self, request: ChatRequest) -> Iterator[str]:
-        """As :meth:`ChatModel.stream`, in one piece."""
+    def stream(self, request: ChatRequest) -> Iterator[str | ToolCall]:
+        """As :meth:`ChatModel.stream`, in one piece; it calls no tools."""
         yield self.complete([request])[0].answer().text
 
     def totals(self) -> dict[str, Totals]:

@@ -38,8 +38,8 @@ class Answer(TableResult):
     """Sentences that answer a question, each with its citation; ``found`` says whether they answer all that
     is asked; where only a part of it is answered, ``text`` says which, with its ``citations``.
 
-    ``kind``: whether they come from facts of the graph, from what documents state, from a model that put
-    these into words, or there is none;
+    ``kind``: whether they come from facts of the graph, from what documents state, from a model that read
+    these, or there is none;
     ``confidence``: the probability that the answer is right, from 0 to 1; ``closest``: where nothing answers,
     what comes nearest to it, which may well be about something else;
     ``looked_for``: what an answer had to hold; ``notes``: values of a filter that nothing has, and drift
@@ -52,7 +52,7 @@ class Answer(TableResult):
     citations: tuple[Citation, ...]
     closest: tuple[Citation, ...] = ()
     confidence: float = 0.0
-    kind: Literal["facts", "text", "synthesis", "none"] = "none"
+    kind: Literal["facts", "text", "model", "none"] = "none"
     looked_for: str = ""
     notes: tuple[str, ...] = ()
     answer_id: str = ""
