@@ -5,7 +5,8 @@ They load no Dagster and open no catalog.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,11 +20,13 @@ from taboot_pipelines.cli.output import (
     open_kb,
     plain,
     printable,
+    show_error,
 )
 from taboot_pipelines.cli.places import Places, columns, counted, kb_places, print_place, print_wrapped
 from taboot_pipelines.errors import TabootError
 
 if TYPE_CHECKING:
+    from taboot_pipelines.retrieval.results.answers import Answer
     from taboot_pipelines.retrieval.results.hits import SearchResult
     from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
     from taboot_pipelines.retrieval.results.queries import QueryList, QueryResult
@@ -376,11 +379,12 @@ def cache(kind: str | None, domain: str | None, namespace: str | None, as_json: 
 
 
 @click.command()
-@click.argument("question")
+@click.argument("question", required=False)
 @click.option("--limit", type=click.IntRange(1, 100), default=5, show_default=True, help="Most sentences.")
 @_filters
 @_mode
 @namespace_option
+@click.option("-i", "--interactive", is_flag=True, help="Go on asking; a line may lean on those before.")
 @click.option(
     "--model/--no-model",
     default=None,
@@ -388,25 +392,58 @@ def cache(kind: str | None, domain: str | None, namespace: str | None, as_json: 
 )
 @json_option
 def ask(
-    question: str,
+    question: str | None,
     limit: int,
     mode: str,
     namespace: str | None,
+    interactive: bool,
     model: bool | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Answer QUESTION out of the knowledge base, with citations, or say that nothing does."""
-    from taboot_pipelines.retrieval.snippets import snippet
-
+    if question is None and not interactive:
+        raise click.UsageError("Missing argument 'QUESTION'.")
     kb: Any = open_kb(namespace, embedding=mode != "keyword")
     chosen = _chosen(options)
     check_sources(chosen.get("source", ()), kb.manifest.sources)
-    answer = kb.answer(question, limit, mode=mode, model=model, **chosen)
-    if as_json:
-        emit_json(answer.model_dump(mode="json"))
-        return
-    places, width = kb_places(kb), columns()
+    talk = kb.conversation(limit, mode=mode, model=model, **chosen)
+    for asked in _questions(question, interactive):
+        try:
+            answer = talk.ask(asked)
+        except TabootError as error:
+            if not interactive:
+                raise
+            show_error(error, as_json)
+            continue
+        if as_json:
+            emit_json(answer.model_dump(mode="json"))
+        else:
+            if answer.question != asked:
+                plain(f"  {answer.question}", dim=True)
+            _show_answer(answer, kb_places(kb))
+
+
+def _questions(first: str | None, interactive: bool) -> Iterator[str]:
+    """The questions of a conversation, until the end of the input or an empty line in a terminal."""
+    if first is not None:
+        yield first
+    terminal = sys.stdin.isatty()
+    while interactive:
+        try:
+            line = input("? " if terminal else "").strip()
+        except EOFError:
+            return
+        if line:
+            yield line
+        elif terminal:
+            return
+
+
+def _show_answer(answer: Answer, places: Places) -> None:
+    from taboot_pipelines.retrieval.snippets import snippet
+
+    width = columns()
     for line in answer.text.splitlines():
         print_wrapped(line, "", width)
     if answer.closest:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.inference.rerank.protocol import Reranker
     from taboot_pipelines.model.records import NodeRef
     from taboot_pipelines.retrieval.answers import Answers
+    from taboot_pipelines.retrieval.conversation import Conversation
     from taboot_pipelines.retrieval.crawls import CrawlList, Crawls, CrawlView
     from taboot_pipelines.retrieval.decisions import DecisionRecorder
     from taboot_pipelines.retrieval.drift import Drifts
@@ -277,6 +278,22 @@ class KnowledgeBase:
         check_limit(limit, MAX_SENTENCES)
         request = self._request(question, PASSAGES, options)
         return self._answers().stream(request, limit, _truth("model", model))
+
+    def conversation(
+        self, limit: int = 5, *, model: bool | None = None, **options: Unpack[SearchOptions]
+    ) -> Conversation:
+        """A conversation, whose ``ask`` answers questions that may lean on those before ("and its memory
+        limit?", "what about redis?"); each answer names the full question that was asked. The arguments hold
+        for all of its questions and are those of :meth:`answer`.
+        """
+        from taboot_pipelines.retrieval.answering.fact_answers import names_in
+        from taboot_pipelines.retrieval.conversation import Conversation
+
+        check_limit(limit, MAX_SENTENCES)
+        return Conversation(
+            lambda question: self.answer(question, limit, model=model, **options),
+            lambda text: self._session.ask(lambda view: names_in(view, text, weak=True)),
+        )
 
     def queries(self) -> QueryList:
         """The typed queries that :meth:`query` runs: their parameters, their columns, and questions that they

@@ -183,6 +183,11 @@ def test_search_ask_explain_neighbors(shell: Shell) -> None:
     shell("evaluate", "nowhere.jsonl", code=1)
     assert "E_PATH" in shell.err
 
+    with mock.patch.object(sys, "stdin", io.StringIO("what depends on cache?\n\nand its image?\n")):
+        talk = shell("ask", "-i")
+    assert "web depends on cache" in talk and "\n  and cache's image?\n" in talk
+    shell("ask", code=2)
+
     found = shell.json("query", "dependents", "cache")
     ((row,), (place,)) = found["rows"], found["rows"][0]["citations"]
     assert (row["cells"]["dependent"], place["line"], found["complete"]) == ("web", 4, False)

@@ -105,7 +105,7 @@ def test_commands_and_options_exist() -> None:
         if isinstance(command, click.Group) and len(words) > 1:
             command = command.commands.get(words[1])
         assert isinstance(command, click.Command), f"there is no command: taboot {call}"
-        options = {o for p in command.params for o in p.opts}
+        options = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
         assert {w for w in words if w.startswith("--")} <= {
             *options,
             "--help",

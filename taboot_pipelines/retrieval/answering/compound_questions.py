@@ -90,6 +90,11 @@ def whole(part: str, first: str, names: Sequence[Named], own: Sequence[Named]) -
     return said
 
 
+def points_back(text: str) -> bool:
+    """Whether a text has a pronoun or possessive that stands for a thing named before."""
+    return bool(_POSSESSIVE.search(text) or _PRONOUN.search(text))
+
+
 def properties(text: str, names: Sequence[Named]) -> list[str]:
     """``restart policy and memory limit of x`` as the question for each; empty if no two properties of one
     thing are joined."""

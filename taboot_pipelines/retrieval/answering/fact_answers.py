@@ -300,10 +300,13 @@ def answer_from_facts(view: View, question: str) -> FactAnswer | None:
     return _answerer(view).answer(question)
 
 
-def names_in(view: View, text: str) -> list[Named]:
-    """The names in a text that are surely meant as such, those of services first."""
+def names_in(view: View, text: str, *, weak: bool = False) -> list[Named]:
+    """The names in a text that are surely meant as such, those of services first. ``weak``: where there is
+    none, the services whose names are common words too."""
     mentions = _answerer(view).names.link(text)
     held = sorted(mentions.strong(), key=lambda m: not m.of("service"))
+    if weak and not held:
+        held = [m for m in mentions.mentions if m.of("service")]
     return [Named(*mentions.span(m), m.text) for m in held]
 
 
