@@ -206,7 +206,7 @@ def answer(seen: Seen, fit: Weights) -> tuple[float, bool]:
 
 
 def make_homes(ours: Path, strangers: Path) -> None:
-    """Take in our houses, and those of others, whose questions ``score.py`` asks too."""
+    """Take in our houses, and those of others."""
     import yaml
 
     for name in OUR_HOUSES:
@@ -216,6 +216,12 @@ def make_homes(ours: Path, strangers: Path) -> None:
             sources = ours / name / "sources.yaml"
             sources.write_text(yaml.safe_dump({"sources": house()}, sort_keys=False), encoding="utf-8")
         ingest(ours / name / "home", sources)
+    make_strangers(strangers)
+
+
+def make_strangers(strangers: Path) -> None:
+    """Take in the houses of other people, by the program that comes with them, which asks their questions
+    too."""
     folder = DATA / "house-questions"
     for packed in sorted((folder / "houses").glob("*.tar.xz")):
         with tarfile.open(packed) as archive:

@@ -455,8 +455,8 @@ def _show_answer(answer: Answer, places: Places) -> None:
         print_place(places, place, f"  {shown}", width, indent=f"  {number}")
         if answer.closest:
             _print_snippet(snippet(citation.text, (), _SNIPPET), width)
-    for note in answer.notes:
-        print_wrapped(f"drift: {note}", "  ", width)
+    for note in (*answer.notes, *(f"drift: {said}" for said in answer.drift)):
+        print_wrapped(note, "  ", width)
     if answer.found:
         plain(f"  from {answer.kind}, {answer.certainty} ({answer.confidence:.2f})", dim=True)
 

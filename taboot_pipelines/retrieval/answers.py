@@ -18,7 +18,7 @@ from taboot_pipelines.retrieval.answering import compound_questions, reading
 from taboot_pipelines.retrieval.answering.answer_types import Value
 from taboot_pipelines.retrieval.answering.compound_questions import join_answers
 from taboot_pipelines.retrieval.answering.documents import Documents, Excerpt, PassageSpan
-from taboot_pipelines.retrieval.answering.fact_answers import names_in
+from taboot_pipelines.retrieval.answering.fact_answers import names_in, passing_documents
 from taboot_pipelines.retrieval.answering.ownership import Ownership
 from taboot_pipelines.retrieval.answering.reading import Read
 from taboot_pipelines.retrieval.answering.similarity import Nearness
@@ -154,7 +154,7 @@ class Answers:
                     citations += cited
                     yield text if len(texts) == 1 else f" {text}"
             except TabootError as error:
-                if model or texts:
+                if model:
                     raise
                 notes = (f"The model did not answer: {error.code}: {error.message}",)
             if texts:
@@ -312,7 +312,9 @@ class Answers:
         def query(name: str, parameters: Mapping[str, Any]) -> list[CitedText]:
             if self._query is None:
                 return []
-            return [_row_text(name, row) for row in self._query(name, parameters).rows if row.citations]
+            allowed = self._session.ask(lambda view: passing_documents(view, request))
+            rows = (r for r in self._query(name, parameters).rows if r.citations)
+            return [_row_text(name, r) for r in rows if allowed is None or r.citations[0].doc_id in allowed]
 
         yield from model_answers.write(chat, found.asked.question, given, Lookups(search, query))
 
@@ -337,7 +339,8 @@ class Answers:
             update={
                 "citations": citations,
                 "closest": closest,
-                "notes": (*found.notes, *notes, *self._disputed(citations)),
+                "notes": (*found.notes, *notes),
+                "drift": self._disputed(citations),
                 "answer_id": answer_id,
             }
         )

@@ -70,8 +70,8 @@ def test_both_sides_are_quoted_and_answers_tell_of_it(
         kb.drift("cold")
 
     answer = kb.answer("Which port does Jellyfin publish?")
-    assert answer.found and answer.notes == (report.items[0].statement,)
-    assert kb.answer("Which image does Jellyfin run?").notes == ()
+    assert answer.found and answer.drift == (report.items[0].statement,)
+    assert kb.answer("Which image does Jellyfin run?").drift == ()
 
     monkeypatch.setenv("TABOOT_HOME", str(house.home))
     monkeypatch.setenv("TABOOT_TEI__URL", house.tei)

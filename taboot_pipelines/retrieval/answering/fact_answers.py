@@ -347,12 +347,17 @@ def fact_answer(view: View, request: SearchRequest, limit: int = 50) -> Answer |
 
 
 def _pass(view: View, request: SearchRequest, facts: FactAnswer) -> bool:
+    allowed = passing_documents(view, request)
+    return allowed is None or all(c.doc_id in allowed for s in facts.sentences for c in s.citations)
+
+
+def passing_documents(view: View, request: SearchRequest) -> set[str] | None:
+    """The documents that pass the filter of a request; None: all do."""
     mask = view.index.passing(request.filter)
     if mask is None:
-        return True
+        return None
     ids = view.index.documents.column("doc_id")
-    allowed = {ids[int(row)].as_py() for row in np.unique(view.index.document[mask])}
-    return all(c.doc_id in allowed for s in facts.sentences for c in s.citations)
+    return {ids[int(row)].as_py() for row in np.unique(view.index.document[mask])}
 
 
 def _citation(view: View, cited: FactCitation, number: int) -> Citation:

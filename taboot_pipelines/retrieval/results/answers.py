@@ -42,8 +42,9 @@ class Answer(TableResult):
     these, or there is none;
     ``confidence``: the probability that the answer is right, from 0 to 1; ``closest``: where nothing answers,
     what comes nearest to it, which may well be about something else;
-    ``looked_for``: what an answer had to hold; ``notes``: values of a filter that nothing has, and drift
-    (``KnowledgeBase.drift``) of what is cited; ``answer_id``: what ``KnowledgeBase.replay`` takes.
+    ``looked_for``: what an answer had to hold; ``notes``: values of a filter that nothing has, and why a
+    model did not answer; ``drift``: what other documents say against what is cited (``KnowledgeBase.drift``);
+    ``answer_id``: what ``KnowledgeBase.replay`` takes.
     """
 
     question: str
@@ -55,6 +56,7 @@ class Answer(TableResult):
     kind: Literal["facts", "text", "model", "none"] = "none"
     looked_for: str = ""
     notes: tuple[str, ...] = ()
+    drift: tuple[str, ...] = ()
     answer_id: str = ""
 
     @property
@@ -74,7 +76,7 @@ class Answer(TableResult):
             (mark, c.text, Stack((c.title, SourceLocation(c.url, c.line, c.section)))) for mark, c in shown
         ]
         sure = f" ({self.kind}, {self.certainty}, confidence {self.confidence:.2f})" if self.found else ""
-        rows += [("!", note, "") for note in self.notes]
+        rows += [("!", note, "") for note in (*self.notes, *self.drift)]
         return rendering.table(f"{self.question}{sure}", ("", "sentence", "where"), rows, lead=self.text)
 
 

@@ -259,6 +259,29 @@ def test_a_model_looks_up_what_it_was_not_given(home):
         assert "There is no tool" in told[2]["content"] and "no query" in told[3]["content"]
 
 
+def test_what_a_model_looks_up_passes_the_filter_of_the_question(home):
+    def react(body):
+        if body["messages"][-1]["role"] != "tool":
+            return [("query", '{"name": "dependents", "parameters": {"service": "vault"}}')]
+        assert json.loads(body["messages"][-1]["content"].split("\n")[-1]) == {"found": 0}
+        return "NO ANSWER"
+
+    with FakeOpenAi(context=10_000) as llm:
+        llm.react = react
+        assert kb_with(home, llm).answer(ASKED, source="notes").kind == "text"
+        assert llm.requests == 2
+
+
+def test_what_was_said_before_a_model_failed_stands(home):
+    with FakeOpenAi(context=10_000) as llm:
+        kb = kb_with(home, llm)
+        event = {"choices": [{"index": 0, "delta": {"content": "Restic keeps 7 daily snapshots [1]. And "}}]}
+        llm.raw(b"data: " + json.dumps(event).encode() + b"\n\ndata: {broken\n\n")
+        answer = kb.answer(ASKED)
+        assert (answer.kind, answer.text) == ("model", "Restic keeps 7 daily snapshots [1].")
+        assert answer.notes[0].startswith("The model did not answer")
+
+
 def test_a_server_without_tools_is_asked_in_json(home):
     def react(body):
         if len(body["messages"]) == 2:
