@@ -228,7 +228,7 @@ def _read(view: View, index: Index, first: int, last: int) -> ReadDocument:
     found = under_questions(statements(text, code=code))
     if code and "$" in text:
         found = _resolved(view, doc["doc_id"], found, chunks, text)
-    if section:
+    if section and start > 0:  # the headings that it stands under are not in the window
         found = [s if s.section else _under(s, section) for s in found]
     return ReadDocument(
         doc["doc_id"],

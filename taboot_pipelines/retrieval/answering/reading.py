@@ -363,7 +363,7 @@ def _listed(document: ReadDocument, number: int) -> tuple[int, int]:
     everything = document.statements
     own, first, last = everything[number], number, number
     if own.form is Form.LEAD_IN:
-        while last + 1 < len(everything) and everything[last + 1].lead.endswith(own.said):
+        while last + 1 < len(everything) and _introduced(own, everything[number + 1], everything[last + 1]):
             last += 1
     elif own.ordinal is not None:
         while first and _in_one_block(own, everything[first - 1]):
@@ -372,6 +372,16 @@ def _listed(document: ReadDocument, number: int) -> tuple[int, int]:
             last += 1
     size = everything[last].end - everything[first].start
     return (first, last) if size <= _LIST else (number, number)
+
+
+def _introduced(own: TextStatement, first: TextStatement, other: TextStatement) -> bool:
+    """Whether a lead-in leads in to a statement: to an item of its list, or, where a heading comes right
+    after it, to what stands below its own heading. ``first``: the statement after it."""
+    if other.lead.endswith(own.said):
+        return True
+    parts = first.form is Form.HEADING and first.section == own.section
+    deeper = other.section.startswith(f"{own.section} > ") if own.section else other.section != ""
+    return parts and (deeper or (other.form is Form.HEADING and other.section == own.section))
 
 
 def _grown(document: ReadDocument, number: int, first: int, last: int) -> tuple[int, int]:
@@ -420,7 +430,8 @@ def _joined(shown: Sequence[TextStatement]) -> str:
     own, all behind the keys of the first."""
     text, lead = "", ""
     for statement in shown:
-        if statement.form is Form.HEADING and len(shown) > 1:
+        # A heading says what stands below it, unless that is one of several parts.
+        if statement.form is Form.HEADING and len(shown) > 1 and shown[0].form is not Form.LEAD_IN:
             continue
         code = statement.form is Form.CODE
         said = statement.said.removeprefix("$ ") if code else statement.said
