@@ -363,7 +363,7 @@ def _listed(document: ReadDocument, number: int) -> tuple[int, int]:
     everything = document.statements
     own, first, last = everything[number], number, number
     if own.form is Form.LEAD_IN:
-        while last + 1 < len(everything) and _introduced(own, everything[number + 1], everything[last + 1]):
+        while last + 1 < len(everything) and _introduced(document, number, last + 1):
             last += 1
     elif own.ordinal is not None:
         while first and _in_one_block(own, everything[first - 1]):
@@ -374,14 +374,23 @@ def _listed(document: ReadDocument, number: int) -> tuple[int, int]:
     return (first, last) if size <= _LIST else (number, number)
 
 
-def _introduced(own: TextStatement, first: TextStatement, other: TextStatement) -> bool:
-    """Whether a lead-in leads in to a statement: to an item of its list, or, where a heading comes right
-    after it, to what stands below its own heading. ``first``: the statement after it."""
-    if other.lead.endswith(own.said):
+def _introduced(document: ReadDocument, number: int, other: int) -> bool:
+    """Whether the lead-in ``number`` leads in to a statement: to an item of its list, or, where a heading
+    comes right after it, to that part and those beside it."""
+    own, first, new = (document.statements[n] for n in (number, number + 1, other))
+    if new.lead.endswith(own.said):
         return True
-    parts = first.form is Form.HEADING and first.section == own.section
-    deeper = other.section.startswith(f"{own.section} > ") if own.section else other.section != ""
-    return parts and (deeper or (other.form is Form.HEADING and other.section == own.section))
+    if first.form is not Form.HEADING or first.section != own.section:
+        return False
+    if new.form is Form.HEADING and new.section == own.section:
+        return _level(document, new) >= _level(document, first)
+    return new.section != own.section and new.section.startswith(own.section)
+
+
+def _level(document: ReadDocument, heading: TextStatement) -> int:
+    """How deep a heading of Markdown is by its marks; 0 of any other."""
+    marked = document.text[heading.start : heading.end]
+    return len(marked) - len(marked.lstrip("#"))
 
 
 def _grown(document: ReadDocument, number: int, first: int, last: int) -> tuple[int, int]:

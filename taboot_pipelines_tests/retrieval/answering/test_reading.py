@@ -124,6 +124,36 @@ def test_a_step_is_shown_with_its_whole_list() -> None:
     assert "To start it: Open the valve. Press the green button." in whole.text
 
 
+STAGES = """\
+# The site
+
+It is built in three steps:
+
+### Schema (Weaver)
+
+- Reads the schema.
+
+### Pages (MkDocs)
+
+- Builds the site.
+
+## Later
+
+Nobody knows.
+"""
+
+
+def test_a_lead_in_is_shown_with_the_parts_below_its_heading() -> None:
+    (shown,) = (e.text for e in reading.parts(chosen(STAGES, "It is built")))
+    assert shown.index("Schema (Weaver)") < shown.index("Reads") < shown.index("Pages (MkDocs)")
+    assert "Nobody" not in shown and "Later" not in shown
+
+
+def test_a_title_is_shown_with_what_stands_below_it() -> None:
+    (shown,) = (e.text for e in reading.parts(chosen(STAGES, "The site")))
+    assert shown.startswith("It is built")
+
+
 def test_a_line_of_configuration_is_shown_under_its_keys_with_its_neighbours() -> None:
     alone, around = reading.parts(chosen(COMPOSE, "mem_limit", code=True))
     assert alone.text.endswith("mem_limit: 512m") and "river" in alone.text
