@@ -298,18 +298,6 @@ _OPENS = re.compile(r"[:{\[]\s*\Z")
 _BLOCK, _LIST = 800, 1500
 
 
-def excerpts(ranked: Sequence[Read], limit: int) -> list[Excerpt]:
-    """The first of ranked statements with what stands around them, at most ``limit`` parts, none twice."""
-    found: list[Excerpt] = []
-    for candidate in ranked:
-        if len(found) >= limit:
-            break
-        new = parts(candidate)
-        if not any(_overlap(part, other) for part in new for other in found):
-            found += new
-    return found[:limit]
-
-
 def answer(ranked: Sequence[Read], limit: int) -> list[Excerpt]:
     """The parts that are said; empty if none is probable enough, or if what is most probable does not name
     the thing that the question is about, or carries no value of the kind that is asked for."""
@@ -340,13 +328,6 @@ def _excerpt(chosen: Read, numbers: Sequence[int]) -> Excerpt:
     document = chosen.document
     text = _joined([document.statements[n] for n in numbers])
     return Excerpt(document, numbers[0], numbers[-1], text, chosen.sure)
-
-
-def _overlap(one: Excerpt, other: Excerpt) -> bool:
-    same = one.document.doc_id == other.document.doc_id
-    offset = one.document.start - other.document.start
-    (a, b), (c, d) = one.span, other.span
-    return (same and a + offset < d and c < b + offset) or one.text == other.text
 
 
 def _block(chosen: Read) -> tuple[int, int]:
