@@ -241,11 +241,6 @@ class Answers:
             if len(set(answered)) < (2 if made.found else 1):
                 return found[0], made
             found = each
-        elif not all(self._in_its_own_words(f, 1).found for f in found):
-            # One text may say at once what was asked in two questions.
-            one = self._find(request, limit, facts_suffice=False)
-            if reading.answer(one.reads, limit):
-                return one, self._in_its_own_words(replace(one, facts=None), limit)
         share = max(1, limit // len(found))
         answers = [self._in_its_own_words(f, share) for f in found]
         if len({a.text for a in answers}) == 1:
