@@ -12,13 +12,18 @@ import click
 
 from taboot_pipelines.cli.completion import relations
 from taboot_pipelines.cli.output import emit_json, json_option, namespace_option, open_kb, plain
-from taboot_pipelines.cli.places import Places, columns, counted, kb_places, print_place, print_wrapped
+from taboot_pipelines.cli.places import (
+    SHOWN_ID,
+    Places,
+    columns,
+    counted,
+    kb_places,
+    print_place,
+    print_wrapped,
+)
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.results.graph import Edge, Subgraph
-
-#: So much of an edge's id is shown in a terminal; `taboot explain` takes it.
-_ID = 12
 
 
 @click.command()
@@ -133,7 +138,7 @@ def _show_neighbors(graph: Subgraph, places: Places, every_mention: bool) -> Non
         print_wrapped(line, "", width, hang="   ")
         for edge in edges:
             place = places.place(edge.url, edge.line)
-            print_place(places, place, f"  {edge.edge_id[:_ID] if width else edge.edge_id}", width)
+            print_place(places, place, f"  {edge.edge_id[:SHOWN_ID] if width else edge.edge_id}", width)
     if mentions:
         # One line for each document that only mentions it; `--type MENTIONS` lists every mention.
         plain(f"mentioned in {counted(len(mentions), 'document')}:")
@@ -168,7 +173,7 @@ def drift(kinds: tuple[str, ...], limit: int, namespace: str | None, as_json: bo
         of_a_day = "  (a text of a day)" if item.record else ""
         print_wrapped(f"{item.kind}: {item.statement}{of_a_day}", "", width, bold=True)
         for side in item.sides:
-            shown = side.edge_ids[0][:_ID] if width else side.edge_ids[0]
+            shown = side.edge_ids[0][:SHOWN_ID] if width else side.edge_ids[0]
             print_place(places, places.place(side.url, side.line), f"  {shown}", width)
             for line in (side.quote.text if side.quote is not None else side.says).splitlines():
                 plain(f"   │ {line}")
@@ -206,7 +211,7 @@ def path(start: str, end: str, max_hops: int, namespace: str | None, as_json: bo
             arrow = f"-[{said}]->" if step.forward else f"<-[{said}]-"
             print_wrapped(f"{arrow} ({called[step.end_label, step.end_key]})", "  ", width, hang="     ")
             if step.url:
-                shown = step.edge_id[:_ID] if width else step.edge_id
+                shown = step.edge_id[:SHOWN_ID] if width else step.edge_id
                 print_place(places, places.place(step.url, step.line), f"  {shown}", width, indent="     ")
         if not found.steps:
             plain(f"No way of at most {max_hops} steps leads from {start} to {end}.")

@@ -20,6 +20,9 @@ from taboot_pipelines.cli.output import fitted, plain, printable
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval import KnowledgeBase
 
+#: So much of an edge's id is shown in a terminal; `taboot explain` takes it.
+SHOWN_ID = 12
+
 #: Terminals that know hyperlinks (OSC 8) say who they are by one of these variables.
 _KNOWN_BY = (
     "VTE_VERSION",

@@ -1,6 +1,6 @@
 """Questions: ``search``, ``ask``, ``query`` and ``evaluate``; the ``cache``.
 
-They load no Dagster and open no catalog.
+They load no Dagster; only ``query`` reads the catalog, to say which files it could not see.
 """
 
 from __future__ import annotations
@@ -22,7 +22,15 @@ from taboot_pipelines.cli.output import (
     printable,
     show_error,
 )
-from taboot_pipelines.cli.places import Places, columns, counted, kb_places, print_place, print_wrapped
+from taboot_pipelines.cli.places import (
+    SHOWN_ID,
+    Places,
+    columns,
+    counted,
+    kb_places,
+    print_place,
+    print_wrapped,
+)
 from taboot_pipelines.errors import TabootError
 
 if TYPE_CHECKING:
@@ -33,8 +41,6 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.snippets import Snippet
 
 _SNIPPET = 240
-#: So much of an edge's id is shown in a terminal; `taboot explain` takes it.
-_EDGE_ID = 12
 
 
 def _filters(function: Any) -> Any:
@@ -327,10 +333,9 @@ def _show_queries(known: QueryList, as_json: bool) -> None:
 def _show_rows(found: QueryResult, places: Places) -> None:
     width = columns()
     for row in found.rows:
-        cells = [f"{name} {value}" for name, value in row.cells.items() if value not in (None, "")]
-        print_wrapped(", ".join(cells), "", width, hang="   ")
+        print_wrapped(row.text, "", width, hang="   ")
         for cited in row.citations[:1]:
-            shown = cited.edge_id[:_EDGE_ID] if width else cited.edge_id or cited.chunk_id
+            shown = cited.edge_id[:SHOWN_ID] if width else cited.edge_id or cited.chunk_id
             print_place(places, places.place(cited.url, cited.line), f"  {shown}", width)
     if not found.rows:
         print_wrapped(found.text, "", width)

@@ -298,7 +298,7 @@ class Answers:
             given += [CitedText(c.text, c) for c in found.facts.citations]
         given += [CitedText(part.text, _cite(0, part)) for part in found.told]
         given += _passages(found)
-        if not found.reads and not given:
+        if not given:
             return
 
         def search(words: str) -> list[CitedText]:
@@ -465,7 +465,6 @@ def _row_text(query: str, row: QueryRow) -> CitedText:
     from taboot_pipelines.retrieval.answering.model_answers import CitedText
 
     cited = row.citations[0]
-    cells = ", ".join(f"{name} {value}" for name, value in row.cells.items() if value not in (None, ""))
     title = cited.url.rsplit("/", 1)[-1]
     citation = Citation(
         number=0,
@@ -478,7 +477,7 @@ def _row_text(query: str, row: QueryRow) -> CitedText:
         start=cited.start,
         end=cited.end,
     )
-    return CitedText(f"{query}: {cells}\n{cited.text}", citation)
+    return CitedText(f"{query}: {row.text}\n{cited.text}", citation)
 
 
 def _cite(number: int, part: Excerpt) -> Citation:

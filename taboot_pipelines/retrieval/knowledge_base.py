@@ -315,9 +315,9 @@ class KnowledgeBase:
         from taboot_pipelines.retrieval.queries import run
         from taboot_pipelines.retrieval.queries.house import House
 
-        query, states = run.named(name), self.sources()
+        query, states, drifts = run.named(name), self.sources(), self._drifts()
         return self._session.ask(
-            lambda view: run.run(House(view, self._drifts().of(view)), query, parameters, limit, states)
+            lambda view: run.run(House(view, drifts.of), query, parameters, limit, states)
         )
 
     def evaluate(

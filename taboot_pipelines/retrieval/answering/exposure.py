@@ -22,7 +22,7 @@ from taboot_pipelines.retrieval.queries.citations import (
     listed,
 )
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry, of_servers
-from taboot_pipelines.retrieval.queries.relations import in_force, target_name_of, way_of
+from taboot_pipelines.retrieval.queries.relations import in_force, reachable, target_name_of, way_of
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, distinct
 
 # --- Which ports are published, by whom, and where else a service listens
@@ -227,10 +227,8 @@ class Exposure(FactKind):
         """Who publishes ports on an address that others reach."""
         edges = [
             e
-            for e in self.house.of_type("BINDS")
-            if e.start in self.house.services
-            and self.house.services[e.start].own
-            and not str(e.properties.get("hostIp") or "").startswith(("127.", "::1"))
+            for e in reachable(self.house.of_type("BINDS"))
+            if e.start in self.house.services and self.house.services[e.start].own
         ]
         ports: dict[str, list[str]] = {}
         for edge in edges:

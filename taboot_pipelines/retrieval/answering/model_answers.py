@@ -21,7 +21,7 @@ from taboot_pipelines.retrieval.queries.catalog import QUERIES
 from taboot_pipelines.retrieval.results.answers import Citation
 
 #: Times that the model is asked, passages that it is shown at first, and those that one call brings.
-_ROUNDS, MAX_PASSAGES, MAX_FOUND = 3, 12, 12
+_ROUNDS, _MAX_PASSAGES, _MAX_FOUND = 3, 12, 12
 #: Code points of a passage that it is shown.
 _MAX_PASSAGE = 1200
 #: How servers say that they know no tools.
@@ -63,7 +63,7 @@ def write(
     Raises what the model's server raises (``E_LLM``, ``E_LLM_TIMEOUT``, ``E_TOKEN_LIMIT``, ...).
     """
     evidence = list(given)
-    shown = _usable(evidence, 0)[:MAX_PASSAGES]
+    shown = _usable(evidence, 0)[:_MAX_PASSAGES]
     numbers: dict[int, int] = {}
     asked = json.dumps({"question": question}, ensure_ascii=False)
     messages = [
@@ -208,4 +208,4 @@ def _looked_up(call: ToolCall, lookups: Lookups) -> tuple[list[CitedText], dict[
             return [], {"error": f"There is no tool {call.name[:100]!r}."}
     except TabootError as error:
         return [], {"error": error.message}
-    return found[:MAX_FOUND], {"found": len(found)}
+    return found[:_MAX_FOUND], {"found": len(found)}

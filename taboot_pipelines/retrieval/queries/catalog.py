@@ -12,16 +12,7 @@ from dataclasses import dataclass
 
 from taboot_pipelines.retrieval.queries import dependencies, routes, services, settings
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """``kind``: what it names: ``service``, ``project``, ``host``, ``network``, ``proxy``, ``image``;
-    ``port`` (a number), ``text`` or ``flag``."""
-
-    name: str
-    kind: str
-    required: bool = False
+from taboot_pipelines.retrieval.results.queries import QueryParameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +34,7 @@ class Query:
 
     name: str
     summary: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[QueryParameter, ...]
     columns: tuple[str, ...]
     reads: tuple[str, ...]
     run: Callable[[House, Arguments], Iterator[Row]]
@@ -53,12 +44,16 @@ class Query:
     answers: tuple[str, ...] = ()
 
 
-_SERVICE, _PROJECT, _HOST = (Parameter(n, n) for n in ("service", "project", "host"))
-_ONE = Parameter("service", "service", required=True)
-_OTHER = Parameter("other", "service", required=True)
-_TRANSITIVE = Parameter("transitive", "flag")
-_KEY = Parameter("key", "text", required=True)
-_VALUE = Parameter("value", "text")
+def _parameter(name: str, kind: str, required: bool = False) -> QueryParameter:
+    return QueryParameter(name=name, kind=kind, required=required)
+
+
+_SERVICE, _PROJECT, _HOST = (_parameter(n, n) for n in ("service", "project", "host"))
+_ONE = _parameter("service", "service", required=True)
+_OTHER = _parameter("other", "service", required=True)
+_TRANSITIVE = _parameter("transitive", "flag")
+_KEY = _parameter("key", "text", required=True)
+_VALUE = _parameter("value", "text")
 _WITHIN = (_PROJECT, _HOST)
 _OF_ANY, _OF_ONE = (_SERVICE, *_WITHIN), (_ONE, *_WITHIN)
 _BOTH = ("service", "project")
@@ -71,7 +66,7 @@ _ALL = (
     Query(
         "published_ports",
         "The ports that services publish, of one, of a project, or of all.",
-        (*_OF_ANY, Parameter("port", "port")),
+        (*_OF_ANY, _parameter("port", "port")),
         (*_BOTH, "port", "protocol", "container_port", "address"),
         ("BINDS",),
         services.published_ports,
@@ -105,7 +100,7 @@ _ALL = (
     Query(
         "images",
         "The images that services run or are built from, with tag and digest.",
-        (*_OF_ANY, Parameter("image", "image")),
+        (*_OF_ANY, _parameter("image", "image")),
         (*_BOTH, "image", "tag", "digest", "how"),
         ("BUILDS",),
         services.images,
@@ -128,7 +123,7 @@ _ALL = (
     Query(
         "settings",
         "The settings of configuration files: by key, by value, of a service, of a file.",
-        (*_OF_ANY, Parameter("key", "text"), _VALUE, Parameter("file", "text")),
+        (*_OF_ANY, _parameter("key", "text"), _VALUE, _parameter("file", "text")),
         ("service", "file", "key", "value"),
         ("settings",),
         settings.settings,
@@ -204,7 +199,7 @@ _ALL = (
     Query(
         "mounters",
         "The services that mount a path of the machine or of the container, or something below it.",
-        (Parameter("path", "text", required=True), *_WITHIN),
+        (_parameter("path", "text", required=True), *_WITHIN),
         (*_BOTH, "source", "target"),
         ("settings",),
         settings.mounters,
@@ -286,7 +281,7 @@ _ALL = (
     Query(
         "routes",
         "Host name, proxy and target of routes: to a service, at a host name, of a proxy, or all.",
-        (*_OF_ANY, Parameter("hostname", "text"), Parameter("proxy", "proxy")),
+        (*_OF_ANY, _parameter("hostname", "text"), _parameter("proxy", "proxy")),
         _ROUTE,
         ("ROUTES_TO", "EXPOSES_ENDPOINT"),
         routes.routes,
@@ -305,7 +300,7 @@ _ALL = (
     Query(
         "behind",
         "All that stands behind a host name: proxy, service, container, image, machine.",
-        (Parameter("hostname", "text", required=True),),
+        (_parameter("hostname", "text", required=True),),
         (
             "hostname",
             "path",
@@ -361,7 +356,7 @@ _ALL = (
     Query(
         "unprotected_routes",
         "Routes whose proxy asks for no login.",
-        (*_OF_ANY, Parameter("proxy", "proxy")),
+        (*_OF_ANY, _parameter("proxy", "proxy")),
         _ROUTE,
         ("ROUTES_TO", "EXPOSES_ENDPOINT"),
         routes.unprotected_routes,
@@ -384,7 +379,7 @@ _ALL = (
     Query(
         "networks",
         "The networks that services are on, or the services on a network.",
-        (*_OF_ANY, Parameter("network", "network")),
+        (*_OF_ANY, _parameter("network", "network")),
         (*_BOTH, "network", "mode"),
         ("RUNS_IN",),
         services.networks,
@@ -470,7 +465,7 @@ _ALL = (
     Query(
         "addresses",
         "Which name resolves to which address; of one name or address, or all.",
-        (Parameter("name", "text"),),
+        (_parameter("name", "text"),),
         ("name", "address", "record"),
         ("RESOLVES_TO",),
         services.addresses,

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import posixpath
 import re
+import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose.variables import expand
@@ -24,7 +27,16 @@ from taboot_pipelines.extraction.tier_a.texts import Problems
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node, Origin
 from taboot_pipelines.extraction.tier_a.yaml_nodes import parse as parse_yaml
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, listed
-from taboot_pipelines.retrieval.queries.service_index import Document, Service, ServiceIndex, distinct
+from taboot_pipelines.retrieval.queries.service_index import (
+    Document,
+    Service,
+    ServiceIndex,
+    distinct,
+    service_index,
+)
+
+if TYPE_CHECKING:
+    from taboot_pipelines.retrieval.session import View
 
 #: Characters of a file that are parsed, and values that are kept of it.
 MAX_CHARS = 1_000_000
@@ -570,6 +582,21 @@ class ConfigEntries:
             and v.path[0] in ("networks", "volumes", "secrets", "configs")
             and v.path[1].lower() in wanted
         ]
+
+
+_LOCK = threading.Lock()
+_KNOWN: WeakKeyDictionary[View, ConfigEntries] = WeakKeyDictionary()
+
+
+def config_entries(view: View) -> ConfigEntries:
+    """The configuration documents of a view, which keep what was parsed of them."""
+    with _LOCK:
+        known = _KNOWN.get(view)
+    if known is None:
+        known = ConfigEntries(service_index(view))
+        with _LOCK:
+            _KNOWN[view] = known
+    return known
 
 
 def of_servers(values: list[ConfigEntry], hosts: Collection[str]) -> list[ConfigEntry]:

@@ -17,9 +17,7 @@ def dependencies(house: House, args: Arguments) -> Iterator[Row]:
         if args.transitive:
             edges = walk(house.index, service.number, forward=True)
         for edge in edges:
-            through = "" if edge.start == service.number else house.index.name(edge.start)
-            cells = {**house.service(service), **house.other(edge.end, "needs"), **_kind(edge)}
-            yield Row({**cells, "through": through}, [cite(edge)])
+            yield _dependency(house, service, edge, near=edge.start, far=edge.end, column="needs")
 
 
 def dependents(house: House, args: Arguments) -> Iterator[Row]:
@@ -28,16 +26,19 @@ def dependents(house: House, args: Arguments) -> Iterator[Row]:
         if args.transitive:
             edges = walk(house.index, service.number, forward=False)
         for edge in edges:
-            through = "" if edge.end == service.number else house.index.name(edge.end)
-            cells = {**house.service(service), **house.other(edge.start, "dependent"), **_kind(edge)}
-            yield Row({**cells, "through": through}, [cite(edge)])
+            yield _dependency(house, service, edge, near=edge.end, far=edge.start, column="dependent")
 
 
-def _kind(edge: Edge) -> dict[str, Cell]:
-    return {
+def _dependency(house: House, service: Service, edge: Edge, *, near: int, far: int, column: str) -> Row:
+    """A dependency whose end ``near`` is the service, or what leads to it."""
+    cells: dict[str, Cell] = {
+        **house.service(service),
+        **house.other(far, column),
         "kind": "order" if is_order(edge) else "need",
         "condition": str(edge.properties.get("condition") or ""),
+        "through": "" if near == service.number else house.index.name(near),
     }
+    return Row(cells, [cite(edge)])
 
 
 def connections(house: House, args: Arguments) -> Iterator[Row]:

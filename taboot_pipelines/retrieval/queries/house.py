@@ -3,13 +3,13 @@ places that say so."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.knowledge.drift.facts import Drift
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, cites
-from taboot_pipelines.retrieval.queries.config_files import ConfigEntries, ConfigEntry
+from taboot_pipelines.retrieval.queries.config_files import ConfigEntry, config_entries
 from taboot_pipelines.retrieval.queries.relations import declaring_edges
 from taboot_pipelines.retrieval.queries.service_index import Service, ServiceIndex, service_index
 from taboot_pipelines.retrieval.results.queries import Cell
@@ -52,11 +52,16 @@ class Arguments:
 class House:
     """One view, for queries."""
 
-    def __init__(self, view: View, drifts: Sequence[Drift] = ()) -> None:
+    def __init__(self, view: View, drifts: Callable[[View], Sequence[Drift]]) -> None:
         self.view = view
         self.index: ServiceIndex = service_index(view)
-        self.entries = ConfigEntries(self.index)
-        self.drifts = drifts
+        self.entries = config_entries(view)
+        self._drifts = drifts
+
+    @property
+    def drifts(self) -> Sequence[Drift]:
+        """What drifted, which few queries ask."""
+        return self._drifts(self.view)
 
     # --- what names mean
 

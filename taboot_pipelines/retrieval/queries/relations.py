@@ -4,7 +4,7 @@ leads to its target."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
 
@@ -81,7 +81,12 @@ def declaring_edges(house: ServiceIndex, service: Service) -> list[Edge]:
     return edges[:1]
 
 
-# --- Routes
+# --- Routes and ports
+
+
+def reachable(edges: Iterable[Edge]) -> list[Edge]:
+    """The published ports that others than the machine itself reach."""
+    return [e for e in edges if not str(e.properties.get("hostIp") or "").startswith(("127.", "::1"))]
 
 
 def way_of(house: ServiceIndex, edge: Edge) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from taboot_pipelines.retrieval.queries.citations import cite, cites
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
@@ -12,6 +12,7 @@ from taboot_pipelines.retrieval.queries.relations import (
     guards,
     host_of_route,
     in_force,
+    reachable,
     target_name_of,
 )
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, distinct
@@ -89,7 +90,7 @@ def exposed_services(house: House, args: Arguments) -> Iterator[Row]:
         for row in (_route(house, e) for e in routed):
             cells = {**house.service(service), "how": "proxy", "at": _at(row), "login": row.cells["login"]}
             yield Row(cells, row.cites)
-        for edge in _reachable(house.index.out(service.number, "BINDS")):
+        for edge in reachable(house.index.out(service.number, "BINDS")):
             at = f"{house.index.name(edge.end)}:{edge.properties.get('port')}"
             yield Row(
                 {**house.service(service), "how": "published port", "at": at, "login": ""}, [cite(edge)]
@@ -101,14 +102,9 @@ def _at(row: Row) -> str:
     return f"{row.cells['hostname']}{'' if path == '/' else path}"
 
 
-def _reachable(edges: Iterable[Edge]) -> list[Edge]:
-    """The published ports that others than the machine itself reach."""
-    return [e for e in edges if not str(e.properties.get("hostIp") or "").startswith(("127.", "::1"))]
-
-
 def unexposed_services(house: House, args: Arguments) -> Iterator[Row]:
     for service in house.declared(args):
-        if not _is_led_to(house, service) and not _reachable(house.index.out(service.number, "BINDS")):
+        if not _is_led_to(house, service) and not reachable(house.index.out(service.number, "BINDS")):
             yield Row(house.service(service), house.declaration(service))
 
 

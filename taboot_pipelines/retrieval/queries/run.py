@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from taboot_pipelines.errors import TabootError, or_near
-from taboot_pipelines.retrieval.queries.catalog import QUERIES, Parameter, Query
+from taboot_pipelines.retrieval.queries.catalog import QUERIES, Query
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, listed, plural
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
 from taboot_pipelines.retrieval.queries.relations import unexplained_mentions
@@ -43,9 +44,7 @@ def described(examples: Callable[[str], Iterable[str]]) -> QueryList:
             QueryDescription(
                 name=q.name,
                 summary=q.summary,
-                parameters=tuple(
-                    QueryParameter(name=p.name, kind=p.kind, required=p.required) for p in q.parameters
-                ),
+                parameters=q.parameters,
                 columns=q.columns,
                 reads=q.reads,
                 examples=tuple(itertools.chain(*(itertools.islice(examples(a), 2) for a in q.answers))),
@@ -74,12 +73,13 @@ def run(
     """The rows of a query, at most ``limit`` of them. Raises ``E_QUERY`` for a wrong argument,
     ``E_NOT_FOUND`` for a name that nothing has."""
     check_limit(limit, MAX_ROWS)
+    citation = _Citations(house).of
     args = _arguments(house, query, given)
     rows = _distinct(query.run(house, args))
     shown = tuple(
         QueryRow(
             cells={c: row.cells[c] for c in query.columns},
-            citations=tuple(_citation(house, span) for span in row.cites[:_MAX_CITED]),
+            citations=tuple(map(citation, row.cites[:_MAX_CITED])),
         )
         for row in rows[:limit]
     )
@@ -97,7 +97,7 @@ def run(
         complete=query.closed and not unseen,
         scope=_scope(house),
         unseen=unseen,
-        named_in=tuple(_citation(house, span) for span in spans),
+        named_in=tuple(map(citation, spans)),
     )
 
 
@@ -148,7 +148,7 @@ def _services(house: House, name: str | None, within: Arguments) -> tuple[Servic
     return tuple(s for s in found if s.declared) or found
 
 
-def _checked(query: Query, parameter: Parameter, value: object) -> str | int | bool:
+def _checked(query: Query, parameter: QueryParameter, value: object) -> str | int | bool:
     """A value of the kind that the parameter takes."""
     wrong = TabootError(
         "E_QUERY",
@@ -186,19 +186,26 @@ def _distinct(rows: Iterable[Row]) -> list[Row]:
 # --- What is returned
 
 
-def _citation(house: House, span: StatementSpan) -> RowCitation:
-    index = house.view.index
-    row = index.row_at(span.doc_id, span.start)
-    return RowCitation(
-        doc_id=span.doc_id,
-        url=house.view.document_url(span.doc_id),
-        line=span.line,
-        start=span.start,
-        end=span.end,
-        text=house.index.line_text(span.doc_id, span.line),
-        edge_id=span.edge_id,
-        chunk_id="" if row is None else index.chunk_id(row),
-    )
+class _Citations:
+    """Makes citations; each document is looked up and cut into lines once."""
+
+    def __init__(self, house: House) -> None:
+        self._index = house.view.index
+        self._url = cache(house.view.document_url)
+        self._lines = cache(lambda doc_id: house.index.text(doc_id).split("\n"))
+
+    def of(self, span: StatementSpan) -> RowCitation:
+        row, lines = self._index.row_at(span.doc_id, span.start), self._lines(span.doc_id)
+        return RowCitation(
+            doc_id=span.doc_id,
+            url=self._url(span.doc_id),
+            line=span.line,
+            start=span.start,
+            end=span.end,
+            text=lines[span.line - 1].strip() if 0 < span.line <= len(lines) else "",
+            edge_id=span.edge_id,
+            chunk_id="" if row is None else self._index.chunk_id(row),
+        )
 
 
 def _said(query: Query, rows: Sequence[Row]) -> str:

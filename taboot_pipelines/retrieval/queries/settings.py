@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Collection, Iterator
 
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
@@ -55,23 +54,26 @@ def _setting(house: House, entry: ConfigEntry) -> Row:
     return Row(cells, [entry.cite, *entry.also])
 
 
-def of_services(keys: Iterable[str]) -> partial[Iterator[Row]]:
+def of_services(keys: Collection[str]) -> Callable[[House, Arguments], Iterator[Row]]:
     """The query for the settings of services that stand under one of ``keys``."""
-    return partial(_of_services, tuple(keys))
+
+    def stands(entry: ConfigEntry) -> bool:
+        return entry.value.path[entry.lead] in keys or any(entry.ends_in(k) for k in keys)
+
+    return lambda house, args: _of_services(house, args, stands)
 
 
-def _of_services(keys: tuple[str, ...], house: House, args: Arguments) -> Iterator[Row]:
+def _of_services(house: House, args: Arguments, wanted: Callable[[ConfigEntry], bool]) -> Iterator[Row]:
     for service in house.asked(args):
-        for entry in house.entries.of_service(service):
-            own = entry.value.path[entry.lead :]
-            if own[0] in keys or any(entry.ends_in(k) for k in keys):
-                cells = {**house.service(service), "key": ".".join(own), "value": entry.shown}
-                yield Row(cells, [entry.cite, *entry.also])
+        for entry in filter(wanted, house.entries.of_service(service)):
+            own = ".".join(entry.value.path[entry.lead :])
+            cells = {**house.service(service), "key": own, "value": entry.shown}
+            yield Row(cells, [entry.cite, *entry.also])
 
 
 def mounters(house: House, args: Arguments) -> Iterator[Row]:
     wanted = args.text["path"].rstrip("/") or "/"
-    for row in _of_services(VOLUMES, house, args):
+    for row in of_services(VOLUMES)(house, args):
         source, _, rest = str(row.cells["value"]).partition(":")
         target = rest.partition(":")[0]
         if ", " in source:
@@ -82,15 +84,12 @@ def mounters(house: House, args: Arguments) -> Iterator[Row]:
 
 
 def services_with(house: House, args: Arguments) -> Iterator[Row]:
-    key, value = args.text["key"], args.text.get("value")
-    for service in house.asked(args):
-        for entry in house.entries.of_service(service):
-            if (_is_key(entry, key) or entry.ends_in(key)) and (
-                value is None or value.lower() in entry.value.value.lower()
-            ):
-                own = ".".join(entry.value.path[entry.lead :])
-                cells = {**house.service(service), "key": own, "value": entry.shown}
-                yield Row(cells, [entry.cite, *entry.also])
+    key, value = args.text["key"], args.text.get("value", "").lower()
+
+    def has(entry: ConfigEntry) -> bool:
+        return (_is_key(entry, key) or entry.ends_in(key)) and value in entry.value.value.lower()
+
+    return _of_services(house, args, has)
 
 
 def services_without(house: House, args: Arguments) -> Iterator[Row]:

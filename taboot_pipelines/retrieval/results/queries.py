@@ -34,6 +34,11 @@ class QueryRow(Result):
     cells: dict[str, Cell]
     citations: tuple[RowCitation, ...]
 
+    @property
+    def text(self) -> str:
+        """Its cells by their columns, without those that are empty."""
+        return ", ".join(f"{name} {value}" for name, value in self.cells.items() if value not in (None, ""))
+
 
 class QueryParameter(Result):
     """A parameter of a typed query. ``kind``: what it names (service, project, host, network, proxy, image),
