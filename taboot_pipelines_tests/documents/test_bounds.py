@@ -15,9 +15,9 @@ from taboot_pipelines_tests.documents.crafted import HTML, TEXT, Reader, Shape, 
 pytestmark = pytest.mark.slow
 
 #: Code points of a page, and of the one that must not take much more than four times as long.
-SHORT, LONG = 15_000, 60_000
+SHORT, LONG = 7_500, 30_000
 #: Processor seconds that say nothing: noise, first uses, what is bounded by a constant.
-SLACK_SECONDS = 2.0
+SLACK_SECONDS = 1.0
 #: What a page may take beside its length: a kilobyte and a half a code point.
 SLACK_MEGABYTES, MEGABYTES_PER_CHARACTER = 64, 1.5e-3
 SITEMAPS: list[Shape] = [
@@ -95,7 +95,7 @@ def test_crafted_pages_take_time_and_memory_in_proportion(
 
 def test_pages_whose_parts_differ_take_time_and_memory_in_proportion(reader: Reader) -> None:
     # The processor time of many attributes in one tag grows late.
-    for (parser, short), (_, long) in zip(numbered(6 * SHORT), numbered(6 * LONG), strict=True):
+    for (parser, short), (_, long) in zip(numbered(12 * SHORT), numbered(12 * LONG), strict=True):
         assert not complaint(reader, parser, short, long), long[:100]
 
 

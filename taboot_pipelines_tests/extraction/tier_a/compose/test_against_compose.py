@@ -1,5 +1,5 @@
-"""Our reading of Compose projects against Docker Compose itself: ``docker compose config`` on real projects,
-on projects made up from numbers, and on each case that was once read wrong.
+"""Our reading of Compose projects against Docker Compose's own, by the library that its ``config`` command
+uses: on real projects, on projects made up from numbers, and on each case that was once read wrong.
 
 ``TABOOT_TEST_COMPOSE_PROJECTS`` makes up that many projects instead of the usual number.
 """
@@ -28,7 +28,7 @@ from taboot_pipelines_tests.extraction.tier_a.compose.test_real import DATA, rea
 
 __all__ = ["compose_program"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500), pytest.mark.alone_with("docker-compose")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500), pytest.mark.alone_with("compose-go")]
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples" / "homelab" / "stacks"
 MADE_UP = int(os.environ.get("TABOOT_TEST_COMPOSE_PROJECTS", "150"))
