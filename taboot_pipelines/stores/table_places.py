@@ -60,6 +60,9 @@ class TablePlace(Protocol):
 
     def options(self) -> dict[str, str] | None: ...
 
+    def directory(self, path: str) -> Path | None:
+        """Return the directory of a table; None on an object store."""
+
     def filesystem(self, path: str) -> FileSystem | None:
         """Return what pyarrow reads the table's data files with; None: what deltalake has for it."""
 
@@ -118,6 +121,9 @@ class TableDirectory:
 
     def options(self) -> None:
         return None
+
+    def directory(self, path: str) -> Path:
+        return self._root / path
 
     def filesystem(self, path: str) -> FileSystem:
         # deltalake's own calls Python for each piece of a file. A thread of pyarrow that still lets go of
@@ -214,6 +220,9 @@ class TableBucket:
 
     def options(self) -> dict[str, str]:
         return self._options
+
+    def directory(self, path: str) -> None:
+        return None
 
     def filesystem(self, path: str) -> None:
         return None

@@ -12,12 +12,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,6 +43,9 @@ _ID_DIGITS = 12
 _HASHES = ("text_sha256", "sha256")
 #: Tables at a version that are kept open.
 _MAX_OPENED = 64
+#: Up to so many bytes in all, the files of a table are read one after the other: to scan a file of a few
+#: kilobytes as a part of a dataset takes three times as long.
+_FEW_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +65,20 @@ class Stale:
     used_bytes: int
 
 
+class _File(NamedTuple):
+    """A data file of a table: its path within it, its bucket (None: outside of all buckets), its bytes."""
+
+    path: str
+    bucket: int | None
+    size: int
+
+
 @dataclass(slots=True)
 class _Opened:
-    """A table at a version, and its files to read once they were: their footers are read once."""
+    """A table at a version, and its files once they were read: its log and their footers are read once."""
 
     table: DeltaTable
+    files: Sequence[_File] | None = None
     dataset: Dataset | None = None
 
 
@@ -211,10 +223,14 @@ class Tables:
         from deltalake.exceptions import DeltaError
 
         try:
-            dataset = self._dataset(_path(namespace, owner, name), version, table)
-            chosen_rows = reduce(and_, chosen) if chosen else None
-            if members is not None and any(pa.types.is_list(f.type) for f in wanted):
+            path = _path(namespace, owner, name)
+            opened = self._to_read(path, version, table)
+            few = self._few(path, opened, buckets)
+            if few is not None:
+                result = _read_files(few, schema, wanted.names, members)
+            elif members is not None and any(pa.types.is_list(f.type) for f in wanted):
                 # Vectors are wide: only the files that hold a wanted row are read whole.
+                dataset, chosen_rows = self._dataset(path, opened), reduce(and_, chosen)
                 schema = dataset.schema
                 parts = [
                     file.to_table(schema=schema, columns=list(wanted.names), filter=chosen_rows)
@@ -225,7 +241,9 @@ class Tables:
                     [wanted.empty_table(), *(part.select(wanted.names).cast(wanted) for part in parts)]
                 )
             else:
-                result = dataset.to_table(columns=list(wanted.names), filter=chosen_rows)
+                result = self._dataset(path, opened).to_table(
+                    columns=list(wanted.names), filter=reduce(and_, chosen) if chosen else None
+                )
                 # To cast a small table to its own schema takes a tenth of the time to read it.
                 if not result.schema.equals(wanted, check_metadata=True):
                     result = result.select(wanted.names).cast(wanted)
@@ -328,7 +346,7 @@ class Tables:
             old, new = (self._open(namespace, owner, name, version) for version in (before, after))
             if old is None or new is None:
                 return None
-            files = [dict(_files(table)) for table in (old, new)]
+            files = [{f.path: f.bucket for f in _files(table)} for table in (old, new)]
         except (TabootError, OSError, ValueError):
             return None
         buckets = {
@@ -420,14 +438,14 @@ class Tables:
         if table is None:
             return []
         noted = self._place.hashes(path)
-        files = [file for file, _ in _files(table) if file in noted]
+        files = [f.path for f in _files(table) if f.path in noted]
         return sorted(file for file in files if self._place.sha256(f"{path}/{file}") != noted[file])
 
     def _note(self, table: DeltaTable, path: str) -> None:
         """Note the hashes of the data files that have come with a commit: nothing else in a table would tell
         a number that the disk has changed from the one that was written."""
         noted = self._place.hashes(path)
-        new = [file for file, _ in _files(table) if file not in noted]
+        new = [f.path for f in _files(table) if f.path not in noted]
         found = {file: sha256 for file in new if (sha256 := self._place.sha256(f"{path}/{file}"))}
         if found:
             self._place.note(path, noted | found)
@@ -496,14 +514,30 @@ class Tables:
         version = self.version(namespace, owner, name)
         return None if version is None else self._open(namespace, owner, name, version)
 
-    def _dataset(self, path: str, version: TableVersion | None, table: DeltaTable) -> Dataset:
-        """Return the files of a table to read."""
+    def _to_read(self, path: str, version: TableVersion | None, table: DeltaTable) -> _Opened:
         with self._lock:
             opened = self._opened.get((path, version or ""))
-        if opened is None or opened.table is not table:
-            opened = _Opened(table)
+        return _Opened(table) if opened is None or opened.table is not table else opened
+
+    def _few(
+        self, path: str, opened: _Opened, buckets: Collection[int] | None
+    ) -> list[tuple[Path, int | None]] | None:
+        """Return the files of these buckets (None: of all), each with its bucket; None for what is read as a
+        dataset: on an object store, and beyond :data:`_FEW_BYTES`.
+        """
+        directory = self._place.directory(path)
+        if directory is None:
+            return None
+        if opened.files is None:
+            opened.files = list(_files(opened.table))
+        chosen = [f for f in opened.files if buckets is None or f.bucket in buckets]
+        if sum(f.size for f in chosen) > _FEW_BYTES:
+            return None
+        return [(directory / f.path, f.bucket) for f in chosen]
+
+    def _dataset(self, path: str, opened: _Opened) -> Dataset:
         if opened.dataset is None:
-            opened.dataset = table.to_pyarrow_dataset(filesystem=self._place.filesystem(path))
+            opened.dataset = opened.table.to_pyarrow_dataset(filesystem=self._place.filesystem(path))
         return opened.dataset
 
     def _written(self, table: DeltaTable, path: str) -> TableVersion:
@@ -582,14 +616,45 @@ def _id(table: DeltaTable) -> str:
     return str(table.metadata().id).replace("-", "")[:_ID_DIGITS]
 
 
-def _files(table: DeltaTable) -> Iterator[tuple[str, int | None]]:
-    """Yield (path, bucket) of the files of a version; None for a file outside of all buckets."""
+def _read_files(
+    files: Iterable[tuple[Path, int | None]],
+    schema: pa.Schema,
+    columns: Sequence[str],
+    members: tuple[str, Sequence[str]] | None,
+) -> pa.Table:
+    """Read columns of a schema out of data files, each with its bucket, which it does not hold itself."""
+    from pyarrow.parquet import ParquetFile
+
+    names = [*columns, *([members[0]] if members and members[0] not in columns else [])]
+    wanted = pa.schema([schema.field(name) for name in names])
+    parts: list[pa.Table] = []
+    for path, bucket in files:
+        with pa.OSFile(str(path)) as file:
+            part = ParquetFile(file, pre_buffer=False).read(columns=names, use_threads=False)
+        if "bucket" in names:
+            part = part.append_column("bucket", pa.repeat(pa.scalar(bucket, pa.int32()), part.num_rows))
+        if lacking := set(names).difference(part.column_names):
+            raise pa.ArrowInvalid(f"A data file has no column {min(lacking)}.")
+        parts.append(part.select(names))
+    if not parts:
+        return wanted.empty_table().select(columns)
+    # Casting a small table takes as long as reading it: all of them are cast at once, if they are alike.
+    if not all(part.schema.equals(parts[0].schema) for part in parts):
+        parts = [part.cast(wanted) for part in parts]
+    result = pa.concat_tables(parts).cast(wanted)
+    if members is not None:
+        result = result.filter(pc.is_in(result.column(members[0]), pa.array(members[1], pa.string())))
+    return result.select(columns)
+
+
+def _files(table: DeltaTable) -> Iterator[_File]:
+    """Yield the files of a version."""
     actions = pa.table(table.get_add_actions(flatten=True))
     buckets = (
         actions.column("partition.bucket").to_pylist() if "partition.bucket" in actions.column_names else []
     )
-    paths = actions.column("path").to_pylist()
-    yield from zip(paths, buckets or [None] * len(paths), strict=True)
+    paths, sizes = (actions.column(c).to_pylist() for c in ("path", "size_bytes"))
+    yield from map(_File, paths, buckets or [None] * len(paths), sizes)
 
 
 def _number(version: TableVersion) -> int:
