@@ -77,6 +77,7 @@ test:
 soak: $(BIN)/.test
 	TABOOT_TEST_SOAK_SECONDS=$${SOAK_SECONDS:-1800} $(BIN)/python -m pytest -s --timeout 0 -m soak taboot_pipelines_tests
 	TABOOT_TEST_SOAK_SECONDS=$${SOAK_SECONDS:-1800} $(BIN)/python -m pytest -s --timeout 0 taboot_pipelines_tests/stages/test_incremental_equals_scratch.py
+	TABOOT_TEST_ATTEMPTS=10000 $(BIN)/python -m pytest taboot_pipelines_tests/acceptance/test_isolation.py
 
 bench: $(BIN)/.test
 	@for b in benchmarks/*.py benchmarks/gold/*.py; do echo "== $$b"; TABOOT_TEST_DATA=$(DATA) $(BIN)/python $$b || exit 1; done

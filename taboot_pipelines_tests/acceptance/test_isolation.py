@@ -1,5 +1,5 @@
-"""10,000 attempts to reach one namespace from another, through everything that takes a namespace: none
-succeeds.
+"""Thousands of attempts to reach one namespace from another, through everything that takes a namespace: none
+succeeds. ``TABOOT_TEST_ATTEMPTS`` makes that many, as ``make soak`` does.
 
 Catalog (PostgreSQL, as the application's role), Qdrant (its fake), Neo4j and ``KnowledgeBase``. ``red`` holds
 what ``blue`` holds, but for words of their own; each attempt uses red's namespace with blue's ids, keys,
@@ -8,6 +8,7 @@ names, sources and words.
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -30,7 +31,9 @@ from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.stores.roles import with_roles
 from taboot_pipelines_tests.world import World, graph, logical
 
-ATTEMPTS = {"catalog": 4_000, "sql": 2_000, "qdrant": 1_500, "neo4j": 1_000, "knowledge base": 1_500}
+ATTEMPTS = int(os.environ.get("TABOOT_TEST_ATTEMPTS", "2000"))
+#: How many of ten attempts are made through what.
+SHARES = {"catalog": 4.0, "sql": 2.0, "qdrant": 1.5, "neo4j": 1.0, "knowledge base": 1.5}
 #: E_NEO4J: red has no such node for the relationship's end.
 REFUSALS = {"E_NOT_FOUND", "E_EDGE_UNKNOWN", "E_NAMESPACE", "E_QUERY", "E_CATALOG", "E_NEO4J"}
 
@@ -100,7 +103,7 @@ def world(tmp_path: Path, tei: FakeTei, postgres: Any, redis_url: str, neo4j_url
         made.workspace.close()
 
 
-def test_ten_thousand_attempts_reach_nothing(world: World) -> None:
+def test_no_attempt_reaches_anything(world: World) -> None:
     blue, rng = Blue(world), random.Random(17)
     before = state(world)
     assert "blue" in str(before["documents"]) and before["points"]
@@ -112,7 +115,7 @@ def test_ten_thousand_attempts_reach_nothing(world: World) -> None:
         "neo4j": neo4j_calls(world, blue, rng),
         "knowledge base": kb_calls(world, blue, rng),
     }.items():
-        while done[surface] < ATTEMPTS[surface]:
+        while done[surface] < ATTEMPTS * SHARES[surface] / 10:
             name, attempt = rng.choice(calls)
             try:
                 seen = repr(attempt())
@@ -125,7 +128,7 @@ def test_ten_thousand_attempts_reach_nothing(world: World) -> None:
                 seen = ""
             assert "blue" not in seen, f"{surface}.{name} saw what is blue's: {seen[:300]}"
             done[surface] += 1
-    assert done.total() >= 10_000
+    assert done.total() >= ATTEMPTS
     assert state(world) == before
 
 

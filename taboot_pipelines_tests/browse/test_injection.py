@@ -253,9 +253,9 @@ def test_through_the_whole_chain(world: World, context: BrowserContext) -> None:
         page.goto(address)
         urls = ["/", "/search?q=lantern&scores=1", "/search?q=lantern+hall%3F", "/sources", "/source/guides",
                 "/dead-letters", "/nodes?label=Document", "/search?q=script+onerror"]  # fmt: skip
-        urls += [f"/document/{d}" for d in documents[::4]]
+        urls += [f"/document/{d}" for d in documents[::10]]
         nodes = [n for n in kb.nodes().to_pylist() if n["label"] != "Document"]
-        urls += [to("/node", label=n["label"], key=n["key"]) for n in nodes[::10]]
+        urls += [to("/node", label=n["label"], key=n["key"]) for n in nodes[::20]]
         for url in urls:
             answer = page.goto(own.rstrip("/") + url)
             assert answer is not None and answer.status == 200, url

@@ -729,17 +729,17 @@ def _seconds(data: bytes) -> float:
 
 
 def test_time_is_in_proportion_to_hostile_input() -> None:
-    """100,000 branches of one message, a long chain, a circle; a line of 100 MB."""
-    branches = [node(f"n{i}", "root", "user", "x") for i in range(100_000)]
+    """30,000 branches of one message, a long chain, a circle; a line of 40 MB."""
+    branches = [node(f"n{i}", "root", "user", "x") for i in range(30_000)]
     chain = [node(f"n{i}", f"n{i - 1}", "user", "x") for i in range(20_000)]
     circle = [node(f"n{i}", f"n{(i + 1) % 20_000}", "user", "x") for i in range(20_000)]
     for nodes in (branches, chain, circle):
-        # Guards against quadratic work, which takes hours.
-        assert _seconds(conversation(node("root", None), *nodes)) < 120
-    line = lines(user("x" * 100_000_000))
+        # Guards against quadratic work, which takes many minutes.
+        assert _seconds(conversation(node("root", None), *nodes)) < 60
+    line = lines(user("x" * 40_000_000))
     with pytest.raises(TabootError, match="E_TOO_LARGE"):
         formed(line, max_chars=20_000_000)
-    assert _seconds(lines(user("`#\n" * 300_000))) < 120
+    assert _seconds(lines(user("`#\n" * 100_000))) < 60
 
 
 def test_a_document_of_many_formats_needs_no_name(tmp_path: Path) -> None:
