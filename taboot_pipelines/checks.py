@@ -394,10 +394,10 @@ def _no_drift(run: CheckRun) -> CheckResult:
 
 
 def _drift_row(item: DriftItem, names: bool) -> dict[str, str]:
-    """A drift by the ids of its edges: an erasure does not reach Dagster's storage, so names stand there only
-    if they may."""
-    edges = [side.edge_ids[0] for side in item.sides]
-    row = {"kind": item.kind, "edge": edges[0], "against": edges[1] if len(edges) > 1 else ""}
+    """A drift by the ids of its edges, or else of its documents: an erasure does not reach Dagster's storage,
+    so names stand there only if they may."""
+    said, against = [*(next(iter(side.edge_ids), side.doc_id) for side in item.sides), ""][:2]
+    row = {"kind": item.kind, "edge": said, "against": against}
     return {**row, "statement": item.statement} if names else row
 
 

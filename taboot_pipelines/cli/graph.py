@@ -173,8 +173,8 @@ def drift(kinds: tuple[str, ...], limit: int, namespace: str | None, as_json: bo
         of_a_day = "  (a text of a day)" if item.record else ""
         print_wrapped(f"{item.kind}: {item.statement}{of_a_day}", "", width, bold=True)
         for side in item.sides:
-            shown = side.edge_ids[0][:SHOWN_ID] if width else side.edge_ids[0]
-            print_place(places, places.place(side.url, side.line), f"  {shown}", width)
+            shown = next((i[:SHOWN_ID] if width else i for i in side.edge_ids), "")
+            print_place(places, places.place(side.url, side.line), f"  {shown}".rstrip(), width)
             for line in (side.quote.text if side.quote is not None else side.says).splitlines():
                 plain(f"   │ {line}")
     if not found.items:

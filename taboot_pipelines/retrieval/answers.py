@@ -24,7 +24,7 @@ from taboot_pipelines.retrieval.answering.reading import Read
 from taboot_pipelines.retrieval.answering.similarity import Nearness
 from taboot_pipelines.retrieval.answering.tables_and_lists import compare_column, find_steps
 from taboot_pipelines.retrieval.answering.text_query import TextQuery, read_question, says
-from taboot_pipelines.retrieval.drift import Drifts
+from taboot_pipelines.retrieval.drift.report import Drifts
 from taboot_pipelines.retrieval.evidence import Evidence
 from taboot_pipelines.retrieval.lazy import Lazy
 from taboot_pipelines.retrieval.pages import make_hit

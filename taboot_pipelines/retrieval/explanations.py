@@ -17,7 +17,7 @@ from taboot_pipelines.retrieval.evidence import Evidence, Quoted, Source
 from taboot_pipelines.retrieval.prefixes import ambiguous
 from taboot_pipelines.retrieval.results.base import where
 from taboot_pipelines.retrieval.results.decisions import DecisionNote
-from taboot_pipelines.retrieval.results.explanations import End, Explanation
+from taboot_pipelines.retrieval.results.explanations import End, Explanation, Quote
 from taboot_pipelines.retrieval.results.graph import Edge
 from taboot_pipelines.retrieval.results.hits import Hit
 from taboot_pipelines.retrieval.session import Session, View
@@ -65,6 +65,18 @@ class Explanations:
         if chunk is not None:
             return self._session.ask(lambda view: self._chunk(view, _whole(view, chunk[1]), int(chunk[2])))
         return self._session.ask(lambda view: self._edge(view, target))
+
+    def quote(self, doc_id: str, start: int, end: int) -> Quote:
+        """Read ``[start, end)``, code points of a document, from its blob; raises what ``explain`` raises."""
+        return self._session.ask(lambda view: self._span(view, doc_id, start, end).shown)
+
+    def _span(self, view: View, doc_id: str, start: int, end: int) -> Quoted:
+        document = view.shards.document(doc_id)
+        if document is None:
+            raise TabootError("E_EDGE_UNKNOWN", f"There is no document {doc_id}.", doc_id=doc_id)
+        source = self._evidence.source(view, document, document["blob_sha256"])
+        offsets = OffsetMap.loads(document["offsets"])
+        return source.quote(*offsets.to_bytes(start, end), (start, end), view.index.section_at(doc_id, start))
 
     def _edge(self, view: View, edge_id: str) -> Explanation:
         row: dict[str, Any] | None = view.graph.edge(edge_id)

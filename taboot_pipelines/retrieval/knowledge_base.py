@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.conversation import Conversation
     from taboot_pipelines.retrieval.crawls import CrawlList, Crawls, CrawlView
     from taboot_pipelines.retrieval.decisions import DecisionRecorder
-    from taboot_pipelines.retrieval.drift import Drifts
+    from taboot_pipelines.retrieval.drift.report import Drifts
     from taboot_pipelines.retrieval.evidence import Blobs, Evidence, Originals
     from taboot_pipelines.retrieval.explanations import Explanations
     from taboot_pipelines.retrieval.interpretations import Interpretations
@@ -788,7 +788,7 @@ def _open_originals(session: Session, evidence: Evidence) -> Originals:
 
 
 def _open_drifts(settings: Settings, session: Session) -> Drifts:
-    from taboot_pipelines.retrieval.drift import Drifts
+    from taboot_pipelines.retrieval.drift.report import Drifts
 
     return Drifts(settings.retrieval, session)
 

@@ -58,6 +58,10 @@ class DriftKind(StrEnum):
     PROSE_PORT = "prose_port"
     PROSE_IMAGE = "prose_image"
     PROSE_ADDRESS = "prose_address"
+    PROSE_VERSION = "prose_version"
+    PROSE_HOST_NAME = "prose_host_name"
+    PROSE_NETWORK = "prose_network"
+    PROSE_SETTING = "prose_setting"
 
 
 class Authority(StrEnum):
@@ -111,11 +115,35 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where a statement stands: its line, and its code points ``[start, end)``. ``edge_id``: the edge that
+    says it; empty for a value that the graph has no edge for."""
+
+    doc_id: str
+    line: int
+    start: int
+    end: int
+    edge_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Side:
-    """One of the statements that disagree: what it ``says``, and the edges that say so, at least one."""
+    """One of the statements that disagree: what it ``says``, and the edges or the places that say so, at
+    least one."""
 
     says: str
-    facts: tuple[Fact, ...]
+    facts: tuple[Fact, ...] = ()
+    stands: tuple[Place, ...] = ()
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where it stands; an edge that is supported in several places stands in each."""
+        of_facts = (
+            Place(f.doc_id, f.line, start, end, f.edge_id)
+            for f in self.facts
+            for start, end in f.spans or ((0, 0),)
+        )
+        return (*of_facts, *self.stands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +162,7 @@ class Drift:
     @property
     def order(self) -> tuple[Any, ...]:
         kinds = list(DriftKind)
-        places = tuple(f.place for s in self.sides for f in s.facts)
+        places = tuple((p.doc_id, p.line, p.edge_id) for s in self.sides for p in s.places)
         return self.record, kinds.index(self.kind), self.name, self.key, self.statement, places
 
 

@@ -11,9 +11,9 @@ from taboot_pipelines.retrieval.results.explanations import Quote
 
 
 class DriftSide(Result):
-    """One of the statements that disagree. ``edge_ids``: the edges that say so, by place; ``doc_id``, ``url``
-    and ``line``: of the first. ``quote``: its bytes, read just now; None where they cannot be read, of which
-    ``explain`` says why.
+    """One of the statements that disagree. ``edge_ids``: the edges that say so, by place, of which a value of
+    a file may have none; ``doc_id``, ``url`` and ``line``: of the first place. ``quote``: its bytes, as read
+    now; None where they cannot be read, of which ``explain`` says why.
     """
 
     says: str
@@ -62,7 +62,7 @@ class DriftReport(TableResult):
                 "drift": number,
                 **item.model_dump(exclude={"sides"}),
                 **side.model_dump(include={"says", "doc_id", "url", "line"}),
-                "edge_id": side.edge_ids[0],
+                "edge_id": side.edge_ids[0] if side.edge_ids else None,
                 "quote": None if side.quote is None else side.quote.text,
             }
             for number, item in enumerate(self.items, 1)

@@ -171,7 +171,8 @@ class Table:
 
 @dataclass(slots=True)
 class Segment:
-    """A piece of a document. ``form``: ``table``, ``arrow``, ``key-value``, ``list item`` or ``sentence``."""
+    """A piece of a document. ``form``: ``table``, ``arrow``, ``key-value``, ``list item``, ``sentence`` or
+    ``code``."""
 
     form: str
     text: Text
@@ -187,14 +188,14 @@ class Segment:
     group: int = 0
 
 
-def segments(source: str) -> list[Segment]:
-    """Return the pieces of a Markdown text, in order."""
-    return list(_Reader(source).read())
+def segments(source: str, *, code: bool = False) -> list[Segment]:
+    """Return the pieces of a Markdown text, in order; with ``code`` also the lines of other fences."""
+    return list(_Reader(source, code).read())
 
 
 class _Reader:
-    def __init__(self, source: str) -> None:
-        self._source = source
+    def __init__(self, source: str, code: bool) -> None:
+        self._source, self._code = source, code
         self._headings: list[tuple[int, str]] = []
         self._intro = ""
         self._group = 0
@@ -337,9 +338,10 @@ class _Reader:
     def _drawn(self, start: int, end: int, language: str) -> Iterator[Segment]:
         """A line of a fence, if it may be one of a diagram."""
         line = self._source[start:end]
-        if language in DRAWN and line.strip() and len(line) < 2000:
+        if (language in DRAWN or self._code) and line.strip() and len(line) < 2000:
+            form = "arrow" if language in DRAWN else "code"
             text = Text(line, start, end)
-            yield Segment("arrow", text, self._above(), self._intro, fence=language, group=self._group)
+            yield Segment(form, text, self._above(), self._intro, fence=language, group=self._group)
 
     def _table(self, start: int, end: int, at: int) -> tuple[list[Segment], int]:
         """The rows of a table whose header stands at ``[start, end)``, and where to read on."""

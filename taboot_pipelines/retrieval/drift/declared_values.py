@@ -1,0 +1,384 @@
+"""The values that configuration declares of a thing, whatever its format: images, versions, ports, addresses,
+host names, networks and settings.
+
+A value is known by what it is of. Of a service of Compose, and of what reads as one, that is the service; of
+any other file what its key path names, then the file and its folder. An image is of its repository too, and a
+setting of its key.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from itertools import pairwise
+
+import ahocorasick_rs
+
+from taboot_pipelines.extraction.tier_a.compose.variables import expand
+from taboot_pipelines.extraction.tier_a.prose.things import is_ordinary_name
+from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView
+from taboot_pipelines.model.graph import TAILNET
+from taboot_pipelines.retrieval.queries.config_files import ConfigEntries, ConfigEntry
+from taboot_pipelines.retrieval.queries.service_index import Edge, ServiceIndex
+
+Labels = tuple[str, ...]
+
+
+class Property(StrEnum):
+    """What of a thing a value is."""
+
+    IMAGE = "image"
+    VERSION = "version"
+    PORT = "port"
+    ADDRESS = "address"
+    HOST_NAME = "host name"
+    NETWORK = "network"
+    SETTING = "setting"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A value that configuration declares, at ``[start, end)`` in code points of a document.
+
+    ``about``: the names under which it is found, the nearest first; of a setting its key. ``names``: of the
+    thing itself. ``folder``: of the file.
+    """
+
+    property: Property
+    value: str
+    about: tuple[str, ...]
+    names: tuple[str, ...]
+    folder: str
+    doc_id: str
+    line: int
+    start: int
+    end: int
+
+
+NUMBER = re.compile(r"(?<![\w.])\d{2,5}(?![\w]|\.\d)")
+IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
+#: A key that is called as environment variables are, or as settings of Forgejo and Grafana in them.
+SETTING_KEY = re.compile(r"[A-Z][A-Za-z0-9]*(?:_+[A-Za-z0-9]+)+")
+TOKEN = re.compile(r"[\w./:@+-]+")
+_PORT_KEY = re.compile(r"(?i)(?:^|[^a-z])ports?$|[a-z]Port$|_port$|^listen$|^expose$|^published$")
+_BEHIND_HOST = re.compile(r"(?:[a-z][\w.-]*|(?:\d{1,3}\.){3}\d{1,3}|[\]}]):(\d{2,5})(?![\w.-])", re.I)
+_VERSION_KEY = re.compile(r"(?i)(?:version|tag|revision|release)$")
+_VERSION = re.compile(r"v?\d+(?:\.\d+)+")
+_TAGGED = re.compile(r"[^\s\"'@]+:\w[\w.-]*(?=$|@)")
+_HOST_KEY = re.compile(r"(?i)(?:^|[_.-])(?:hosts?|hostnames?|server_name|domains?|fqdn)$")
+#: Traefik's rules; the documentation of its routers.
+_HOST_RULE = re.compile(r"Host(?:SNI|Header)?\(([^()]*)\)")
+_HOST = re.compile(
+    r"(?<![\w@/.-])(?:https?://)?"
+    r"((?:[a-z0-9*-]+|\$\{?\w+[^}\s]*\}?)(?:\.(?:[a-z0-9-]+|\$\{?\w+[^}\s]*\}?))+)",
+    re.IGNORECASE,
+)
+_PLACEHOLDER = re.compile(r"<[^>]*>|\$\{[^}]*\}|\$\w+|\{\{[^}]*\}\}|\[[^\]]*\]|%\w+%")
+#: Domains that nobody has in public: RFC 6762, RFC 8375, ICANN's resolution of 2024, and those of routers.
+_PRIVATE_DOMAINS = frozenset(
+    [
+        "home",
+        "lan",
+        "local",
+        "internal",
+        "localdomain",
+        "intranet",
+        "private",
+        "corp",
+        "homelab",
+        "lab",
+        "box",
+        "test",
+    ]
+)
+#: Addresses for documentation: RFC 5737.
+_IN_DOCUMENTATION = [
+    ipaddress.ip_network(network) for network in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
+]
+#: Keys under which each key is the name of a thing.
+_NAMED_UNDER = frozenset(
+    [
+        "hosts",
+        "services",
+        "routers",
+        "containers",
+        "backends",
+        "frontends",
+        "upstreams",
+        "apps",
+        "applications",
+    ]
+)
+#: Values of more characters are texts.
+_MAX_VALUE_CHARS = 500
+
+
+def plain_name(text: str) -> str:
+    """A name as it is compared: ``Discovery Server`` and ``discovery_server`` are ``discovery-server``."""
+    return re.sub(r"[\s_]+", "-", text.strip().lower())
+
+
+def labels_of(host: str) -> Labels:
+    """The labels of a host name, with ``*`` for each that is filled in elsewhere."""
+    return tuple(_PLACEHOLDER.sub("*", host.lower()).strip(".").split("."))
+
+
+def domain_of(labels: Labels) -> Labels:
+    """The end that all host names of a house have in common: a placeholder, a private domain, two labels."""
+    if "*" in labels[1:]:
+        return labels[labels.index("*", 1) :]
+    return labels[-1:] if len(labels) == 2 and labels[-1] in _PRIVATE_DOMAINS else labels[-2:]
+
+
+def is_of_a_machine(address: str) -> bool:
+    """Whether an address is one that a machine of a house has: private, and of no network."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    inside = (ip.is_private or ip in TAILNET) and not any(ip in network for network in _IN_DOCUMENTATION)
+    return inside and not (ip.is_loopback or ip.is_unspecified or address.endswith((".0", ".255")))
+
+
+def image_of(reference: str) -> tuple[str, str]:
+    """Repository, without the registry that is meant where none is said, and tag of an image."""
+    named = reference.partition("@")[0]
+    repository, colon, tag = named.rpartition(":")
+    if not colon or "/" in tag:
+        repository, tag = named, ""
+    repository = repository.lower()
+    for prefix in ("docker.io/", "index.docker.io/", "library/"):
+        repository = repository.removeprefix(prefix)
+    return repository, tag
+
+
+def about_image(repository: str) -> str:
+    return f"image {repository}"
+
+
+def about_setting(key: str) -> str:
+    return f"setting {key.lower()}"
+
+
+class DeclaredValues:
+    """What configuration declares, by the names of what it is of."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, list[Declared]] = defaultdict(list)
+        self._folders: dict[str, set[str]] = defaultdict(set)
+        self._numbers: dict[str, set[str]] = defaultdict(set)
+        #: Folders of files that declare what runs.
+        self.running: set[str] = set()
+        self.networks: set[str] = set()
+        #: Every host name that stands in configuration, and the domains of those that something answers to.
+        self.hosts: set[Labels] = set()
+        self.domains: set[Labels] = set()
+
+    def put(self, found: Declared) -> None:
+        for name in found.about:
+            self._by_name[name].append(found)
+            self._folders[name].add(found.folder)
+        if found.property is Property.HOST_NAME:
+            labels = labels_of(found.value)
+            self.hosts.add(labels)
+            self.domains.add(domain_of(labels))
+        elif found.property is Property.NETWORK:
+            self.networks.add(found.value)
+        if found.property in (Property.PORT, Property.IMAGE):
+            self.running.add(found.folder)
+        if found.property is Property.PORT:
+            for name in (*found.names, found.folder, ""):
+                self._numbers[name].add(found.value)
+
+    def read(self, folder: str, entries: Sequence[ConfigEntry]) -> None:
+        """Take in the values of one file, which lies in ``folder``."""
+        repositories = {
+            e.value.path[:-1]: e.value.value.strip() for e in entries if e.value.path[-1] == "repository"
+        }
+        called = {
+            e.service: e.value.value for e in entries if e.service and e.value.path[2:] == ("container_name",)
+        }
+        for entry in entries:
+            names = _names_of(entry, folder, called.get(entry.service, ""))
+            text = (entry.known or expand(entry.value.value, {}).text).strip().strip("\"'")
+            if not 0 < len(text) <= _MAX_VALUE_CHARS:
+                continue
+            value = entry.value
+            at = (folder, entry.document.doc_id, value.line, value.start, value.end)
+            for property_, said, about in _values_of(entry, text, names, repositories):
+                self.put(Declared(property_, said, about or names, names, *at))
+            self.hosts |= {labels_of(host) for host in _HOST.findall(f"{text} {value.value}")}
+            numbers = NUMBER.findall(f"{text} {value.comment}")
+            for name in (*names, folder):
+                self._numbers[name].update(numbers)
+
+    def of(self, name: str, property_: Property, folder: str) -> list[Declared]:
+        """What is declared of a name; for a text beside files that declare it, by these files."""
+        found = [d for d in self._by_name.get(name, ()) if d.property is property_]
+        # A host name is a proxy's to declare.
+        beside = [] if property_ is Property.HOST_NAME else [d for d in found if d.folder == folder]
+        return beside or found
+
+    def of_domain(self, domain: Labels) -> list[Declared]:
+        """The host names that are declared under a domain."""
+        return [d for d in self._host_names if domain_of(labels_of(d.value)) == domain]
+
+    def knows(self, name: str) -> bool:
+        return name in self._by_name
+
+    def is_number_of(self, number: str, names: Iterable[str]) -> bool:
+        """Whether a number stands in any value, or beside one, that is about one of these names or lies in
+        one of these folders; the empty name is all ports that are declared."""
+        return any(number in self._numbers.get(name, ()) for name in names)
+
+    def named_in(self, text: str, folder: str) -> list[str]:
+        """The names that stand in a text, in order. A name that is a word as well counts only beside the
+        files that declare it."""
+        lowered = re.sub(r"[\s_]", "-", text.lower())
+        if len(lowered) != len(text):
+            return []  # A letter whose small form is two.
+        found = []
+        for number, start, end in self._finder.find_matches_as_indexes(lowered):
+            name = self._names[number]
+            if _goes_on(text, start - 1, start - 2) or _goes_on(text, end, end + 1):
+                continue
+            if not is_ordinary_name(name) or folder in self._folders[name]:
+                found.append(name)
+        return found
+
+    @cached_property
+    def _host_names(self) -> list[Declared]:
+        return [d for found in self._by_name.values() for d in found if d.property is Property.HOST_NAME]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return sorted(n for n in self._by_name if len(n) > 1 and any(c.isalpha() for c in n))
+
+    @cached_property
+    def _finder(self) -> ahocorasick_rs.AhoCorasick:
+        return ahocorasick_rs.AhoCorasick(self._names, matchkind=ahocorasick_rs.MatchKind.LeftmostLongest)
+
+
+def declared_values(
+    house: ServiceIndex, config: ConfigEntries, documents: Mapping[str, DocumentView]
+) -> DeclaredValues:
+    """What the configuration in force declares: the values of its files, and what the graph knows of ports
+    and addresses with their variables told."""
+    found = DeclaredValues()
+    folders = {i: d.folder for i, d in documents.items() if d.standing is Authority.CONFIG}
+    for doc_id in sorted(folders.keys() & house.documents.keys()):
+        found.read(folders[doc_id], config.of_document(doc_id))
+    for number, service in house.services.items():
+        called = (service.name, str(service.properties.get("containerName") or ""))
+        names = tuple(dict.fromkeys(plain_name(name) for name in called if name))
+        for edge in house.out(number, "BINDS") if service.declared else ():
+            for port in (edge.properties.get("port"), edge.properties.get("targetPort")):
+                if isinstance(port, int) and edge.doc_id in folders:
+                    found.put(_of_edge(Property.PORT, str(port), names, edge, folders))
+    for edge in house.of_type("RESOLVES_TO"):
+        if edge.doc_id in folders:
+            address, names = house.name(edge.end), (plain_name(house.name(edge.start)),)
+            found.put(_of_edge(Property.ADDRESS, address, names, edge, folders))
+    return found
+
+
+def _of_edge(
+    property_: Property, value: str, names: tuple[str, ...], edge: Edge, folders: Mapping[str, str]
+) -> Declared:
+    return Declared(property_, value, names, names, folders[edge.doc_id], edge.doc_id, edge.line, *edge.span)
+
+
+def _goes_on(text: str, at: int, beyond: int) -> bool:
+    """Whether a name goes on at a place, and so is another: by a letter, a hyphen, or a dot and more."""
+    if not 0 <= at < len(text):
+        return False
+    if text[at] == ".":
+        return 0 <= beyond < len(text) and text[beyond].isalnum()
+    return text[at].isalnum() or text[at] in "-_"
+
+
+def _names_of(entry: ConfigEntry, folder: str, container: str) -> tuple[str, ...]:
+    """What a value is of, the nearest name first."""
+    base = posixpath.basename(folder)
+    if entry.service:
+        # Among them as an engine calls what it runs of a stack.
+        named = [entry.service, container, f"{base}-{entry.service}", base]
+        return tuple(dict.fromkeys(plain_name(n) for n in named if n and "$" not in n))
+    stem = posixpath.basename(entry.document.path).partition(".")[0]
+    path = entry.value.path[:-1]
+    keys = [*path[:1], *(key for above, key in pairwise(path) if above.lower() in _NAMED_UNDER)]
+    return tuple(dict.fromkeys(plain_name(n) for n in (*reversed(keys), stem, base) if not _is_word(n)))
+
+
+def _is_word(name: str) -> bool:
+    return not name.strip() or is_ordinary_name(plain_name(name))
+
+
+def _versioned(entry: ConfigEntry, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Of what alone a version is: of a service, or of what is named nearest in the key path."""
+    if entry.service:
+        return names[:-1]
+    keys = [plain_name(key) for key in reversed(entry.value.path[:-1]) if not _is_word(key)]
+    return tuple(keys[:1]) or names
+
+
+def _values_of(
+    entry: ConfigEntry, text: str, names: tuple[str, ...], repositories: Mapping[tuple[str, ...], str]
+) -> Iterator[tuple[Property, str, tuple[str, ...]]]:
+    """Yield (property, value, what it is about; empty for the thing itself) of an entry, which reads ``text``
+    with its variables."""
+    path, key = entry.value.path, entry.value.path[-1]
+    lower = key.lower()
+    if lower == "image" or (lower.endswith("image") and _TAGGED.fullmatch(text)):
+        yield from _of_image(*image_of(text), _versioned(entry, names))
+    elif lower == "tag" and path[:-1] in repositories:
+        yield from _of_image(image_of(repositories[path[:-1]])[0], text, _versioned(entry, names))
+    elif _VERSION_KEY.search(key) and _VERSION.match(text) and len(path) > 1:
+        yield Property.VERSION, text, _versioned(entry, names)
+    # Where an nginx conf listens is the proxy's port, and not that of what it is named after.
+    listens = lower == "listen" and entry.document.mime == "text/x-nginx-conf"
+    if _PORT_KEY.search(key) and not listens:
+        for number in NUMBER.findall(re.sub(r"(?:\d{1,3}\.){3}\d{1,3}", " ", text)):
+            yield Property.PORT, number, ()
+    elif lower not in ("image", "user", "volumes"):
+        for number in _BEHIND_HOST.findall(text):
+            yield Property.PORT, number, ()
+    for address in IPV4.findall(text):
+        if is_of_a_machine(address):
+            yield Property.ADDRESS, address, ()
+    if path[2:3] == ("networks",) and entry.service:
+        # Podman calls what ``x.network`` makes ``systemd-x``; options stand behind a colon.
+        for network in path[3:4] or re.findall(r"[\w.-]+(?![^\s,]*=)", text.partition(":")[0]):
+            named = network.removesuffix(".network").removeprefix("systemd-")
+            yield Property.NETWORK, plain_name(named), ()
+    yield from _host_names(text, entry.value.value, is_host=_HOST_KEY.search(key) is not None)
+    if SETTING_KEY.fullmatch(key) and TOKEN.fullmatch(text):
+        yield Property.SETTING, text, (about_setting(key),)
+
+
+def _of_image(
+    repository: str, tag: str, versioned: tuple[str, ...]
+) -> Iterator[tuple[Property, str, tuple[str, ...]]]:
+    if not tag:
+        return
+    short = repository.rpartition("/")[2]
+    yield Property.IMAGE, tag, tuple({about_image(repository): 0, about_image(short): 0})
+    if re.match(r"v?\d", tag):
+        yield Property.VERSION, tag, tuple(dict.fromkeys((*versioned, plain_name(short))))
+
+
+def _host_names(text: str, raw: str, *, is_host: bool) -> Iterator[tuple[Property, str, tuple[str, ...]]]:
+    """The host names that something answers to, with their variables and without."""
+    rules = [*_HOST_RULE.findall(text), *_HOST_RULE.findall(raw)]
+    for part in rules or ([text, raw] if is_host else []):
+        for host in _HOST.findall(part):
+            if not IPV4.fullmatch(host):
+                yield Property.HOST_NAME, host.lower(), ()
+                # A thing is mostly called as the first part of its host name.
+                yield Property.HOST_NAME, host.lower(), (plain_name(host.partition(".")[0]),)

@@ -1,0 +1,294 @@
+"""Drift of one view: which documents count for what, what is found, and its quotes."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+from taboot_pipelines.documents.mime import is_code
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.systemd.units import unit_of
+from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView, Drift, DriftKind, Place, Side
+from taboot_pipelines.knowledge.drift.rules import find_drift
+from taboot_pipelines.model.tables import rows_of
+from taboot_pipelines.retrieval.answering.ownership import Ownership
+from taboot_pipelines.retrieval.drift.declared_values import DeclaredValues, Property, declared_values
+from taboot_pipelines.retrieval.drift.stated_values import Stated, stated_values
+from taboot_pipelines.retrieval.explanations import Explanations
+from taboot_pipelines.retrieval.graph import Graph
+from taboot_pipelines.retrieval.queries.citations import listed
+from taboot_pipelines.retrieval.queries.config_files import ConfigEntries, config_entries
+from taboot_pipelines.retrieval.queries.service_index import ServiceIndex, is_example_path, service_index
+from taboot_pipelines.retrieval.request import check_limit
+from taboot_pipelines.retrieval.results.drift import DriftItem, DriftReport, DriftSide
+from taboot_pipelines.retrieval.results.explanations import Quote
+from taboot_pipelines.retrieval.session import Session, View
+from taboot_pipelines.settings import RetrievalSettings
+from taboot_pipelines.sources import source_kind, stance_of
+
+MAX_ITEMS = 100_000
+
+#: A path that tells of a day or of releases: a report, minutes, a history.
+_OF_A_DAY = re.compile(
+    r"(?:19|20)\d\d-[01]\d(?:-[0-3]\d)?|(?:^|[/._-])(?:change-?logs?|history|news|releases?(?:-?notes)?|incidents?"
+    r"|post-?mortems?|minutes|archived?|adr|decisions)(?:$|[/._-])",
+    re.IGNORECASE,
+)
+#: A path that tells of what is not in force.
+_SET_ASIDE = re.compile(
+    r"(?:^|[/._-])(?:old|bak|archived?|disabled|unused|deprecated|inactive|retired|trash|tests?)(?:$|[/._-])",
+    re.IGNORECASE,
+)
+#: Why a statement cannot be quoted now; `explain` says it.
+_NO_QUOTE = frozenset({"E_BLOB_CORRUPT", "E_BLOB_MISSING", "E_EVIDENCE", "E_EDGE_UNKNOWN"})
+
+
+class Drifts:
+    """Drift of the views of one knowledge base, found once for each. Safe to use from several threads."""
+
+    def __init__(self, settings: RetrievalSettings, session: Session) -> None:
+        self._session = session
+        self._ownership = Ownership(settings)
+        self._vendor_tags = frozenset(settings.vendor_tags)
+        self._known: WeakKeyDictionary[View, _HouseDrift] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def report(
+        self, kinds: Collection[str] | str | None, limit: int, explanations: Explanations
+    ) -> DriftReport:
+        """See ``KnowledgeBase.drift``."""
+        check_limit(limit, MAX_ITEMS)
+        wanted = _check_kinds(kinds)
+        return self._session.ask(lambda view: self._report(view, wanted, limit, explanations))
+
+    def _report(
+        self, view: View, kinds: frozenset[str], limit: int, explanations: Explanations
+    ) -> DriftReport:
+        chosen = [d for d in self.of(view) if d.kind in kinds]
+        items = tuple(_item(view, d, explanations) for d in chosen[:limit])
+        return DriftReport(items=items, truncated=len(chosen) > limit)
+
+    def of(self, view: View) -> tuple[Drift, ...]:
+        """Everything that drifted in a view."""
+        return self._house(view).all
+
+    def touching(self, view: View, cited: Iterable[tuple[str, int, int]]) -> list[Drift]:
+        """What drifted of the statements that are cited: (doc_id, start, end) in code points. Texts of a day
+        are left out; of values that no edge has, only documents that are cited, or lie beside one, are read.
+        """
+        places: dict[str, list[tuple[int, int]]] = {}
+        for doc_id, start, end in cited:
+            places.setdefault(doc_id, []).append((start, end))
+        return [
+            d
+            for d in self._house(view).around(places)
+            if not d.record
+            and any(
+                place.start < to and begin < place.end
+                for side in d.sides
+                for place in side.places
+                for begin, to in places.get(place.doc_id, ())
+            )
+        ]
+
+    def _house(self, view: View) -> _HouseDrift:
+        with self._lock:
+            known = self._known.get(view)
+        if known is None:
+            known = _HouseDrift(
+                view.manifest.namespace,
+                view.graph,
+                service_index(view),
+                config_entries(view),
+                self._documents(view),
+            )
+            with self._lock:
+                self._known[view] = known
+        return known
+
+    def _documents(self, view: View) -> dict[str, DocumentView]:
+        columns = ("doc_id", "source_id", "source_type", "path", "url", "title", "mime")
+        rows = [
+            (doc_id, source, kind, path, title, mime, _folder(view, source, path, url))
+            for doc_id, source, kind, path, url, title, mime in rows_of(view.graph.documents, *columns)
+        ]
+        projects = {folder for _, _, type_, _, _, _, folder in rows if source_kind(type_).projects}
+        configuring = _configuring((source, mime) for _, source, _, _, _, mime, _ in rows)
+        return {
+            doc_id: DocumentView(
+                self._standing(view, source, kind, path, mime, folder in projects or source in configuring),
+                folder,
+                path or title,
+            )
+            for doc_id, source, kind, path, title, mime, folder in rows
+        }
+
+    def _standing(self, view: View, source: str, kind: str, path: str, mime: str, beside: bool) -> Authority:
+        """``beside``: in the folder of a Compose project, where a text speaks of that project, or in a source
+        that configures."""
+        if is_example_path(path):
+            return Authority.OTHER
+        if stance_of(kind, mime).of_a_time:
+            return Authority.RECORD
+        if is_code(mime) or unit_of(path) is not None:
+            return Authority.OTHER if _SET_ASIDE.search(path) else Authority.CONFIG
+        entry = view.manifest.sources.get(source)
+        of_vendor = entry is not None and not self._vendor_tags.isdisjoint(entry.tags)
+        if not self._ownership.owns(view, source) and (of_vendor or not beside):
+            return Authority.OTHER
+        return Authority.RECORD if _OF_A_DAY.search(path) else Authority.HOUSE
+
+
+#: A source configures if so much of its documents does: the texts among them are the house's own.
+_MIN_CONFIGURING = 0.2
+
+
+def _configuring(documents: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """The sources, out of (source, content type), that hold configuration beside texts."""
+    held = [(source, is_code(mime)) for source, mime in documents]
+    every, code = Counter(s for s, _ in held), Counter(s for s, configures in held if configures)
+    return frozenset(s for s, n in code.items() if n >= _MIN_CONFIGURING * every[s])
+
+
+def _folder(view: View, source: str, path: str, url: str) -> str:
+    """The folder on the disk, so that sources over the same files meet in it; else that of the source."""
+    shown = view.shown_url(source, path, url)
+    return posixpath.dirname(shown if shown.startswith("/") else f"{source}:/{path}")
+
+
+def _check_kinds(kinds: Collection[str] | str | None) -> frozenset[str]:
+    every = frozenset(k.value for k in DriftKind)
+    wanted = every if kinds is None else frozenset([kinds] if isinstance(kinds, str) else kinds)
+    if unknown := sorted(str(k) for k in wanted - every):
+        raise TabootError(
+            "E_QUERY",
+            f"kinds names {', '.join(unknown)}; there are {', '.join(sorted(every))}.",
+            kinds=unknown,
+        )
+    return wanted
+
+
+#: How many values that are declared are shown beside one that differs.
+_SHOWN_VALUES = 4
+_KINDS = {
+    Property.PORT: DriftKind.PROSE_PORT,
+    Property.IMAGE: DriftKind.PROSE_IMAGE,
+    Property.ADDRESS: DriftKind.PROSE_ADDRESS,
+    Property.VERSION: DriftKind.PROSE_VERSION,
+    Property.HOST_NAME: DriftKind.PROSE_HOST_NAME,
+    Property.NETWORK: DriftKind.PROSE_NETWORK,
+    Property.SETTING: DriftKind.PROSE_SETTING,
+}
+
+
+@dataclass
+class _HouseDrift:
+    """What drifted in one view, found as it is asked for."""
+
+    namespace: str
+    graph: Graph
+    house: ServiceIndex
+    config: ConfigEntries
+    documents: Mapping[str, DocumentView]
+
+    @cached_property
+    def all(self) -> tuple[Drift, ...]:
+        return self._with_values_of(self.documents)
+
+    def around(self, doc_ids: Collection[str]) -> tuple[Drift, ...]:
+        """What edges say, and the values of these documents and of those beside them."""
+        folders = {self.documents[i].folder for i in doc_ids if i in self.documents} - {""}
+        beside = [i for i, d in self.documents.items() if i in doc_ids or d.folder in folders]
+        return self._with_values_of(beside)
+
+    def _with_values_of(self, doc_ids: Iterable[str]) -> tuple[Drift, ...]:
+        # What an edge says of a value is known already.
+        said = {(d.kind, p.doc_id, p.line) for d in self._by_edges for p in d.sides[0].places}
+        differing = [
+            drift
+            for doc_id in doc_ids
+            for drift in self._differing(doc_id)
+            if all((drift.kind, p.doc_id, p.line) not in said for p in drift.sides[0].places)
+        ]
+        return tuple(sorted([*self._by_edges, *differing], key=lambda d: d.order))
+
+    @cached_property
+    def _by_edges(self) -> tuple[Drift, ...]:
+        graph, text = self.graph, self.house.text
+        return find_drift(self.namespace, graph.edges, graph.nodes, self.documents, text)
+
+    @cached_property
+    def _declared(self) -> DeclaredValues:
+        return declared_values(self.house, self.config, self.documents)
+
+    def _differing(self, doc_id: str) -> Iterator[Drift]:
+        """The values of a document that configuration has others for, each once a thing. Texts of a day are
+        left out: they are right for their day."""
+        document = self.documents[doc_id]
+        if document.standing is not Authority.HOUSE:
+            return
+        path, text = self.house.documents[doc_id].path, self.house.text(doc_id)
+        found: dict[tuple[Property, str, str], list[Stated]] = {}
+        for stated in stated_values(doc_id, path, document.folder, text, self._declared):
+            if not stated.agrees:
+                found.setdefault((stated.property, stated.name, stated.value), []).append(stated)
+        for (property_, name, value), said in found.items():
+            yield _differs(document, property_, name, value, said)
+
+
+def _differs(
+    document: DocumentView, property_: Property, name: str, value: str, said: Sequence[Stated]
+) -> Drift:
+    held = {d.value: d for d in said[0].declared}
+    declares = f"configuration declares {listed(sorted(held)[:_SHOWN_VALUES])}"
+    called = f"{name}:{value}" if property_ is Property.IMAGE else f"{property_.value} {value} of {name}"
+    stated = tuple(Place(s.doc_id, s.line, s.unit_start, s.unit_end) for s in said)
+    declared = tuple(Place(d.doc_id, d.line, d.start, d.end) for d in held.values())
+    return Drift(
+        _KINDS[property_],
+        "",
+        "",
+        name,
+        f"{document.name} says {called}, but {declares}.",
+        (Side(f"{document.name} says {value}", stands=stated), Side(declares, stands=declared)),
+    )
+
+
+def _item(view: View, found: Drift, explanations: Explanations) -> DriftItem:
+    return DriftItem(
+        kind=found.kind.value,
+        label=found.label,
+        key=found.key,
+        name=found.name,
+        statement=found.statement,
+        sides=tuple(
+            DriftSide(
+                says=side.says,
+                edge_ids=tuple(f.edge_id for f in side.facts),
+                doc_id=first.doc_id,
+                url=view.document_url(first.doc_id),
+                line=first.line,
+                quote=_quoted(explanations, first),
+            )
+            for side in found.sides
+            for first in side.places[:1]
+        ),
+        record=found.record,
+    )
+
+
+def _quoted(explanations: Explanations, place: Place) -> Quote | None:
+    try:
+        if place.edge_id:
+            return explanations.explain(place.edge_id).quotes[0]
+        return explanations.quote(place.doc_id, place.start, place.end)
+    except TabootError as error:
+        if error.code not in _NO_QUOTE:
+            raise
+        return None

@@ -1,0 +1,517 @@
+"""What documents say of the values that configuration declares, property by property.
+
+A value stands in a form that shows what it is: ``postgres:16``, ``8080:80``, a column "Port", ``KEY=value``.
+It is said of the nearest thing that configuration declares: in its row, its sentence, the item or headings
+above, the name or folder of the file. It differs if configuration declares such a value of that thing, and
+none that is the same.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+
+from taboot_pipelines.extraction.tier_a.prose.segments import Segment, Text, segments
+from taboot_pipelines.extraction.tier_a.prose.tables import header_roles
+from taboot_pipelines.extraction.tier_a.prose.things import Thing, addresses, is_ordinary_name
+from taboot_pipelines.knowledge.drift.declared import NOT_HTTP, OF_PROXIES
+from taboot_pipelines.retrieval.drift.declared_values import (
+    IPV4,
+    NUMBER,
+    SETTING_KEY,
+    TOKEN,
+    Declared,
+    DeclaredValues,
+    Labels,
+    Property,
+    about_image,
+    about_setting,
+    domain_of,
+    image_of,
+    is_of_a_machine,
+    labels_of,
+    plain_name,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A value that a document gives to a thing, what configuration declares of that, and whether it
+    ``agrees``. ``[start, end)``: the value in code points; ``[unit_start, unit_end)``: the row, item or
+    sentence that says it."""
+
+    property: Property
+    value: str
+    name: str
+    doc_id: str
+    line: int
+    start: int
+    end: int
+    unit_start: int
+    unit_end: int
+    declared: tuple[Declared, ...]
+    agrees: bool
+
+
+def stated_values(
+    doc_id: str, path: str, folder: str, source: str, configured: DeclaredValues
+) -> Iterator[Stated]:
+    """What a document in Markdown says of values that configuration declares, in order.
+
+    ``folder``: where its file lies, as ``DeclaredValues.read`` has it. Values that differ and are said of
+    another time or purpose are left out.
+    """
+    of_file = [plain_name(posixpath.basename(p).partition(".")[0]) for p in (path, folder)]
+    items = _Items(source)
+    for segment in segments(source, code=True):
+        above = items.above(segment)
+        values = list(_values(segment, configured))
+        if any(_ELSEWHEN.search(said) for said in (path, *segment.headings)):
+            # Host names are what they are there too.
+            values = [v for v in values if v.property is Property.HOST_NAME]
+        if not values:
+            continue
+        whole = " | ".join(text.plain for text in _parts(segment))
+        subjects = _subjects(segment, whole, above, of_file, folder, configured)
+        for value in values:
+            found = _compared(value, subjects, folder, configured)
+            if found is None or not (found.agrees or _is_in_force(value, whole, segment, found.declared)):
+                continue
+            start, end = value.text.place(value.start, value.end)
+            yield Stated(
+                value.property,
+                value.value,
+                found.name,
+                doc_id,
+                1 + source.count("\n", 0, start),
+                start,
+                end,
+                segment.text.start,
+                segment.text.end,
+                tuple(found.declared),
+                found.agrees,
+            )
+
+
+def _parts(segment: Segment) -> list[Text]:
+    return segment.cells or [segment.text]
+
+
+# --- Which values stand in a piece, by their form
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A value at ``text.plain[start:end]``.
+
+    ``about``: what it says itself that it is of, an image's repository or a setting's key; ``of``: the
+    machine or container whose port it is. ``outside``: a port of an address, behind which anything may
+    answer. ``mapping``: where the mapping stands that a port is a part of."""
+
+    property: Property
+    value: str
+    text: Text
+    start: int
+    end: int
+    about: str = ""
+    of: str = ""
+    outside: bool = False
+    mapping: tuple[int, int] | None = None
+    in_code: bool = False
+
+
+#: Languages of fences whose lines are commands, which somebody runs by hand with what they please.
+_COMMANDS = frozenset(
+    [
+        "sh",
+        "bash",
+        "shell",
+        "zsh",
+        "fish",
+        "console",
+        "shell-session",
+        "powershell",
+        "python",
+        "sql",
+        "js",
+        "javascript",
+        "go",
+    ]
+)
+_MAPPING = re.compile(r"\d{2,5}\s*(?::|->|→|=>)\s*\d{2,5}")
+_NAME_AND_TAG = re.compile(
+    r"(?<![\w/.:@$}-])(?P<name>[a-z0-9][\w./-]*(?::\d+/[\w./-]+)?):(?P<tag>\w[\w.-]{0,127})(?![\w/:])"
+)
+#: A host name whose domain is filled in elsewhere.
+_UNDER_PLACEHOLDER = re.compile(
+    r"(?<![\w@.$}-])(?:[a-z0-9-]+\.)+(?:\$\{\w+\}|\$\w+|<[\w .-]+>|\{\{[^{}]*\}\})(?:\.[a-z0-9-]+)*", re.I
+)
+_VERSION = re.compile(r"(?<![\w.:/=-])v?\d+(?:\.\d+){1,2}(?![\w.]*[/:]|\.\d)")
+_ASSIGNED = re.compile(
+    r"(?<![\w{$])(?P<key>[A-Z][A-Za-z0-9]*(?:_+[A-Za-z0-9]+)+)`?\s*[=:]\s*`?(?P<value>[\w./:@+-]+)(?![\w${])"
+)
+#: An item that begins with a number, as lists of ports do.
+_LEADING_NUMBER = re.compile(r"\W*\d{2,5}\b(?:/\w+)?\s*(?:[:–—(]|-\s)")
+
+
+def _values(segment: Segment, configured: DeclaredValues) -> Iterator[_Value]:
+    """The values of a piece; of commands only what a house calls things."""
+    headers = [c.plain for c in segment.table.header] if segment.table is not None else []
+    of_command = segment.fence in _COMMANDS
+    for column, text in enumerate(_parts(segment)):
+        header = headers[column] if column < len(headers) else ""
+        if column and len(segment.cells) == 2:
+            # A table of what there is to say of one thing has its headers in the first column.
+            header += f" {segment.cells[0].plain}"
+        elif segment.item and segment.headings and _LEADING_NUMBER.match(text.plain):
+            header = segment.headings[-1]
+        for value in _values_in(text, header, configured, is_subject=not column):
+            if of_command and value.property not in (Property.HOST_NAME, Property.IMAGE):
+                continue
+            is_plain = segment.form == "code" or segment.fence == ""
+            if is_plain and value.property is Property.PORT and value.mapping is None:
+                continue  # What a program has put out, as like as not.
+            yield replace(value, in_code=segment.fence is not None)
+    if not of_command:
+        yield from _settings(segment, headers)
+
+
+def _values_in(text: Text, header: str, configured: DeclaredValues, *, is_subject: bool) -> Iterator[_Value]:
+    roles = header_roles(header) if header else frozenset()
+    taken: list[tuple[int, int]] = []
+
+    def is_free(start: int, end: int) -> bool:
+        return not any(s < end and start < e for s, e in taken)
+
+    for match in _NAME_AND_TAG.finditer(text.plain):
+        about = about_image(image_of(match["name"])[0])
+        is_port = match["tag"].isdigit() and len(match["tag"]) > 3
+        if configured.knows(about) and not is_port:
+            taken.append(match.span())
+            yield _Value(Property.IMAGE, match["tag"], text, *match.span("tag"), about)
+    for match in _UNDER_PLACEHOLDER.finditer(text.plain):
+        taken.append(match.span())
+        yield _Value(Property.HOST_NAME, match[0].lower(), text, *match.span())
+    for thing in addresses(text):
+        made = list(_of_thing(thing, text)) if is_free(thing.start, thing.end) else []
+        if made:
+            taken.append((thing.start, thing.end))
+            yield from made
+    if "port" in roles or "->" in text.plain:
+        mappings = [m.span() for m in _MAPPING.finditer(text.plain)]
+        for match in NUMBER.finditer(text.plain):
+            # An arrow between two numbers says that they are ports.
+            mapping = next(((s, e) for s, e in mappings if s <= match.start() < e), None)
+            if is_free(*match.span()) and (mapping or "port" in roles):
+                yield _Value(Property.PORT, match[0], text, *match.span(), mapping=mapping)
+    if "network" in roles and not is_subject:
+        for match in TOKEN.finditer(text.plain):
+            if not is_ordinary_name(match[0]) and not match[0][0].isdigit():
+                yield _Value(Property.NETWORK, plain_name(match[0]), text, *match.span())
+    said = re.search(r"(?i)version|\btag\b", header) is not None
+    for match in _VERSION.finditer(text.plain):
+        before = text.plain[max(0, match.start() - 40) : match.start()].lower()
+        if is_free(*match.span()) and (
+            said or re.search(r"\bversion\W{0,4}$", before) or _ends_in_name(before, configured)
+        ):
+            yield _Value(Property.VERSION, match[0], text, *match.span())
+
+
+def _ends_in_name(before: str, configured: DeclaredValues) -> bool:
+    """Whether what stands before a number is the name of a thing whose version is declared."""
+    last = plain_name(re.split(r"[^\w .-]", re.sub(r"[`*\s:(]+$", "", before))[-1])
+    ends = {last, last.rpartition("-")[2], "-".join(last.split("-")[-2:])}
+    return any(configured.of(name, Property.VERSION, "") for name in ends if name)
+
+
+def _of_thing(thing: Thing, text: Text) -> Iterator[_Value]:
+    """The ports and the host of an address or a mapping."""
+    if thing.kind == "image" or (thing.placeholder and thing.kind not in ("url", "hostport", "host")):
+        return
+    host = thing.host or ""
+    of = plain_name(host) if host and "." not in host and host.lower() != "localhost" else ""
+    for port in (thing.port, thing.target):
+        at = text.plain.find(str(port), thing.start) if port is not None and port > 9 else -1
+        if at >= 0:
+            end = at + len(str(port))
+            mapping = (thing.start, max(thing.end, end)) if thing.target else None
+            outside = thing.kind in ("url", "hostport")
+            yield _Value(Property.PORT, str(port), text, at, end, of=of, outside=outside, mapping=mapping)
+    at = text.plain.find(host, thing.start, thing.end) if "." in host else -1
+    if at < 0:
+        return
+    if not IPV4.fullmatch(host):
+        yield _Value(Property.HOST_NAME, host.lower(), text, at, at + len(host))
+    elif is_of_a_machine(host):
+        yield _Value(Property.ADDRESS, host, text, at, at + len(host))
+
+
+def _settings(segment: Segment, headers: Sequence[str]) -> Iterator[_Value]:
+    """``KEY=value``, ``KEY: value``, and rows that begin with a key; a column of defaults says none."""
+    for text in _parts(segment):
+        for match in _ASSIGNED.finditer(text.plain):
+            start, said = match.start("value"), match["value"].rstrip(".,;:")
+            about = about_setting(match["key"])
+            yield _Value(Property.SETTING, said, text, start, start + len(said), about)
+    key = segment.cells[0].plain.strip() if len(segment.cells) > 1 else ""
+    if SETTING_KEY.fullmatch(key):
+        for header, cell in zip(headers[1:], segment.cells[1:], strict=False):
+            said = cell.plain.strip()
+            if TOKEN.fullmatch(said) and not re.search(r"(?i)default|example", header):
+                yield _Value(Property.SETTING, said, cell, 0, len(said), about_setting(key))
+                break
+
+
+# --- What a piece is about
+
+#: What an item begins with, if it names what it is about.
+_LEAD = re.compile(r"\W*([A-Za-z][\w .-]{1,40}?)\s*(?::|[-–—]\s|\()")
+
+
+@dataclass(frozen=True, slots=True)
+class _Subjects:
+    """The names that a piece may be about, the nearest level first; :data:`_IN_PIECE` is that of the piece.
+    ``near``: so many levels for what does not say itself whose it is: what stands under a heading or an item
+    with a name of its own is about that, known or not."""
+
+    levels: Sequence[Sequence[str]]
+    near: int
+    #: Of a cell beside the first the names that stand in it itself, by where it begins.
+    of_cells: Mapping[int, Sequence[str]]
+
+
+_IN_PIECE = 1
+
+
+def _subjects(
+    segment: Segment,
+    whole: str,
+    above: Sequence[str],
+    of_file: Sequence[str],
+    folder: str,
+    configured: DeclaredValues,
+) -> _Subjects:
+    subject = _subject(segment)
+    levels = [
+        configured.named_in(subject, folder),
+        # Names in a line of code are keys.
+        configured.named_in(whole, folder) if segment.form != "code" else [],
+    ]
+    levels += [named for said in above if (named := configured.named_in(said, folder))]
+    near = len(levels) + len(segment.headings) + 1
+    if not levels[_IN_PIECE] and len(levels) == 2 and any(_is_a_title(said) for said in above):
+        near = 2
+    for depth, heading in reversed([*enumerate(segment.headings)]):
+        levels.append(configured.named_in(heading, folder))
+        of_another = depth and not is_ordinary_name(heading) and folder not in configured.running
+        if levels[-1] or of_another:
+            near = min(near, len(levels))
+    levels.append([name for name in of_file if configured.knows(name)])
+    names_a_row = segment.form != "table" or len(segment.cells) > 2
+    if subject and names_a_row and not levels[0] and not is_ordinary_name(subject):
+        near = 2
+    of_cells = {cell.start: configured.named_in(cell.plain, folder) for cell in segment.cells[1:]}
+    return _Subjects(levels, near, of_cells)
+
+
+def _subject(segment: Segment) -> str:
+    """What a row or an item begins with: what it is about, if that is a name."""
+    if segment.cells:
+        return segment.cells[0].plain
+    lead = _LEAD.match(segment.text.plain) if segment.form in ("key-value", "list item", "code") else None
+    return lead[1] if lead else ""
+
+
+def _is_a_title(said: str) -> bool:
+    """Whether an item that others stand under names what they are about."""
+    return not is_ordinary_name(said) or (said[:1].isupper() and " " in said.strip())
+
+
+class _Items:
+    """The items of a list that the next one stands under."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._open: list[tuple[int, str]] = []
+        self._headings: tuple[str, ...] = ()
+
+    def above(self, segment: Segment) -> list[str]:
+        """What the items above a piece begin with, the nearest first."""
+        start = segment.text.start
+        column = start - (self._source.rfind("\n", 0, start) + 1)
+        if segment.headings != self._headings or (not segment.item and segment.form != "code"):
+            self._open, self._headings = [], segment.headings
+        self._open = [(at, said) for at, said in self._open if at < column]
+        found = [said for _, said in reversed(self._open) if said]
+        if segment.item:
+            lead = _LEAD.match(segment.text.plain)
+            self._open.append((column, lead[1] if lead else ""))
+        return found
+
+
+# --- Whether a value is the declared one
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    name: str
+    declared: Sequence[Declared]
+    agrees: bool
+
+
+def _compared(
+    value: _Value, subjects: _Subjects, folder: str, configured: DeclaredValues
+) -> _Compared | None:
+    """Of which thing a value is said, what is declared of that, and whether it agrees; None where nothing is
+    declared that could be compared."""
+    if value.about:
+        return _of_what_it_says(value, subjects.levels, folder, configured)
+    if value.property is Property.HOST_NAME:
+        return _of_host_name(value, subjects.levels, folder, configured)
+    levels: Sequence[Sequence[str]] = [[], [value.of]] if value.of else subjects.levels[: subjects.near]
+    if subjects.of_cells.get(value.text.start):
+        levels = [subjects.of_cells[value.text.start]]
+    for level, names in enumerate(levels):
+        declared = _held(value, names, folder, configured)
+        if declared:
+            agrees = any(_is_same(value, d.value) for d in declared)
+            if not agrees and value.property is Property.NETWORK:
+                # A name that no network of the house has, or nearly has, may be anything.
+                known = value.value in configured.networks
+                if not (known or any(_likeness(value.value, d.value) >= 0.6 for d in declared)):
+                    return None
+            if not agrees and value.property is Property.PORT:
+                around = [folder, *names, *([""] if value.outside else [])]
+                if int(value.value) in OF_PROXIES or configured.is_number_of(value.value, around):
+                    return None
+            return _Compared(_first(names, declared), declared, agrees)
+        if names and level != _IN_PIECE:
+            return None  # What the row or the section is about has no such value.
+    return None
+
+
+def _held(value: _Value, names: Iterable[str], folder: str, configured: DeclaredValues) -> list[Declared]:
+    return [d for name in dict.fromkeys(names) for d in configured.of(name, value.property, folder)]
+
+
+def _first(names: Sequence[str], declared: Sequence[Declared]) -> str:
+    return next(n for n in names if any(n in d.about for d in declared))
+
+
+def _of_what_it_says(
+    value: _Value, levels: Sequence[Sequence[str]], folder: str, configured: DeclaredValues
+) -> _Compared | None:
+    """An image or a setting, which is that of the thing that the text speaks of where it speaks of one."""
+    declared = configured.of(value.about, value.property, folder)
+    if value.property is Property.SETTING:
+        declared = [d for d in declared if _shape(d.value) == _shape(value.value)]
+    if any(levels):
+        own = ([d for d in declared if not set(names).isdisjoint(d.names)] for names in levels)
+        declared = next((found for found in own if found), [])
+    if not declared:
+        return None
+    name = declared[0].names[0] if declared[0].names else value.about
+    return _Compared(name, declared, any(_is_same(value, d.value) for d in declared))
+
+
+def _of_host_name(
+    value: _Value, levels: Sequence[Sequence[str]], folder: str, configured: DeclaredValues
+) -> _Compared | None:
+    """A host name under a domain of the house. One that nothing in configuration has differs from those of
+    what the text speaks of; where that is not said close by, only from one that it is like."""
+    labels = labels_of(value.value)
+    domain = domain_of(labels)
+    is_declared = labels in configured.hosts
+    if not is_declared and domain not in configured.domains:
+        return None
+    for level, names in enumerate(levels):
+        declared = _held(value, names, folder, configured)
+        if any(labels_of(d.value) == labels for d in declared):
+            return _Compared(_first(names, declared), declared, True)
+        if is_declared or not declared:
+            continue
+        close = level <= (0 if value.in_code else _IN_PIECE) or _is_like(labels, declared, 0.6)
+        if close and any(domain_of(labels_of(d.value)) == domain for d in declared):
+            return _Compared(_first(names, declared), declared, False)
+    if is_declared:
+        return None
+    alike = [d for d in configured.of_domain(domain) if _is_like(labels, [d], 0.75)]
+    return _Compared(alike[0].value, alike, False) if alike else None
+
+
+def _is_like(labels: Labels, declared: Iterable[Declared], least: float) -> bool:
+    """Whether the first part of a host name may be another spelling of a declared one."""
+    return any(_likeness(labels[0], labels_of(d.value)[0]) >= least for d in declared)
+
+
+def _likeness(one: str, other: str) -> float:
+    return SequenceMatcher(None, one, other).ratio()
+
+
+def _is_same(value: _Value, declared: str) -> bool:
+    if value.value == declared:
+        return True
+    if value.property not in (Property.IMAGE, Property.VERSION):
+        return False
+    if re.sub(r"\d+", "0", value.value) == re.sub(r"\d+", "0", declared):
+        return False
+    mine, other = (re.match(r"v?(\d+(?:\.\d+)*)", text) for text in (value.value, declared))
+    if mine is None or other is None:
+        return value.property is Property.IMAGE  # A tag without a number may be any version.
+    # As far as both say it: 16 and 16.9-alpine are the same.
+    return all(a == b for a, b in zip(mine[1].split("."), other[1].split("."), strict=False))
+
+
+def _shape(text: str) -> str:
+    """What a value looks like: settings whose values do not look alike are not of one kind."""
+    if text.isdigit():
+        return "number"
+    return re.sub(r"[a-z]+", "a", re.sub(r"\d+", "0", text.lower())) if re.search(r"\d", text) else "word"
+
+
+# --- Whether a value that differs is said of now
+
+#: A heading or a path under which stands what is not in force: other times, other places, what goes wrong.
+_ELSEWHEN = re.compile(
+    r"(?i)troubleshoot|\bfaq\b|example|change-?log|histor|migrat|upgrad|roadmap|\btodo|\bplan(?:s|ned)?\b"
+    r"|known issues|\berrors?\b|problem|deprecat|alternativ|local(?:ly)?\b.*(?:dev|run|test)|\bdevelopment\b"
+    r"|\btesting\b|without docker"
+)
+#: A statement that has one of these is of another time, or of no time.
+_NOT_NOW = re.compile(
+    r"(?i)\b(?:was|were|formerly|previous\w*|earlier|old|used to|until|before|moved|changed?|changing|instead"
+    r"|default\w*|optional\w*|example|e\.g|such as|planned|will|upgrad\w+|migrat\w+|free|unused|blocked"
+    r"|closed)\b"
+)
+#: What is written as a port's mapping is, and is an owner.
+_OWNER = re.compile(r"(?i)\b(?:chown|users?|p?uid|p?gid|owner\w*)\b")
+#: A statement that has one of these may speak of a port beside those that are declared.
+_PURPOSE = re.compile(
+    r"(?i)\b(?:metrics?|prometheus|exporters?|debug\w*|profil\w*|health\w*|gossip|clusters?|peers?|replica\w*"
+    r"|discovery|dlna|telemetry|second\w*|another|alternative\w*|additional\w*)\b"
+)
+
+
+def _is_in_force(value: _Value, whole: str, segment: Segment, declared: Sequence[Declared]) -> bool:
+    """Whether a value that differs is said of now and of this purpose, and the right one is not said too."""
+    if _NOT_NOW.search(value.text.plain if segment.form == "table" else whole):
+        return False
+    if value.property is Property.HOST_NAME:
+        return True
+    if value.property is Property.PORT:
+        if value.mapping is not None:
+            if _OWNER.search(whole):
+                return False
+        elif not value.of and (
+            int(value.value) in NOT_HTTP or (segment.form != "table" and _PURPOSE.search(whole))
+        ):
+            return False
+    start, end = value.mapping or (value.start, value.end)
+    rest = value.text.plain[:start] + " " + value.text.plain[end:]
+    if value.property is Property.PORT and segment.form != "sentence":
+        rest = _MAPPING.sub(" ", rest)  # Of several mappings each is right or wrong by itself.
+    rest = " ".join([rest, *(cell.plain for cell in segment.cells if cell is not value.text)])
+    return not any(re.search(rf"(?<![\w.]){re.escape(d.value)}(?![\w]|\.\d)", rest) for d in declared)
