@@ -209,8 +209,9 @@ def _values_in(text: Text, header: str, configured: DeclaredValues, *, is_subjec
                 yield _Value(Property.PORT, match[0], text, *match.span(), mapping=mapping)
     if "network" in roles and not is_subject:
         for match in TOKEN.finditer(text.plain):
-            if not is_ordinary_name(match[0]) and not match[0][0].isdigit():
-                yield _Value(Property.NETWORK, plain_name(match[0]), text, *match.span())
+            name = plain_name(match[0])
+            if name in configured.networks or not (is_ordinary_name(name) or name[0].isdigit()):
+                yield _Value(Property.NETWORK, name, text, *match.span())
     said = re.search(r"(?i)version|\btag\b", header) is not None
     for match in _VERSION.finditer(text.plain):
         before = text.plain[max(0, match.start() - 40) : match.start()].lower()
@@ -497,7 +498,8 @@ _PURPOSE = re.compile(
 
 def _is_in_force(value: _Value, whole: str, segment: Segment, declared: Sequence[Declared]) -> bool:
     """Whether a value that differs is said of now and of this purpose, and the right one is not said too."""
-    if _NOT_NOW.search(value.text.plain if segment.form == "table" else whole):
+    around = value.text.plain if segment.form == "table" else whole
+    if _NOT_NOW.search(around.replace(value.text.plain[value.start : value.end], " ")):
         return False
     if value.property is Property.HOST_NAME:
         return True

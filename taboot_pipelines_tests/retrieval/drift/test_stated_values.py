@@ -1,0 +1,185 @@
+"""What a document says of values that configuration declares: which it is said of, and whether it differs."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taboot_pipelines.retrieval.drift.declared_values import DeclaredValues
+from taboot_pipelines.retrieval.drift.stated_values import Stated, stated_values
+from taboot_pipelines.retrieval.queries.config_files import ConfigEntry, read
+from taboot_pipelines.retrieval.queries.service_index import Document
+
+HOUSE = {
+    "stacks/git/compose.yaml": """
+services:
+  forgejo:
+    image: codeberg.org/forgejo/forgejo:11.0.3
+    ports: ["3300:3000", "2222:22"]
+    networks: [proxy, data]
+    environment:
+      FORGEJO__server__SSH_PORT: "2222"
+      WORKERS: "4"
+    labels:
+      - traefik.http.routers.forgejo.rule=Host(`code.hearth.example`)
+  forgejo-db:
+    image: postgres:16.9-alpine
+    networks: [data]
+""",
+    "stacks/search/compose.yaml": """
+services:
+  searxng:
+    image: searxng/searxng:2026.1.4-abcdef
+    container_name: searx
+    ports: ["8899:8080"]
+    labels:
+      - traefik.http.routers.searx.rule=Host(`find.${BASE_DOMAIN}`)
+""",
+    "ansible/group_vars/all.yaml": "k3s_version: v1.31.4\n",
+    "apps/wiki/values.yaml": """
+image:
+  repository: lscr.io/linuxserver/dokuwiki
+  tag: "2025.05"
+service:
+  port: 8085
+ingress:
+  hosts:
+    - host: wiki.hearth.example
+""",
+    "etc/wireguard.yaml": "hosts:\n  attic:\n    ansible_host: 10.20.0.7\n",
+}
+
+
+def declared(files: Mapping[str, str]) -> DeclaredValues:
+    found = DeclaredValues()
+    for path, text in files.items():
+        document = Document(path, "house", path, "application/yaml", False, path, "files")
+        entries = [
+            ConfigEntry(document, v, 2 if service else 0, service)
+            for v in read(path, path, "application/yaml", text).values
+            for service in [v.path[1] if v.path[0] == "services" and len(v.path) > 2 else ""]
+        ]
+        found.read(posixpath.dirname(path), entries)
+    return found
+
+
+CONFIGURED = declared(HOUSE)
+
+
+def said(text: str, path: str = "docs/house.md", configured: DeclaredValues = CONFIGURED) -> list[Stated]:
+    return list(stated_values(path, path, posixpath.dirname(path), text, configured))
+
+
+def differing(text: str, path: str = "docs/house.md") -> list[tuple[str, str, str]]:
+    return [(s.property.value, s.name, s.value) for s in said(text, path) if not s.agrees]
+
+
+TABLE = "| Service | Image | Port | URL | Network |\n|---|---|---|---|---|\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (TABLE + "| Forgejo | `forgejo/forgejo:11.0.3` | 3300 | code.hearth.example | proxy |", []),
+        (TABLE + "| Forgejo | | 3301 | | |", [("port", "forgejo", "3301")]),
+        (TABLE + "| SearXNG | searxng/searxng:2026.2.1-abcdef | | | |",
+         [("image", "searxng", "2026.2.1-abcdef")]),
+        (TABLE + "| Forgejo | | | https://git.hearth.example | |",
+         [("host name", "forgejo", "git.hearth.example")]),
+        (TABLE + "| forgejo-db | | | | proxy |", [("network", "forgejo-db", "proxy")]),
+        # Another's row, whatever stands above.
+        ("# Forgejo\n\n" + TABLE + "| Woodpecker | | 8001 | | |", []),
+        ("## Forgejo\n\n| Property | Value |\n|---|---|\n| **Ports** | 3300->3000, 2223->22 |",
+         [("port", "forgejo", "2223")]),
+        ("- **Forgejo**: port 3399", [("port", "forgejo", "3399")]),
+        ("1. **Forgejo** - code\n   - Port: 3399\n2. **Node Exporter** - metrics\n   - Port: 9100",
+         [("port", "forgejo", "3399")]),
+        ("SearXNG listens on port 8898 of the box.", [("port", "searxng", "8898")]),
+        ("`searx` is at http://localhost:8899/ now.", []),
+        ("The database of Forgejo is `postgres:15.4-alpine`.", []),
+        ("## forgejo-db\n\n**Image:** `postgres:15.4-alpine`", [("image", "forgejo-db", "15.4-alpine")]),
+        ("## forgejo-db\n\n**Image:** `postgres:16`", []),
+        ("Dokuwiki runs in version 2024.02 here.", [("version", "dokuwiki", "2024.02")]),
+        ("Search is served as `find.${BASE_DOMAIN}`.", []),
+        ("Search by SearXNG is served as `finder.${BASE_DOMAIN}`.",
+         [("host name", "searxng", "finder.${base_domain}")]),
+        ("`attic` has the address 10.20.0.9.", [("address", "attic", "10.20.0.9")]),
+        ("`attic` asks 8.8.8.8 for names.", []),
+        ("```env\nFORGEJO__server__SSH_PORT=2200\n```", [("setting", "forgejo", "2200")]),
+        ("```yaml\nservices:\n  x:\n    image: searxng/searxng:2025.9.9-abcdef\n```",
+         [("image", "searxng", "2025.9.9-abcdef")]),
+        ("```mermaid\ngraph TD\n  a[searxng<br/>8811:8080]\n```", [("port", "searxng", "8811")]),
+    ],
+)  # fmt: skip
+def test_each_value_is_compared_with_that_of_the_thing_it_is_said_of(
+    text: str, expected: list[tuple[str, str, str]]
+) -> None:
+    assert differing(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "By default Forgejo listens on port 3123.",
+        "Forgejo was on port 3123 until spring.",
+        "Forgejo has its metrics on port 9123.",
+        "Forgejo publishes 3300, and its runner 3123.",
+        "## Troubleshooting\n\n- Forgejo on port 3123",
+        "## Changelog\n\n- `postgres:12.1-alpine`",
+        "```bash\ncurl localhost:3123 # forgejo\n```",
+        "```\nforgejo  | listening on 0.0.0.0:3123\n```",
+        "`postgres:latest` behind forgejo-db",
+        "chown -R 1000:1000 /srv/forgejo",
+        "Forgejo is reached at https://code.other.example.",
+        "10.20.0.0/24 is the network of attic.",
+        "| KEY | Default |\n|---|---|\n| `FORGEJO__server__SSH_PORT` | 22 |",
+    ],
+)
+def test_what_is_said_of_another_time_purpose_or_house_differs_from_nothing(text: str) -> None:
+    assert differing(text) == []
+
+
+def test_a_readme_beside_a_project_speaks_of_it() -> None:
+    assert differing("Open the web page on port 8890.", "stacks/search/README.md") == [
+        ("port", "search", "8890")
+    ]
+    assert differing("Open the web page on port 8890.", "docs/notes.md") == []
+
+
+def test_both_sides_are_where_they_are_said_to_be() -> None:
+    text = "# House\n\n" + TABLE + "| Forgejo | | 3301 | | |\n"
+    (found,) = (s for s in said(text) if not s.agrees)
+    assert text[found.start : found.end] == "3301" and found.line == 5
+    assert text[found.unit_start : found.unit_end] == "| Forgejo | | 3301 | | |"
+    for side in found.declared:
+        assert side.value in HOUSE[side.doc_id][side.start : side.end]
+        assert HOUSE[side.doc_id].count("\n", 0, side.start) + 1 == side.line
+
+
+@settings(max_examples=200)
+@given(st.text(max_size=200) | st.lists(st.sampled_from(
+    ["| ", "forgejo", " | ", "3301", ":", "->", "8080", "\n", "|---|---|", "# ", "- ", "`", "```\n",
+     "postgres:15", "code.hearth.example", "${", "}", "İ", "10.20.0.9", "KEY_A=", "  ", "version ", "1.2.3"]
+), max_size=40).map("".join))  # fmt: skip
+def test_any_text_is_read_and_every_value_stands_where_it_says(text: str) -> None:
+    for found in said(text):
+        assert text[found.start : found.end].lower().replace(" ", "-").replace("_", "-") in (
+            found.value.lower(), found.value.lower().replace("_", "-"),
+        )  # fmt: skip
+        assert found.unit_start <= found.start < found.end <= max(found.unit_end, found.end)
+        assert found.declared
+
+
+def test_the_order_of_files_changes_nothing() -> None:
+    backwards = declared(dict(reversed(HOUSE.items())))
+    text = TABLE + "| Forgejo | postgres:15.1 | 3301 | git.hearth.example | search |\n- SearXNG: 8898\n"
+
+    def as_rows(configured: DeclaredValues) -> list[tuple[str, str, bool, list[str]]]:
+        found = said(text, configured=configured)
+        return [(s.property.value, s.value, s.agrees, sorted(d.value for d in s.declared)) for s in found]
+
+    assert as_rows(backwards) == as_rows(CONFIGURED)
