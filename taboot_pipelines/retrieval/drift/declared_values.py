@@ -47,7 +47,7 @@ class Declared:
     """A value that configuration declares, at ``[start, end)`` in code points of a document.
 
     ``about``: the names under which it is found, the nearest first; of a setting its key. ``names``: of the
-    thing itself. ``folder``: of the file.
+    thing itself. ``folder``: of the file. ``role``: of a port that is mapped, which end it is.
     """
 
     property: Property
@@ -59,8 +59,10 @@ class Declared:
     line: int
     start: int
     end: int
+    role: str = ""
 
 
+PUBLISHED, TARGET = "published", "target"
 NUMBER = re.compile(r"(?<![\w.])\d{2,5}(?![\w]|\.\d)")
 IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
 #: A key that is called as environment variables are, or as settings of Forgejo and Grafana in them.
@@ -176,9 +178,10 @@ class DeclaredValues:
         #: Folders of files that declare what runs.
         self.running: set[str] = set()
         self.networks: set[str] = set()
-        #: Every host name that stands in configuration, and the domains of those that something answers to.
-        self.hosts: set[Labels] = set()
+        #: The host names that something answers to, their domains, and all that stand in configuration.
+        self.answering: set[Labels] = set()
         self.domains: set[Labels] = set()
+        self.hosts: set[Labels] = set()
 
     def put(self, found: Declared) -> None:
         for name in found.about:
@@ -186,7 +189,7 @@ class DeclaredValues:
             self._folders[name].add(found.folder)
         if found.property is Property.HOST_NAME:
             labels = labels_of(found.value)
-            self.hosts.add(labels)
+            self.answering.add(labels)
             self.domains.add(domain_of(labels))
         elif found.property is Property.NETWORK:
             self.networks.add(found.value)
@@ -278,9 +281,10 @@ def declared_values(
         called = (service.name, str(service.properties.get("containerName") or ""))
         names = tuple(dict.fromkeys(plain_name(name) for name in called if name))
         for edge in house.out(number, "BINDS") if service.declared else ():
-            for port in (edge.properties.get("port"), edge.properties.get("targetPort")):
+            for role, key in ((PUBLISHED, "port"), (TARGET, "targetPort")):
+                port = edge.properties.get(key)
                 if isinstance(port, int) and edge.doc_id in folders:
-                    found.put(_of_edge(Property.PORT, str(port), names, edge, folders))
+                    found.put(_of_edge(Property.PORT, str(port), names, edge, folders, role))
     for edge in house.of_type("RESOLVES_TO"):
         if edge.doc_id in folders:
             address, names = house.name(edge.end), (plain_name(house.name(edge.start)),)
@@ -289,9 +293,15 @@ def declared_values(
 
 
 def _of_edge(
-    property_: Property, value: str, names: tuple[str, ...], edge: Edge, folders: Mapping[str, str]
+    property_: Property,
+    value: str,
+    names: tuple[str, ...],
+    edge: Edge,
+    folders: Mapping[str, str],
+    role: str = "",
 ) -> Declared:
-    return Declared(property_, value, names, names, folders[edge.doc_id], edge.doc_id, edge.line, *edge.span)
+    folder = folders[edge.doc_id]
+    return Declared(property_, value, names, names, folder, edge.doc_id, edge.line, *edge.span, role)
 
 
 def _goes_on(text: str, at: int, beyond: int) -> bool:

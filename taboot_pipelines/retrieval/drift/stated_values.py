@@ -21,7 +21,9 @@ from taboot_pipelines.knowledge.drift.declared import NOT_HTTP, OF_PROXIES
 from taboot_pipelines.retrieval.drift.declared_values import (
     IPV4,
     NUMBER,
+    PUBLISHED,
     SETTING_KEY,
+    TARGET,
     TOKEN,
     Declared,
     DeclaredValues,
@@ -109,7 +111,7 @@ class _Value:
 
     ``about``: what it says itself that it is of, an image's repository or a setting's key; ``of``: the
     machine or container whose port it is. ``outside``: a port of an address, behind which anything may
-    answer. ``mapping``: where the mapping stands that a port is a part of."""
+    answer. ``mapping``: where the mapping stands that a port is a part of, and ``role`` which end it is."""
 
     property: Property
     value: str
@@ -120,6 +122,7 @@ class _Value:
     of: str = ""
     outside: bool = False
     mapping: tuple[int, int] | None = None
+    role: str = ""
     in_code: bool = False
 
 
@@ -206,7 +209,8 @@ def _values_in(text: Text, header: str, configured: DeclaredValues, *, is_subjec
             # An arrow between two numbers says that they are ports.
             mapping = next(((s, e) for s, e in mappings if s <= match.start() < e), None)
             if is_free(*match.span()) and (mapping or "port" in roles):
-                yield _Value(Property.PORT, match[0], text, *match.span(), mapping=mapping)
+                role = "" if mapping is None else PUBLISHED if mapping[0] == match.start() else TARGET
+                yield _Value(Property.PORT, match[0], text, *match.span(), mapping=mapping, role=role)
     if "network" in roles and not is_subject:
         for match in TOKEN.finditer(text.plain):
             name = plain_name(match[0])
@@ -234,13 +238,18 @@ def _of_thing(thing: Thing, text: Text) -> Iterator[_Value]:
         return
     host = thing.host or ""
     of = plain_name(host) if host and "." not in host and host.lower() != "localhost" else ""
-    for port in (thing.port, thing.target):
-        at = text.plain.find(str(port), thing.start) if port is not None and port > 9 else -1
+    for port, end_of_mapping in ((thing.port, PUBLISHED), (thing.target, TARGET)):
+        # Behind a mapping's colon, or an arrow, stands its other end.
+        begin = thing.start + len(str(thing.port)) if end_of_mapping == TARGET else thing.start
+        at = text.plain.find(str(port), begin) if port is not None and port > 9 else -1
         if at >= 0:
             end = at + len(str(port))
             mapping = (thing.start, max(thing.end, end)) if thing.target else None
             outside = thing.kind in ("url", "hostport")
-            yield _Value(Property.PORT, str(port), text, at, end, of=of, outside=outside, mapping=mapping)
+            role = end_of_mapping if mapping else ""
+            yield _Value(
+                Property.PORT, str(port), text, at, end, of=of, outside=outside, mapping=mapping, role=role
+            )
     at = text.plain.find(host, thing.start, thing.end) if "." in host else -1
     if at < 0:
         return
@@ -331,24 +340,33 @@ def _is_a_title(said: str) -> bool:
     return not is_ordinary_name(said) or (said[:1].isupper() and " " in said.strip())
 
 
+#: A key of YAML that others stand under.
+_KEY_ABOVE = re.compile(r"\s*(?:- )?[\"']?([\w.-]+)[\"']?:\s*(?:#.*)?")
+
+
 class _Items:
-    """The items of a list that the next one stands under."""
+    """The items of a list, or the keys of a fence, that the next one stands under."""
 
     def __init__(self, source: str) -> None:
         self._source = source
         self._open: list[tuple[int, str]] = []
-        self._headings: tuple[str, ...] = ()
+        self._within: tuple[tuple[str, ...], int] = ((), 0)
 
     def above(self, segment: Segment) -> list[str]:
         """What the items above a piece begin with, the nearest first."""
-        start = segment.text.start
-        column = start - (self._source.rfind("\n", 0, start) + 1)
-        if segment.headings != self._headings or (not segment.item and segment.form != "code"):
-            self._open, self._headings = [], segment.headings
+        text, within = segment.text, (segment.headings, segment.group)
+        in_fence = segment.fence is not None
+        if within != self._within or not (segment.item or in_fence):
+            self._open, self._within = [], within
+        if in_fence:
+            column = len(text.plain) - len(text.plain.lstrip())
+            lead = _KEY_ABOVE.fullmatch(text.plain)
+        else:
+            column = text.start - (self._source.rfind("\n", 0, text.start) + 1)
+            lead = _LEAD.match(text.plain)
         self._open = [(at, said) for at, said in self._open if at < column]
         found = [said for _, said in reversed(self._open) if said]
-        if segment.item:
-            lead = _LEAD.match(segment.text.plain)
+        if segment.item or (in_fence and lead):
             self._open.append((column, lead[1] if lead else ""))
         return found
 
@@ -378,13 +396,15 @@ def _compared(
     for level, names in enumerate(levels):
         declared = _held(value, names, folder, configured)
         if declared:
+            mapped = [d for d in declared if value.role and d.role == value.role]
+            declared = mapped or declared
             agrees = any(_is_same(value, d.value) for d in declared)
             if not agrees and value.property is Property.NETWORK:
                 # A name that no network of the house has, or nearly has, may be anything.
                 known = value.value in configured.networks
                 if not (known or any(_likeness(value.value, d.value) >= 0.6 for d in declared)):
                     return None
-            if not agrees and value.property is Property.PORT:
+            if not agrees and value.property is Property.PORT and not mapped:
                 around = [folder, *names, *([""] if value.outside else [])]
                 if int(value.value) in OF_PROXIES or configured.is_number_of(value.value, around):
                     return None
@@ -425,19 +445,23 @@ def _of_host_name(
     what the text speaks of; where that is not said close by, only from one that it is like."""
     labels = labels_of(value.value)
     domain = domain_of(labels)
-    is_declared = labels in configured.hosts
+    is_declared = labels in configured.answering
     if not is_declared and domain not in configured.domains:
         return None
+    # One that something asks for may be anybody's, unless it is like another.
+    is_asked_for = labels in configured.hosts
     for level, names in enumerate(levels):
         declared = _held(value, names, folder, configured)
         if any(labels_of(d.value) == labels for d in declared):
             return _Compared(_first(names, declared), declared, True)
         if is_declared or not declared:
             continue
-        close = level <= (0 if value.in_code else _IN_PIECE) or _is_like(labels, declared, 0.6)
-        if close and any(domain_of(labels_of(d.value)) == domain for d in declared):
+        close = not is_asked_for and level <= (0 if value.in_code else _IN_PIECE)
+        if (close or _is_like(labels, declared, 0.6)) and any(
+            domain_of(labels_of(d.value)) == domain for d in declared
+        ):
             return _Compared(_first(names, declared), declared, False)
-    if is_declared:
+    if is_declared or is_asked_for:
         return None
     alike = [d for d in configured.of_domain(domain) if _is_like(labels, [d], 0.75)]
     return _Compared(alike[0].value, alike, False) if alike else None
