@@ -80,14 +80,15 @@ class Drifts:
 
     def touching(self, view: View, cited: Iterable[tuple[str, int, int]]) -> list[Drift]:
         """What drifted of the statements that are cited: (doc_id, start, end) in code points. Texts of a day
-        are left out; of values that no edge has, only documents that are cited, or lie beside one, are read.
+        are left out; of values that no edge has, those of cited texts of a small house are compared: an
+        answer does not wait until all the configuration of a large one is read.
         """
         places: dict[str, list[tuple[int, int]]] = {}
         for doc_id, start, end in cited:
             places.setdefault(doc_id, []).append((start, end))
         return [
             d
-            for d in self._house(view).around(places)
+            for d in self._house(view).beside_an_answer(places)
             if not d.record
             and any(
                 place.start < to and begin < place.end
@@ -174,6 +175,8 @@ def _check_kinds(kinds: Collection[str] | str | None) -> frozenset[str]:
     return wanted
 
 
+#: So many files of configuration are read within a moment.
+_FEW_FILES = 300
 #: How many values that are declared are shown beside one that differs.
 _SHOWN_VALUES = 4
 _KINDS = {
@@ -201,11 +204,12 @@ class _HouseDrift:
     def all(self) -> tuple[Drift, ...]:
         return self._with_values_of(self.documents)
 
-    def around(self, doc_ids: Collection[str]) -> tuple[Drift, ...]:
-        """What edges say, and the values of these documents and of those beside them."""
-        folders = {self.documents[i].folder for i in doc_ids if i in self.documents} - {""}
-        beside = [i for i, d in self.documents.items() if i in doc_ids or d.folder in folders]
-        return self._with_values_of(beside)
+    def beside_an_answer(self, doc_ids: Collection[str]) -> tuple[Drift, ...]:
+        """What edges say, and of a house of few files the values of these documents."""
+        configuring = sum(d.standing is Authority.CONFIG for d in self.documents.values())
+        if configuring > _FEW_FILES:
+            return self._by_edges
+        return self._with_values_of([i for i in doc_ids if i in self.documents])
 
     def _with_values_of(self, doc_ids: Iterable[str]) -> tuple[Drift, ...]:
         # What an edge says of a value is known already.
