@@ -40,19 +40,37 @@ NOT_HTTP = SIDE | frozenset(
 )
 #: Ports of proxies: behind them a name is served that another service answers.
 OF_PROXIES = frozenset({80, 443})
-#: A sentence that names one of these speaks of a port for a purpose of its own, or of another time.
-_ASIDE = re.compile(
-    r"(?i)\b(?:metrics?|prometheus|exporters?|admin\w*|debug\w*|profil\w*|health\w*|ssh|sftp|ftp|grpc|gossip"
-    r"|clusters?|peers?|replica\w*|discovery|dlna|console|internal\w*|telemetry|websockets?|webhooks?|smtp|imap"
-    r"|ldaps?|mqtt|also|additional\w*|second\w*|another|alternative\w*|was|were|formerly|previous\w*|earlier"
-    r"|old|used to|until|before|moved?|change[sd]?|changing|instead|default\w*|optional\w*|example|tests?"
-    r"|testing|staging|development|will|planned|should|free|unused|blocked|closed)\b"
+#: A statement that has one of these is of another time, or of no time.
+_NOT_NOW = re.compile(
+    r"(?i)\b(?:was|were|formerly|previous\w*|earlier|old|used to|until|before|moved|changed?|changing|instead"
+    r"|default\w*|optional\w*|example|e\.g|such as|planned|will|upgrad\w+|migrat\w+|free|unused|blocked"
+    r"|closed)\b"
 )
+#: One that has one of these may speak of a port beside those that are declared.
+_PURPOSE = re.compile(
+    r"(?i)\b(?:metrics?|prometheus|exporters?|debug\w*|profil\w*|health\w*|gossip|clusters?|peers?|replica\w*"
+    r"|discovery|dlna|telemetry|second\w*|another|alternative\w*|additional\w*)\b"
+)
+#: What makes a sentence less than certain besides.
+_ASIDE = re.compile(
+    r"(?i)\b(?:admin\w*|ssh|sftp|ftp|grpc|console|internal\w*|websockets?|webhooks?|smtp|imap|ldaps?|mqtt|also"
+    r"|move|changes|tests?|testing|staging|development|should)\b"
+)
+
+
+def is_of_another_time(text: str) -> bool:
+    """Whether a statement may be of another time, or of no time."""
+    return _NOT_NOW.search(text) is not None
+
+
+def is_of_a_purpose(text: str) -> bool:
+    """Whether a statement may speak of a port beside the one that a thing is known by."""
+    return _PURPOSE.search(text) is not None
 
 
 def is_aside(sentence: str) -> bool:
     """Whether a sentence may speak of another port, or another time, than the one in force."""
-    return _ASIDE.search(sentence) is not None
+    return is_of_another_time(sentence) or is_of_a_purpose(sentence) or _ASIDE.search(sentence) is not None
 
 
 def names_number(text: str, number: int) -> bool:

@@ -69,7 +69,9 @@ IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
 SETTING_KEY = re.compile(r"[A-Z][A-Za-z0-9]*(?:_+[A-Za-z0-9]+)+")
 TOKEN = re.compile(r"[\w./:@+-]+")
 _PORT_KEY = re.compile(r"(?i)(?:^|[^a-z])ports?$|[a-z]Port$|_port$|^listen$|^expose$|^published$")
-_BEHIND_HOST = re.compile(r"(?:[a-z][\w.-]*|(?:\d{1,3}\.){3}\d{1,3}|[\]}]):(\d{2,5})(?![\w.-])", re.I)
+_HOST_AND_PORT = re.compile(
+    r"(?P<host>[a-z][\w.-]*|(?:\d{1,3}\.){3}\d{1,3}|[\]}]):(?P<port>\d{2,5})(?![\w.-])", re.IGNORECASE
+)
 _VERSION_KEY = re.compile(r"(?i)(?:version|tag|revision|release)$")
 _VERSION = re.compile(r"v?\d+(?:\.\d+)+")
 _TAGGED = re.compile(r"[^\s\"'@]+:\w[\w.-]*(?=$|@)")
@@ -178,9 +180,12 @@ class DeclaredValues:
         #: Folders of files that declare what runs.
         self.running: set[str] = set()
         self.networks: set[str] = set()
-        #: The host names that something answers to, their domains, and all that stand in configuration.
+        self.addresses: set[str] = set()
+        #: The host names that something answers to, their domains, every end of them, and all host names that
+        #: stand in configuration.
         self.answering: set[Labels] = set()
         self.domains: set[Labels] = set()
+        self.zones: set[Labels] = set()
         self.hosts: set[Labels] = set()
 
     def put(self, found: Declared) -> None:
@@ -190,9 +195,12 @@ class DeclaredValues:
         if found.property is Property.HOST_NAME:
             labels = labels_of(found.value)
             self.answering.add(labels)
+            self.zones |= {labels[n:] for n in range(1, len(labels))}
             self.domains.add(domain_of(labels))
         elif found.property is Property.NETWORK:
             self.networks.add(found.value)
+        elif found.property is Property.ADDRESS:
+            self.addresses.add(found.value)
         if found.property in (Property.PORT, Property.IMAGE):
             self.running.add(found.folder)
         if found.property is Property.PORT:
@@ -357,8 +365,10 @@ def _values_of(
         for number in NUMBER.findall(re.sub(r"(?:\d{1,3}\.){3}\d{1,3}", " ", text)):
             yield Property.PORT, number, ()
     elif lower not in ("image", "user", "volumes"):
-        for number in _BEHIND_HOST.findall(text):
-            yield Property.PORT, number, ()
+        for match in _HOST_AND_PORT.finditer(text):
+            # The port of another is that one's, whoever asks for it.
+            host = plain_name(match["host"])
+            yield Property.PORT, match["port"], (host,) if host[0].isalpha() and host != "localhost" else ()
     for address in IPV4.findall(text):
         if is_of_a_machine(address):
             yield Property.ADDRESS, address, ()

@@ -17,7 +17,12 @@ from difflib import SequenceMatcher
 from taboot_pipelines.extraction.tier_a.prose.segments import Segment, Text, segments
 from taboot_pipelines.extraction.tier_a.prose.tables import header_roles
 from taboot_pipelines.extraction.tier_a.prose.things import Thing, addresses, is_ordinary_name
-from taboot_pipelines.knowledge.drift.declared import NOT_HTTP, OF_PROXIES
+from taboot_pipelines.knowledge.drift.declared import (
+    NOT_HTTP,
+    OF_PROXIES,
+    is_of_a_purpose,
+    is_of_another_time,
+)
 from taboot_pipelines.retrieval.drift.declared_values import (
     IPV4,
     NUMBER,
@@ -399,6 +404,11 @@ def _compared(
             mapped = [d for d in declared if value.role and d.role == value.role]
             declared = mapped or declared
             agrees = any(_is_same(value, d.value) for d in declared)
+            if not agrees and value.property is Property.ADDRESS:
+                # What a machine of the house has may be where the thing runs; another network says nothing.
+                near = any(_network(value.value) == _network(d.value) for d in declared)
+                if value.value in configured.addresses or not near:
+                    return None
             if not agrees and value.property is Property.NETWORK:
                 # A name that no network of the house has, or nearly has, may be anything.
                 known = value.value in configured.networks
@@ -445,8 +455,10 @@ def _of_host_name(
     what the text speaks of; where that is not said close by, only from one that it is like."""
     labels = labels_of(value.value)
     domain = domain_of(labels)
+    if _ANY_NAME.fullmatch(labels[0]):
+        return None
     is_declared = labels in configured.answering
-    if not is_declared and domain not in configured.domains:
+    if not is_declared and (domain not in configured.domains or labels in configured.zones):
         return None
     # One that something asks for may be anybody's, unless it is like another.
     is_asked_for = labels in configured.hosts
@@ -467,9 +479,19 @@ def _of_host_name(
     return _Compared(alike[0].value, alike, False) if alike else None
 
 
+#: What stands for the name of whatever one has in mind.
+_ANY_NAME = re.compile(
+    r"\*|(?:your|my)[-\w]*|(?:some)?(?:name|service|app|application|host|hostname|sub-?domain|domain|site|foo|x+)"
+)
+
+
 def _is_like(labels: Labels, declared: Iterable[Declared], least: float) -> bool:
     """Whether the first part of a host name may be another spelling of a declared one."""
     return any(_likeness(labels[0], labels_of(d.value)[0]) >= least for d in declared)
+
+
+def _network(address: str) -> str:
+    return address.rpartition(".")[0]
 
 
 def _likeness(one: str, other: str) -> float:
@@ -505,25 +527,14 @@ _ELSEWHEN = re.compile(
     r"|known issues|\berrors?\b|problem|deprecat|alternativ|local(?:ly)?\b.*(?:dev|run|test)|\bdevelopment\b"
     r"|\btesting\b|without docker"
 )
-#: A statement that has one of these is of another time, or of no time.
-_NOT_NOW = re.compile(
-    r"(?i)\b(?:was|were|formerly|previous\w*|earlier|old|used to|until|before|moved|changed?|changing|instead"
-    r"|default\w*|optional\w*|example|e\.g|such as|planned|will|upgrad\w+|migrat\w+|free|unused|blocked"
-    r"|closed)\b"
-)
 #: What is written as a port's mapping is, and is an owner.
 _OWNER = re.compile(r"(?i)\b(?:chown|users?|p?uid|p?gid|owner\w*)\b")
-#: A statement that has one of these may speak of a port beside those that are declared.
-_PURPOSE = re.compile(
-    r"(?i)\b(?:metrics?|prometheus|exporters?|debug\w*|profil\w*|health\w*|gossip|clusters?|peers?|replica\w*"
-    r"|discovery|dlna|telemetry|second\w*|another|alternative\w*|additional\w*)\b"
-)
 
 
 def _is_in_force(value: _Value, whole: str, segment: Segment, declared: Sequence[Declared]) -> bool:
     """Whether a value that differs is said of now and of this purpose, and the right one is not said too."""
     around = value.text.plain if segment.form == "table" else whole
-    if _NOT_NOW.search(around.replace(value.text.plain[value.start : value.end], " ")):
+    if is_of_another_time(around.replace(value.text.plain[value.start : value.end], " ")):
         return False
     if value.property is Property.HOST_NAME:
         return True
@@ -531,10 +542,10 @@ def _is_in_force(value: _Value, whole: str, segment: Segment, declared: Sequence
         if value.mapping is not None:
             if _OWNER.search(whole):
                 return False
-        elif not value.of and (
-            int(value.value) in NOT_HTTP or (segment.form != "table" and _PURPOSE.search(whole))
-        ):
+        elif not value.of and (int(value.value) in NOT_HTTP or is_of_a_purpose(around)):
             return False
+    if value.property is Property.ADDRESS and is_of_a_purpose(whole):
+        return False
     start, end = value.mapping or (value.start, value.end)
     rest = value.text.plain[:start] + " " + value.text.plain[end:]
     if value.property is Property.PORT and segment.form != "sentence":
