@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import ahocorasick_rs
 
@@ -68,7 +69,11 @@ IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
 #: A key that is called as environment variables are, or as settings of Forgejo and Grafana in them.
 SETTING_KEY = re.compile(r"[A-Z][A-Za-z0-9]*(?:_+[A-Za-z0-9]+)+")
 TOKEN = re.compile(r"[\w./:@+-]+")
-_PORT_KEY = re.compile(r"(?i)(?:^|[^a-z])ports?$|[a-z]Port$|_port$|^listen$|^expose$|^published$")
+#: A mapping of ports as Compose and Podman write it.
+_MAPPING = re.compile(
+    r"(?:[\d.]+:|\[[0-9a-f:]*\]:)?(?P<published>\d{2,5}):(?P<target>\d{2,5})(?:/\w+)?", re.IGNORECASE
+)
+_PORT_KEY = re.compile(r"(?i)(?:^|[^a-z])ports?$|[a-z]Port$|_port$|^listen$|^expose$|^published$|^target$")
 _HOST_AND_PORT = re.compile(
     r"(?P<host>[a-z][\w.-]*|(?:\d{1,3}\.){3}\d{1,3}|[\]}]):(?P<port>\d{2,5})(?![\w.-])", re.IGNORECASE
 )
@@ -204,7 +209,7 @@ class DeclaredValues:
         if found.property in (Property.PORT, Property.IMAGE):
             self.running.add(found.folder)
         if found.property is Property.PORT:
-            for name in (*found.names, found.folder, ""):
+            for name in (*found.names, found.folder, *([""] if found.role != TARGET else [])):
                 self._numbers[name].add(found.value)
 
     def read(self, folder: str, entries: Sequence[ConfigEntry]) -> None:
@@ -212,18 +217,20 @@ class DeclaredValues:
         repositories = {
             e.value.path[:-1]: e.value.value.strip() for e in entries if e.value.path[-1] == "repository"
         }
-        called = {
-            e.service: e.value.value for e in entries if e.service and e.value.path[2:] == ("container_name",)
-        }
+        called: dict[str, list[str]] = defaultdict(list)
         for entry in entries:
-            names = _names_of(entry, folder, called.get(entry.service, ""))
+            if entry.service and entry.value.path[2:] in (("container_name",), ("hostname",)):
+                called[entry.service].append(entry.value.value)
+        for entry in entries:
+            names = _names_of(entry, folder, called.get(entry.service, ()))
             text = (entry.known or expand(entry.value.value, {}).text).strip().strip("\"'")
             if not 0 < len(text) <= _MAX_VALUE_CHARS:
                 continue
             value = entry.value
             at = (folder, entry.document.doc_id, value.line, value.start, value.end)
-            for property_, said, about in _values_of(entry, text, names, repositories):
-                self.put(Declared(property_, said, about or names, names, *at))
+            for found in _values_of(entry, text, names, repositories):
+                about = found.about or names
+                self.put(Declared(found.property, found.value, about, names, *at, found.role))
             self.hosts |= {labels_of(host) for host in _HOST.findall(f"{text} {value.value}")}
             numbers = NUMBER.findall(f"{text} {value.comment}")
             for name in (*names, folder):
@@ -238,14 +245,14 @@ class DeclaredValues:
 
     def of_domain(self, domain: Labels) -> list[Declared]:
         """The host names that are declared under a domain."""
-        return [d for d in self._host_names if domain_of(labels_of(d.value)) == domain]
+        return self._by_domain.get(domain, [])
 
     def knows(self, name: str) -> bool:
         return name in self._by_name
 
     def is_number_of(self, number: str, names: Iterable[str]) -> bool:
         """Whether a number stands in any value, or beside one, that is about one of these names or lies in
-        one of these folders; the empty name is all ports that are declared."""
+        one of these folders; the empty name is all ports that are not inside of a container."""
         return any(number in self._numbers.get(name, ()) for name in names)
 
     def named_in(self, text: str, folder: str) -> list[str]:
@@ -264,8 +271,12 @@ class DeclaredValues:
         return found
 
     @cached_property
-    def _host_names(self) -> list[Declared]:
-        return [d for found in self._by_name.values() for d in found if d.property is Property.HOST_NAME]
+    def _by_domain(self) -> dict[Labels, list[Declared]]:
+        found: dict[Labels, list[Declared]] = defaultdict(list)
+        for declared in {d: 0 for held in self._by_name.values() for d in held}:
+            if declared.property is Property.HOST_NAME:
+                found[domain_of(labels_of(declared.value))].append(declared)
+        return found
 
     @cached_property
     def _names(self) -> list[str]:
@@ -321,12 +332,13 @@ def _goes_on(text: str, at: int, beyond: int) -> bool:
     return text[at].isalnum() or text[at] in "-_"
 
 
-def _names_of(entry: ConfigEntry, folder: str, container: str) -> tuple[str, ...]:
+def _names_of(entry: ConfigEntry, folder: str, called: Iterable[str]) -> tuple[str, ...]:
     """What a value is of, the nearest name first."""
     base = posixpath.basename(folder)
     if entry.service:
-        # Among them as an engine calls what it runs of a stack.
-        named = [entry.service, container, f"{base}-{entry.service}", base]
+        # Among them as an engine calls what it runs of a stack; units of one folder are no stack.
+        of_stack = () if entry.document.is_unit else (f"{base}-{entry.service}", base)
+        named = [entry.service, *called, *of_stack]
         return tuple(dict.fromkeys(plain_name(n) for n in named if n and "$" not in n))
     stem = posixpath.basename(entry.document.path).partition(".")[0]
     path = entry.value.path[:-1]
@@ -341,16 +353,24 @@ def _is_word(name: str) -> bool:
 def _versioned(entry: ConfigEntry, names: tuple[str, ...]) -> tuple[str, ...]:
     """Of what alone a version is: of a service, or of what is named nearest in the key path."""
     if entry.service:
-        return names[:-1]
+        return names if entry.document.is_unit else names[:-1]
     keys = [plain_name(key) for key in reversed(entry.value.path[:-1]) if not _is_word(key)]
     return tuple(keys[:1]) or names
 
 
+class _Found(NamedTuple):
+    """A value of an entry; ``about``: empty for the thing that the entry is of."""
+
+    property: Property
+    value: str
+    about: tuple[str, ...] = ()
+    role: str = ""
+
+
 def _values_of(
     entry: ConfigEntry, text: str, names: tuple[str, ...], repositories: Mapping[tuple[str, ...], str]
-) -> Iterator[tuple[Property, str, tuple[str, ...]]]:
-    """Yield (property, value, what it is about; empty for the thing itself) of an entry, which reads ``text``
-    with its variables."""
+) -> Iterator[_Found]:
+    """Yield the values of an entry, which reads ``text`` with its variables."""
     path, key = entry.value.path, entry.value.path[-1]
     lower = key.lower()
     if lower == "image" or (lower.endswith("image") and _TAGGED.fullmatch(text)):
@@ -358,47 +378,58 @@ def _values_of(
     elif lower == "tag" and path[:-1] in repositories:
         yield from _of_image(image_of(repositories[path[:-1]])[0], text, _versioned(entry, names))
     elif _VERSION_KEY.search(key) and _VERSION.match(text) and len(path) > 1:
-        yield Property.VERSION, text, _versioned(entry, names)
+        yield _Found(Property.VERSION, text, _versioned(entry, names))
     # Where an nginx conf listens is the proxy's port, and not that of what it is named after.
     listens = lower == "listen" and entry.document.mime == "text/x-nginx-conf"
     if _PORT_KEY.search(key) and not listens:
-        for number in NUMBER.findall(re.sub(r"(?:\d{1,3}\.){3}\d{1,3}", " ", text)):
-            yield Property.PORT, number, ()
+        yield from _ports(key, text)
     elif lower not in ("image", "user", "volumes"):
         for match in _HOST_AND_PORT.finditer(text):
             # The port of another is that one's, whoever asks for it.
             host = plain_name(match["host"])
-            yield Property.PORT, match["port"], (host,) if host[0].isalpha() and host != "localhost" else ()
+            about = (host,) if host[0].isalpha() and host != "localhost" else ()
+            yield _Found(Property.PORT, match["port"], about)
     for address in IPV4.findall(text):
         if is_of_a_machine(address):
-            yield Property.ADDRESS, address, ()
+            yield _Found(Property.ADDRESS, address)
     if path[2:3] == ("networks",) and entry.service:
         # Podman calls what ``x.network`` makes ``systemd-x``; options stand behind a colon.
         for network in path[3:4] or re.findall(r"[\w.-]+(?![^\s,]*=)", text.partition(":")[0]):
             named = network.removesuffix(".network").removeprefix("systemd-")
-            yield Property.NETWORK, plain_name(named), ()
+            yield _Found(Property.NETWORK, plain_name(named))
     yield from _host_names(text, entry.value.value, is_host=_HOST_KEY.search(key) is not None)
     if SETTING_KEY.fullmatch(key) and TOKEN.fullmatch(text):
-        yield Property.SETTING, text, (about_setting(key),)
+        yield _Found(Property.SETTING, text, (about_setting(key),))
 
 
-def _of_image(
-    repository: str, tag: str, versioned: tuple[str, ...]
-) -> Iterator[tuple[Property, str, tuple[str, ...]]]:
+def _ports(key: str, text: str) -> Iterator[_Found]:
+    """The ports of a key of ports, with their ends where a mapping says them."""
+    mapping = _MAPPING.fullmatch(text)
+    if mapping is not None:
+        yield _Found(Property.PORT, mapping["published"], role=PUBLISHED)
+        yield _Found(Property.PORT, mapping["target"], role=TARGET)
+        return
+    role = {"published": PUBLISHED, "target": TARGET}.get(key, "")
+    for number in NUMBER.findall(IPV4.sub(" ", text)):
+        yield _Found(Property.PORT, number, role=role)
+
+
+def _of_image(repository: str, tag: str, versioned: tuple[str, ...]) -> Iterator[_Found]:
     if not tag:
         return
     short = repository.rpartition("/")[2]
-    yield Property.IMAGE, tag, tuple({about_image(repository): 0, about_image(short): 0})
+    about = tuple(dict.fromkeys((about_image(repository), about_image(short))))
+    yield _Found(Property.IMAGE, tag, about)
     if re.match(r"v?\d", tag):
-        yield Property.VERSION, tag, tuple(dict.fromkeys((*versioned, plain_name(short))))
+        yield _Found(Property.VERSION, tag, tuple(dict.fromkeys((*versioned, plain_name(short)))))
 
 
-def _host_names(text: str, raw: str, *, is_host: bool) -> Iterator[tuple[Property, str, tuple[str, ...]]]:
+def _host_names(text: str, raw: str, *, is_host: bool) -> Iterator[_Found]:
     """The host names that something answers to, with their variables and without."""
     rules = [*_HOST_RULE.findall(text), *_HOST_RULE.findall(raw)]
     for part in rules or ([text, raw] if is_host else []):
         for host in _HOST.findall(part):
             if not IPV4.fullmatch(host):
-                yield Property.HOST_NAME, host.lower(), ()
+                yield _Found(Property.HOST_NAME, host.lower())
                 # A thing is mostly called as the first part of its host name.
-                yield Property.HOST_NAME, host.lower(), (plain_name(host.partition(".")[0]),)
+                yield _Found(Property.HOST_NAME, host.lower(), (plain_name(host.partition(".")[0]),))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
@@ -73,6 +74,7 @@ def stated_values(
     """
     of_file = [plain_name(posixpath.basename(p).partition(".")[0]) for p in (path, folder)]
     items = _Items(source)
+    lines = [match.end() for match in re.finditer("\n", source)]
     for segment in segments(source, code=True):
         above = items.above(segment)
         values = list(_values(segment, configured))
@@ -93,7 +95,7 @@ def stated_values(
                 value.value,
                 found.name,
                 doc_id,
-                1 + source.count("\n", 0, start),
+                1 + bisect_right(lines, start),
                 start,
                 end,
                 segment.text.start,
@@ -165,6 +167,11 @@ _ASSIGNED = re.compile(
 _LEADING_NUMBER = re.compile(r"\W*\d{2,5}\b(?:/\w+)?\s*(?:[:–—(]|-\s)")
 
 
+#: Which end of a mapping a header or a key is of.
+_OUTSIDE = re.compile(r"(?i)\b(?:host|published|external|outside|exposed)\b")
+_INSIDE = re.compile(r"(?i)\b(?:container|internal|target|inside)\b")
+
+
 def _values(segment: Segment, configured: DeclaredValues) -> Iterator[_Value]:
     """The values of a piece; of commands only what a house calls things."""
     headers = [c.plain for c in segment.table.header] if segment.table is not None else []
@@ -189,6 +196,7 @@ def _values(segment: Segment, configured: DeclaredValues) -> Iterator[_Value]:
 
 def _values_in(text: Text, header: str, configured: DeclaredValues, *, is_subject: bool) -> Iterator[_Value]:
     roles = header_roles(header) if header else frozenset()
+    said_role = PUBLISHED if _OUTSIDE.search(header) else TARGET if _INSIDE.search(header) else ""
     taken: list[tuple[int, int]] = []
 
     def is_free(start: int, end: int) -> bool:
@@ -214,7 +222,9 @@ def _values_in(text: Text, header: str, configured: DeclaredValues, *, is_subjec
             # An arrow between two numbers says that they are ports.
             mapping = next(((s, e) for s, e in mappings if s <= match.start() < e), None)
             if is_free(*match.span()) and (mapping or "port" in roles):
-                role = "" if mapping is None else PUBLISHED if mapping[0] == match.start() else TARGET
+                role = said_role
+                if mapping is not None:
+                    role = PUBLISHED if mapping[0] == match.start() else TARGET
                 yield _Value(Property.PORT, match[0], text, *match.span(), mapping=mapping, role=role)
     if "network" in roles and not is_subject:
         for match in TOKEN.finditer(text.plain):
@@ -251,7 +261,7 @@ def _of_thing(thing: Thing, text: Text) -> Iterator[_Value]:
             end = at + len(str(port))
             mapping = (thing.start, max(thing.end, end)) if thing.target else None
             outside = thing.kind in ("url", "hostport")
-            role = end_of_mapping if mapping else ""
+            role = end_of_mapping if mapping or (outside and not of) else ""
             yield _Value(
                 Property.PORT, str(port), text, at, end, of=of, outside=outside, mapping=mapping, role=role
             )
@@ -414,8 +424,8 @@ def _compared(
                 known = value.value in configured.networks
                 if not (known or any(_likeness(value.value, d.value) >= 0.6 for d in declared)):
                     return None
-            if not agrees and value.property is Property.PORT and not mapped:
-                around = [folder, *names, *([""] if value.outside else [])]
+            if not agrees and value.property is Property.PORT and (value.outside or not mapped):
+                around = [*([] if mapped else [folder, *names]), *([""] if value.outside else [])]
                 if int(value.value) in OF_PROXIES or configured.is_number_of(value.value, around):
                     return None
             return _Compared(_first(names, declared), declared, agrees)
