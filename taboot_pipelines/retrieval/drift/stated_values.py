@@ -552,8 +552,12 @@ def _is_in_force(value: _Value, whole: str, segment: Segment, declared: Sequence
         if value.mapping is not None:
             if _OWNER.search(whole):
                 return False
-        elif not value.of and (int(value.value) in NOT_HTTP or is_of_a_purpose(around)):
-            return False
+        elif not value.of:
+            # What is headed "Port" is the port, whatever is said of it behind.
+            key = _subject(segment) if segment.form == "key-value" else ""
+            said = key if "port" in header_roles(key) else around
+            if int(value.value) in NOT_HTTP or is_of_a_purpose(said):
+                return False
     if value.property is Property.ADDRESS and is_of_a_purpose(whole):
         return False
     start, end = value.mapping or (value.start, value.end)
