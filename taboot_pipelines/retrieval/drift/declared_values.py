@@ -79,6 +79,9 @@ _HOST_AND_PORT = re.compile(
 )
 _VERSION_KEY = re.compile(r"(?i)(?:version|tag|revision|release)$")
 _VERSION = re.compile(r"v?\d+(?:\.\d+)+")
+_OF_A_THING = re.compile(
+    r"(?i)([a-z][\w-]*?)[_-]?(?:version|tag|release|image|port|ip|address|host|hostname|domain|url)"
+)
 _TAGGED = re.compile(r"[^\s\"'@]+:\w[\w.-]*(?=$|@)")
 _HOST_KEY = re.compile(r"(?i)(?:^|[_.-])(?:hosts?|hostnames?|server_name|domains?|fqdn)$")
 #: Traefik's rules; the documentation of its routers.
@@ -343,7 +346,14 @@ def _names_of(entry: ConfigEntry, folder: str, called: Iterable[str]) -> tuple[s
     stem = posixpath.basename(entry.document.path).partition(".")[0]
     path = entry.value.path[:-1]
     keys = [*path[:1], *(key for above, key in pairwise(path) if above.lower() in _NAMED_UNDER)]
-    return tuple(dict.fromkeys(plain_name(n) for n in (*reversed(keys), stem, base) if not _is_word(n)))
+    parts = (_prefix(entry.value.path[-1]), *reversed(keys), stem, base)
+    return tuple(dict.fromkeys(plain_name(n) for n in parts if not _is_word(n)))
+
+
+def _prefix(key: str) -> str:
+    """What a key such as ``gitea_version`` or ``GRAFANA_PORT`` names before its property."""
+    match = _OF_A_THING.fullmatch(key)
+    return match[1] if match is not None else ""
 
 
 def _is_word(name: str) -> bool:
@@ -354,7 +364,8 @@ def _versioned(entry: ConfigEntry, names: tuple[str, ...]) -> tuple[str, ...]:
     """Of what alone a version is: of a service, or of what is named nearest in the key path."""
     if entry.service:
         return names if entry.document.is_unit else names[:-1]
-    keys = [plain_name(key) for key in reversed(entry.value.path[:-1]) if not _is_word(key)]
+    path = (*entry.value.path[:-1], _prefix(entry.value.path[-1]))
+    keys = [plain_name(key) for key in reversed(path) if not _is_word(key)]
     return tuple(keys[:1]) or names
 
 
@@ -377,7 +388,7 @@ def _values_of(
         yield from _of_image(*image_of(text), _versioned(entry, names))
     elif lower == "tag" and path[:-1] in repositories:
         yield from _of_image(image_of(repositories[path[:-1]])[0], text, _versioned(entry, names))
-    elif _VERSION_KEY.search(key) and _VERSION.match(text) and len(path) > 1:
+    elif _VERSION_KEY.search(key) and _VERSION.match(text) and path != ("version",):
         yield _Found(Property.VERSION, text, _versioned(entry, names))
     # Where an nginx conf listens is the proxy's port, and not that of what it is named after.
     listens = lower == "listen" and entry.document.mime == "text/x-nginx-conf"

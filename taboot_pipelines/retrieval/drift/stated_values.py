@@ -337,7 +337,7 @@ def _subjects(
     levels.append([name for name in of_file if configured.knows(name)])
     names_a_row = segment.form != "table" or len(segment.cells) > 2
     if subject and names_a_row and not levels[0] and not is_ordinary_name(subject):
-        near = 2
+        near = _IN_PIECE
     of_cells = {cell.start: configured.named_in(cell.plain, folder) for cell in segment.cells[1:]}
     return _Subjects(levels, near, of_cells)
 

@@ -39,7 +39,7 @@ services:
     labels:
       - traefik.http.routers.searx.rule=Host(`find.${BASE_DOMAIN}`)
 """,
-    "ansible/group_vars/all.yaml": "k3s_version: v1.31.4\n",
+    "ansible/group_vars/all.yaml": "k3s_version: v1.31.4\nminio_port: 9000\n",
     "apps/wiki/values.yaml": """
 image:
   repository: lscr.io/linuxserver/dokuwiki
@@ -104,6 +104,9 @@ TABLE = "| Service | Image | Port | URL | Network |\n|---|---|---|---|---|\n"
         ("## forgejo-db\n\n**Image:** `postgres:15.4-alpine`", [("image", "forgejo-db", "15.4-alpine")]),
         ("## forgejo-db\n\n**Image:** `postgres:16`", []),
         ("Dokuwiki runs in version 2024.02 here.", [("version", "dokuwiki", "2024.02")]),
+        ("| Component | Version |\n|---|---|\n| K3s | v1.30.2 |", [("version", "k3s", "v1.30.2")]),
+        ("The cluster runs K3s v1.31.", []),
+        ("MinIO listens on port 9009.", [("port", "minio", "9009")]),
         ("Search is served as `find.${BASE_DOMAIN}`.", []),
         ("Search by SearXNG is served as `finder.${BASE_DOMAIN}`.",
          [("host name", "searxng", "finder.${base_domain}")]),
