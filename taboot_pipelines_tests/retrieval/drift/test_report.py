@@ -126,3 +126,47 @@ def test_the_real_projects_have_the_one_that_a_person_finds(world: World) -> Non
     assert item.statement == (
         "sparkjava-mysql/README.md says 80:8080 for backend, but backend publishes 8080:8080."
     )
+
+
+def test_a_value_without_an_edge_is_quoted_on_both_sides(
+    house: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = house.directory / "stacks" / "media" / "README.md"
+    row = "| Jellyfin | jellyfin/jellyfin:10.9.0 | 8096 |"
+    readme.write_text(f"# media\n\n| Service | Image | Port |\n|---|---|---|\n{row}\n")
+    house.ingest()
+    kb = house.kb()
+    (item,) = kb.drift("prose_image").items
+    assert item.statement == ("media/README.md says jellyfin:10.9.0, but configuration declares 10.10.7.")
+    said, configured = item.sides
+    assert said.edge_ids == configured.edge_ids == ()
+    assert said.quote is not None and (said.quote.text, said.line) == (row, 5)
+    assert configured.quote is not None and configured.quote.text == "image: jellyfin/jellyfin:10.10.7"
+    assert configured.quote.line == configured.line == 3
+    assert kb.drift("prose_image").to_pandas()["edge_id"].isna().all()
+
+    monkeypatch.setenv("TABOOT_HOME", str(house.home))
+    monkeypatch.setenv("TABOOT_TEI__URL", house.tei)
+    main(["drift", "--kind", "prose_image"])
+    shown = capsys.readouterr().out
+    assert f"│ {row}" in shown and "README.md:5" in shown and "compose.yaml:3" in shown
+
+    readme.write_text(readme.read_text().replace("10.9.0", "10.10.7"))
+    house.ingest("readmes")
+    assert not house.kb().drift("prose_image").items
+    (readme.parent / "compose.yaml").write_text(COMPOSE.replace("10.10.7", "10.11.0"))
+    house.ingest("stacks")
+    (item,) = house.kb().drift("prose_image").items
+    assert of(house.kb()) == of(house.kb(home=house.replay()))
+
+
+def test_a_source_that_configures_speaks_of_the_house(world: World) -> None:
+    folder = world.source("cluster", interpret=True)
+    (folder / "apps" / "wiki").mkdir(parents=True)
+    (folder / "apps" / "wiki" / "values.yaml").write_text(
+        "image:\n  repository: lscr.io/linuxserver/dokuwiki\n  tag: 2025.05\nservice:\n  port: 8085\n"
+    )
+    (folder / "README.md").write_text("# Apps\n\n- **Wiki**: port 8086\n- **Dokuwiki**: version 2024.02\n")
+    world.ingest()
+    found = {(i.kind, i.name) for i in world.kb().drift().items}
+    assert ("prose_version", "dokuwiki") in found
