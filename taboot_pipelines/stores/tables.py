@@ -217,9 +217,6 @@ class Tables:
         )
         if table is None:
             return wanted.empty_table().select(asked)
-        chosen = [] if buckets is None else [pc.field("bucket").isin(pa.array(sorted(buckets), pa.int32()))]
-        if members is not None:
-            chosen.append(pc.field(members[0]).isin(pa.array(members[1], pa.string())))
         from deltalake.exceptions import DeltaError
 
         try:
@@ -228,25 +225,8 @@ class Tables:
             few = self._few(path, opened, buckets)
             if few is not None:
                 result = _read_files(few, schema, wanted.names, members)
-            elif members is not None and any(pa.types.is_list(f.type) for f in wanted):
-                # Vectors are wide: only the files that hold a wanted row are read whole.
-                dataset, chosen_rows = self._dataset(path, opened), reduce(and_, chosen)
-                schema = dataset.schema
-                parts = [
-                    file.to_table(schema=schema, columns=list(wanted.names), filter=chosen_rows)
-                    for file in dataset.get_fragments(filter=chosen_rows)
-                    if file.to_table(schema=schema, columns=[members[0]], filter=chosen_rows).num_rows
-                ]
-                result = pa.concat_tables(
-                    [wanted.empty_table(), *(part.select(wanted.names).cast(wanted) for part in parts)]
-                )
             else:
-                result = self._dataset(path, opened).to_table(
-                    columns=list(wanted.names), filter=reduce(and_, chosen) if chosen else None
-                )
-                # To cast a small table to its own schema takes a tenth of the time to read it.
-                if not result.schema.equals(wanted, check_metadata=True):
-                    result = result.select(wanted.names).cast(wanted)
+                result = _scan(self._dataset(path, opened), wanted, buckets, members)
             # A byte that flipped on the disk decodes as Parquet all the same.
             result.validate(full=True)
             if hashed and ids.altered(*(result.column(c).to_pylist() for c in ("text", hashed))):
@@ -614,6 +594,34 @@ def _version(table: DeltaTable) -> TableVersion:
 
 def _id(table: DeltaTable) -> str:
     return str(table.metadata().id).replace("-", "")[:_ID_DIGITS]
+
+
+def _scan(
+    dataset: Dataset,
+    wanted: pa.Schema,
+    buckets: Collection[int] | None,
+    members: tuple[str, Sequence[str]] | None,
+) -> pa.Table:
+    """Read the columns of a schema out of a dataset, of its chosen rows alone."""
+    chosen = [] if buckets is None else [pc.field("bucket").isin(pa.array(sorted(buckets), pa.int32()))]
+    if members is not None:
+        chosen.append(pc.field(members[0]).isin(pa.array(members[1], pa.string())))
+    rows = reduce(and_, chosen) if chosen else None
+    if members is not None and any(pa.types.is_list(f.type) for f in wanted):
+        # Vectors are wide: only the files that hold a wanted row are read whole.
+        parts = [
+            file.to_table(schema=dataset.schema, columns=list(wanted.names), filter=rows)
+            for file in dataset.get_fragments(filter=rows)
+            if file.to_table(schema=dataset.schema, columns=[members[0]], filter=rows).num_rows
+        ]
+        return pa.concat_tables(
+            [wanted.empty_table(), *(part.select(wanted.names).cast(wanted) for part in parts)]
+        )
+    result = dataset.to_table(columns=list(wanted.names), filter=rows)
+    # To cast a small table to its own schema takes a tenth of the time to read it.
+    if not result.schema.equals(wanted, check_metadata=True):
+        result = result.select(wanted.names).cast(wanted)
+    return result
 
 
 def _read_files(

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import ahocorasick_rs
 
 from taboot_pipelines.extraction.tier_a.compose.variables import expand
+from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_a.prose.things import is_ordinary_name
 from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView
 from taboot_pipelines.model.graph import TAILNET
@@ -159,15 +160,12 @@ def is_of_a_machine(address: str) -> bool:
 
 
 def image_of(reference: str) -> tuple[str, str]:
-    """Repository, without the registry that is meant where none is said, and tag of an image."""
-    named = reference.partition("@")[0]
-    repository, colon, tag = named.rpartition(":")
-    if not colon or "/" in tag:
-        repository, tag = named, ""
-    repository = repository.lower()
-    for prefix in ("docker.io/", "index.docker.io/", "library/"):
-        repository = repository.removeprefix(prefix)
-    return repository, tag
+    """Repository with its registry, and the tag that is written, of an image; empty for what is none."""
+    found = try_reference(reference)
+    if found is None:
+        return "", ""
+    is_tagged = ":" in reference.partition("@")[0].rpartition("/")[2]
+    return f"{found.registry}/{found.repository}", (found.tag or "") if is_tagged else ""
 
 
 def about_image(repository: str) -> str:
@@ -429,7 +427,7 @@ def _of_image(repository: str, tag: str, versioned: tuple[str, ...]) -> Iterator
     if not tag:
         return
     short = repository.rpartition("/")[2]
-    about = tuple(dict.fromkeys((about_image(repository), about_image(short))))
+    about = tuple(dict.fromkeys((about_image(repository), about_image(image_of(short)[0]))))
     yield _Found(Property.IMAGE, tag, about)
     if re.match(r"v?\d", tag):
         yield _Found(Property.VERSION, tag, tuple(dict.fromkeys((*versioned, plain_name(short)))))

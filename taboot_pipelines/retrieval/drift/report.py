@@ -206,20 +206,28 @@ class _HouseDrift:
 
     def beside_an_answer(self, doc_ids: Collection[str]) -> tuple[Drift, ...]:
         """What edges say, and of a house of few files the values of these documents."""
-        configuring = sum(d.standing is Authority.CONFIG for d in self.documents.values())
-        if configuring > _FEW_FILES:
+        if not self._is_small:
             return self._by_edges
         return self._with_values_of([i for i in doc_ids if i in self.documents])
 
+    @cached_property
+    def _is_small(self) -> bool:
+        return sum(d.standing is Authority.CONFIG for d in self.documents.values()) <= _FEW_FILES
+
+    @cached_property
+    def _said_by_edges(self) -> frozenset[tuple[DriftKind, str, int]]:
+        return frozenset((d.kind, p.doc_id, p.line) for d in self._by_edges for p in d.sides[0].places)
+
     def _with_values_of(self, doc_ids: Iterable[str]) -> tuple[Drift, ...]:
-        # What an edge says of a value is known already.
-        said = {(d.kind, p.doc_id, p.line) for d in self._by_edges for p in d.sides[0].places}
+        said = self._said_by_edges  # is known already
         differing = [
             drift
             for doc_id in doc_ids
             for drift in self._differing(doc_id)
             if all((drift.kind, p.doc_id, p.line) not in said for p in drift.sides[0].places)
         ]
+        if not differing:
+            return self._by_edges
         return tuple(sorted([*self._by_edges, *differing], key=lambda d: d.order))
 
     @cached_property

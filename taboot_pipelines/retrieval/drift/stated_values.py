@@ -165,8 +165,6 @@ _ASSIGNED = re.compile(
 )
 #: An item that begins with a number, as lists of ports do.
 _LEADING_NUMBER = re.compile(r"\W*\d{2,5}\b(?:/\w+)?\s*(?:[:–—(]|-\s)")
-
-
 #: Which end of a mapping a header or a key is of.
 _OUTSIDE = re.compile(r"(?i)\b(?:host|published|external|outside|exposed)\b")
 _INSIDE = re.compile(r"(?i)\b(?:container|internal|target|inside)\b")
