@@ -46,8 +46,10 @@ _TAKEN = {
 _LATER = frozenset({"readmes"})
 #: Words of questions that say nothing about a place.
 _ASKING = re.compile(
-    r"(?:a|about|all|an|and|any|are|at|be|by|can|containers?|depends?|do|does|for|from|have|host|how|i|if|in|is|it"
-    r"|many|may|needs?|networks?|of|on|or|ports?|project|services?|some|that|the|their|there|to|under|up|used?"
+    r"(?:a|about|all|an|and|any|are|at|be|by|can|containers?|depends?|do|does|for|from|have|host|how|i|if|in"
+    r"|is|it"
+    r"|many|may|needs?|networks?|of|on|or|ports?|project|services?|some|that|the|their|there|to|under|up"
+    r"|used?"
     r"|uses|what|when|where|which|while|who|why|with)"
 )
 
@@ -96,7 +98,7 @@ def house(data: Path = DATA) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Place:
+class EvidenceLines:
     """Lines ``first`` to ``last`` (from 1, inclusive) of the file whose path ends in ``path``."""
 
     path: str
@@ -118,7 +120,7 @@ class Question:
     needs: tuple[tuple[str, ...], ...] = ()
     derived: tuple[int, ...] = ()
     forbids: tuple[str, ...] = ()
-    evidence: tuple[Place, ...] = ()
+    evidence: tuple[EvidenceLines, ...] = ()
     absent: tuple[tuple[str, ...], ...] = ()
 
     @property
@@ -133,7 +135,7 @@ def read_questions(path: Path) -> list[Question]:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
             row = json.loads(line)
-            evidence = tuple(Place(p["path"], *p["lines"]) for p in row.pop("evidence", ()))
+            evidence = tuple(EvidenceLines(p["path"], *p["lines"]) for p in row.pop("evidence", ()))
             groups = {key: tuple(map(tuple, row.pop(key, ()))) for key in ("needs", "absent")}
             flat = {key: tuple(row.pop(key, ())) for key in ("derived", "forbids")}
             question = Question(**row, **groups, **flat, evidence=evidence)
@@ -212,13 +214,13 @@ class Corpus:
         """The files whose path ends in ``path``."""
         return [f for f in self.lines if is_at(f, path)]
 
-    def dense(self, place: Place) -> bool:
+    def dense(self, place: EvidenceLines) -> bool:
         """Whether the lines of a place are so long that their numbers say too little."""
         return any(
             len(line) > DENSE for f in self.files(place.path) for line in _cut(self.lines[f], place, 0)
         )
 
-    def near(self, place: Place) -> str:
+    def near(self, place: EvidenceLines) -> str:
         """The text at a place: of its lines and those beside them, and in YAML of the keys that they lie
         under.
         """
@@ -258,11 +260,11 @@ def is_at(location: str, path: str) -> bool:
     return ("/" + location.replace("\\", "/")).endswith("/" + path)
 
 
-def _cut(lines: list[str], place: Place, beside: int) -> list[str]:
+def _cut(lines: list[str], place: EvidenceLines, beside: int) -> list[str]:
     return lines[max(place.first - 1 - beside, 0) : place.last + beside]
 
 
-def _above(lines: list[str], place: Place) -> list[str]:
+def _above(lines: list[str], place: EvidenceLines) -> list[str]:
     """The lines that a place of a YAML file lies under: each next one above that is indented less."""
     found, depth = [], len(lines[place.first - 1]) - len(lines[place.first - 1].lstrip())
     for line in reversed(lines[: place.first - 1]):
@@ -375,7 +377,7 @@ def judge(question: Question, reply: Reply, corpus: Corpus) -> Verdict:
     return Verdict(right, right and any(holds_all(f, question.needs) for f in firsts), abstained=False)
 
 
-def _leads_to(cited: Cited, place: Place, question: Question, corpus: Corpus) -> bool:
+def _leads_to(cited: Cited, place: EvidenceLines, question: Question, corpus: Corpus) -> bool:
     if not is_at(cited.url, place.path):
         return False
     says = any(holds_all(cited.text, [group]) for group in question.stated)

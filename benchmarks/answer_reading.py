@@ -88,7 +88,7 @@ def our_questions(name: str, home: Path) -> Iterator[Asked]:
     corpus = Corpus([e for e in entries if "path" in e], root)
     for q in read_questions(file):
 
-        def right(parts: list[Excerpt], q=q) -> bool:  # type: ignore[no-untyped-def]
+        def right(parts: list[Excerpt], q=q) -> bool:
             cited = []
             for part in parts:
                 first, last = part.span
@@ -106,7 +106,7 @@ def their_questions(name: str) -> Iterator[Asked]:
     for line in (DATA / "house-questions" / "questions.jsonl").read_text().splitlines():
         q = json.loads(line)
 
-        def right(parts: list[Excerpt], q=q) -> bool:  # type: ignore[no-untyped-def]
+        def right(parts: list[Excerpt], q=q) -> bool:
             url, text = unquote(parts[0].document.url), " ".join(p.text for p in parts)
             said = all(re.search(p, text, re.IGNORECASE) for p in q["must"])
             return said and any(url == e or url.endswith(f"/{e}") for e in q["evidence"])
@@ -249,7 +249,7 @@ def measure(ours: Path, strangers: Path, write: bool) -> None:
     # Only what is looked at hangs on what was fitted before; signs may have come or gone since.
     size = len(Signs._fields) + len(COMPARED)
     unfitted = Weights(weights().before, np.zeros(size), np.zeros(len(TELLING) + 2))
-    reading.weights = lambda: unfitted  # type: ignore[assignment]
+    reading.weights = lambda: unfitted
     seen = []
     for name in OUR_HOUSES:
         home = ours / name / "home"

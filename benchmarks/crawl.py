@@ -74,14 +74,14 @@ def serve(pages: int) -> None:
                 if path == "/hits":
                     body = json.dumps([len(hits), len(set(hits))]).encode()
                     hits.clear()
-                    self.transport.write(answer(body))  # type: ignore[attr-defined]
+                    self.transport.write(answer(body))
                     continue
                 if path == "/asked":
-                    self.transport.write(answer(str(len(hits)).encode()))  # type: ignore[attr-defined]
+                    self.transport.write(answer(str(len(hits)).encode()))
                     continue
                 if path.startswith("/p/"):
                     hits.append(path)
-                self.transport.write(answers.get(path, missing))  # type: ignore[attr-defined]
+                self.transport.write(answers.get(path, missing))
 
     async def main() -> None:
         server = await asyncio.get_running_loop().create_server(Protocol, "127.0.0.1", 0)
@@ -135,10 +135,10 @@ def crawl_scrapy(start: str) -> Callable[[], int]:
         name = "bench"
         extractor = LinkExtractor()
 
-        async def start(self):  # type: ignore[no-untyped-def]
+        async def start(self):
             yield scrapy.Request(start)  # filtered like any other, as the pages link to it
 
-        def parse(self, response):  # type: ignore[no-untyped-def]
+        def parse(self, response):
             nonlocal got
             got += 1
             for link in self.extractor.extract_links(response):
@@ -187,7 +187,7 @@ def crawl_raw(start: str) -> Callable[[], int]:
             self.headers: dict[bytes, bytes] = {}
             self.body: list[bytes] = []
             head = f"GET /p/{number}.html HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: raw\r\n\r\n"
-            self.transport.write(head.encode())  # type: ignore[attr-defined]
+            self.transport.write(head.encode())
 
         def on_header(self, name: bytes, value: bytes) -> None:
             self.headers[name] = value

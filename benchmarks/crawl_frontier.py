@@ -77,7 +77,7 @@ def crawl(
         number = int(data.rpartition(b"/p")[2])
         return PageLinks({f"{BASE}p{n}": "" for n in leads(number, pages, links)})
 
-    module.page_links = page_links  # type: ignore[assignment]
+    module.page_links = page_links
     url = parse_url(f"{BASE}p0")
     key = canonical_key(url)
     root = FoundUrl(url_id(key), key, url.text, url.authority)

@@ -74,7 +74,7 @@ def run(home: Path, tei: str) -> dict[str, object]:
     )
     if done.returncode:
         raise SystemExit(done.stderr[-2000:])
-    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def lay_out(home: Path, documents: int) -> Path:
@@ -110,7 +110,7 @@ def main() -> None:
         show(f"first run, {args.documents} documents", first)
         again = run(home, tei.url)
         show("unchanged", again, first)
-        counts: dict[str, dict[str, int]] = again["counts"]  # type: ignore[assignment]
+        counts: dict[str, dict[str, int]] = again["counts"]
         print(
             f"  embeddings {tei.stats()['texts'] - texts}, new blobs"
             f" {counts['raw_blobs'].get('new_blobs', 0)}, new shards {counts['kb_shards']['shards_new']}"
@@ -118,7 +118,7 @@ def main() -> None:
         (folder / "7.md").write_text(document(7, seed=1))
         edited = run(home, tei.url)
         show("one document edited", edited, first)
-        counts = edited["counts"]  # type: ignore[assignment]
+        counts = edited["counts"]
         print(
             f"  embeddings {tei.stats()['texts'] - texts}, new blobs {counts['raw_blobs']['new_blobs']},"
             f" documents {counts['documents']['new']}, units {counts['tier_a_triples']['interpreted']},"
@@ -129,7 +129,7 @@ def main() -> None:
         lay_out(large, args.large)
         big = run(large, tei.url)
         show(f"first run, {args.large} documents", big)
-        growth = float(big["rss_mb"]) - float(first["rss_mb"])  # type: ignore[arg-type]
+        growth = float(big["rss_mb"]) - float(first["rss_mb"])
         print(
             f"memory: {growth:+.0f} MB for {args.large - args.documents} more documents"
             f" ({growth * 1024 / max(1, args.large - args.documents):.1f} KB each)"

@@ -115,7 +115,7 @@ def best(work: object, rounds: int = 3) -> float:
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
-        work()  # type: ignore[operator]
+        work()
         times.append(time.perf_counter() - start)
     return min(times)
 

@@ -23,7 +23,8 @@ from taboot_pipelines.knowledge.mentions import NameMatcher, regions, tokens
 
 DEFAULT = Path(os.environ.get("TABOOT_TEST_DATA", "../shared/data")) / "linuxserver-docs-md"
 CANDIDATE = re.compile(
-    r"[A-Za-z][A-Za-z0-9+.-]*://[^\s<>\"`]+|\b\d{1,3}(?:\.\d{1,3}){3}(?:/\d+)?\b|\b[\w.-]+:\d{2,5}\b|\b[\w.-]+/[\w./-]+:[\w.-]+"
+    r"[A-Za-z][A-Za-z0-9+.-]*://[^\s<>\"`]+|\b\d{1,3}(?:\.\d{1,3}){3}(?:/\d+)?\b|\b[\w.-]+:\d{2,5}\b"
+    r"|\b[\w.-]+/[\w./-]+:[\w.-]+"
 )
 
 

@@ -325,11 +325,11 @@ def build() -> Any:
     """The notebook without outputs."""
     make = {"markdown": nbformat.v4.new_markdown_cell, "code": nbformat.v4.new_code_cell}
     # Ids by position: the file changes only where its content does.
-    cells = [make[kind](text.strip(), id=f"cell-{n:02}") for n, (kind, text) in enumerate(CELLS)]  # type: ignore[no-untyped-call]
+    cells = [make[kind](text.strip(), id=f"cell-{n:02}") for n, (kind, text) in enumerate(CELLS)]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return nbformat.v4.new_notebook(
         cells=cells, metadata={"kernelspec": kernel, "language_info": {"name": "python"}}
-    )  # type: ignore[no-untyped-call]
+    )
 
 
 def execute(notebook: Any) -> Any:

@@ -31,7 +31,7 @@ from taboot_pipelines_tests.workers import (  # noqa: F401
 
 # JupyterLab brings a package for which jsonschema compiles 39 grammars as it is imported: three seconds, for
 # formats that no schema here asks for.
-sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+sys.modules.setdefault("rfc3987_syntax", None)
 
 # Fake models have no calibration: what they say is served unless a test says otherwise.
 os.environ.setdefault("TABOOT_EXTRACTION__MIN_PRECISION", "0")
@@ -54,7 +54,7 @@ def tei() -> Iterator[FakeTei]:
 
 
 @pytest.fixture
-def world(tmp_path: Path, tei: FakeTei):  # type: ignore[no-untyped-def]
+def world(tmp_path: Path, tei: FakeTei):
     from taboot_pipelines_tests.world import World
 
     made = World(tmp_path, tei.url)

@@ -32,7 +32,7 @@ def _kept(url: str, *, poolclass: type[NullPool], connect_args: dict[str, Any] |
 
 
 for _module in (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage):
-    _module.create_engine = _kept  # type: ignore[attr-defined]
+    _module.create_engine = _kept
 
 
 def copy_in_memory(known: dg.DagsterInstance, into: dg.DagsterInstance) -> None:

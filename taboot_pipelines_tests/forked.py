@@ -14,12 +14,12 @@ from socket import AF_UNIX, SOCK_STREAM, send_fds, socket
 _READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "OMP_", "OPENBLAS_")
 
 
-def read_at_start(environment):  # type: ignore[no-untyped-def]
+def read_at_start(environment):
     """Return the variables that cannot be changed any more when a process forks, by name and value."""
     return {k: environment[k] for k in sorted(environment) if k.startswith(_READ_AT_START)}
 
 
-def main():  # type: ignore[no-untyped-def]
+def main():
     place, *arguments = sys.argv[1:]
     environment = dict(os.environ)
     with open(f"{place}.environment") as file:

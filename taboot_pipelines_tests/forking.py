@@ -180,9 +180,11 @@ class _Server:
         time.tzset()
         random.seed()
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False, buffering=1 if os.isatty(1) else -1)  # noqa: SIM115
-        sys.stderr = open(2, "w", 1, encoding="utf-8", closefd=False, errors="backslashreplace")  # noqa: SIM115
-        sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
+        by_line = 1 if os.isatty(1) else -1
+        sys.stdout = open(1, "w", by_line, encoding="utf-8", closefd=False)  # noqa: SIM115
+        errors = "backslashreplace"
+        sys.stderr = open(2, "w", 1, encoding="utf-8", closefd=False, errors=errors)  # noqa: SIM115
+        sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
         return list(arguments)
 
 
@@ -220,7 +222,7 @@ def _code_of(arguments: list[str]) -> int:
 
 def _end_with(code: int) -> None:
     """End as an interpreter does, but without taking every module apart, which would copy all memory."""
-    threading._shutdown()  # type: ignore[attr-defined]
+    threading._shutdown()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(ValueError):

@@ -36,7 +36,7 @@ HOMELAB = Path(__file__).parents[1] / "examples" / "homelab"
 _FOLDER = Path(os.environ.get("TABOOT_TEST_DATA") or Path(__file__).parents[1] / ".." / "shared" / "data")
 
 
-class _NoData(type(Path())):  # type: ignore[misc]
+class _NoData(type(Path())):
     """A path in the folder of the real data, which is not here: who looks at it skips its test or file."""
 
     def __repr__(self) -> str:

@@ -57,7 +57,7 @@ def called(how: str, program: str, *arguments: str, **options: Any) -> tuple[int
 )
 def test_it_does_what_an_interpreter_does(program: str, tmp_path: Path) -> None:
     options = {"cwd": tmp_path, "env": {"PATH": os.environ["PATH"], "TABOOT_X": "1"}, "input": "asked\n"}
-    options["env"] |= {k: v for k, v in os.environ.items() if k.startswith(("PYTHON", "LC_", "LANG"))}  # type: ignore[operator]
+    options["env"] |= {k: v for k, v in os.environ.items() if k.startswith(("PYTHON", "LC_", "LANG"))}
     assert called(FORKED, program, "a", **options) == called(STARTED, program, "a", **options)
 
 

@@ -36,8 +36,12 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>local</groupId><artifactId>neo4j-community</artifactId><version>{NEO4J_VERSION}</version>
   <dependencies>
-    <dependency><groupId>org.neo4j</groupId><artifactId>neo4j</artifactId><version>{NEO4J_VERSION}</version></dependency>
-    <dependency><groupId>org.neo4j.app</groupId><artifactId>neo4j-server</artifactId><version>{NEO4J_VERSION}</version></dependency>
+    <dependency>
+      <groupId>org.neo4j</groupId><artifactId>neo4j</artifactId><version>{NEO4J_VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.neo4j.app</groupId><artifactId>neo4j-server</artifactId><version>{NEO4J_VERSION}</version>
+    </dependency>
   </dependencies>
 </project>
 """

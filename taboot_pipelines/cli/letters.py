@@ -21,7 +21,7 @@ from taboot_pipelines.cli.output import (
 from taboot_pipelines.errors import CODES, TabootError
 
 if TYPE_CHECKING:
-    from taboot_pipelines.stages.dead_letters import Letter, Place
+    from taboot_pipelines.stages.dead_letters import FailedWindow, Letter
 
 _source_option = click.option(
     "--source", "sources", multiple=True, metavar="SOURCE", help="Only letters of this source."
@@ -127,7 +127,7 @@ def replay(
         raise SystemExit(1)
 
 
-def _show(letter: Letter, at: list[Place]) -> None:
+def _show(letter: Letter, at: list[FailedWindow]) -> None:
     plain(f"{letter.source}: {letter.stage}: {letter.item}", bold=True)
     plain(f"  {letter.code}: {letter.message}")
     plain(f"  {CODES[letter.code][1]}")

@@ -36,7 +36,7 @@ _PROGRAMS = ("iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "Tabby", "rio
 _TERMS = ("xterm-kitty", "foot", "alacritty", "xterm-ghostty", "contour")
 
 
-class Place(NamedTuple):
+class LinkedText(NamedTuple):
     """``text`` as it is shown, ``link`` where it leads to, or empty."""
 
     text: str
@@ -61,11 +61,11 @@ class Places:
 
     def place(
         self, url: str, line: int | None = None, section: str = "", *, source: str | None = None
-    ) -> Place:
+    ) -> LinkedText:
         """A place of a document; ``source``: the document's, where that is known."""
         after = f":{line}" if line else f" ({section})" if section else ""
         shown = self.name(url, source)
-        return Place(f"{shown}{after}", _link(url))
+        return LinkedText(f"{shown}{after}", _link(url))
 
     def name(self, url: str, source: str | None = None) -> str:
         """The document alone: ``runbooks:redis.md``."""
@@ -77,7 +77,7 @@ class Places:
                     return f"{source or first}:{url[len(root) :]}"
         return url
 
-    def linked(self, place: Place, text: str | None = None) -> str:
+    def linked(self, place: LinkedText, text: str | None = None) -> str:
         """The place, or the ``text`` that stands for it, with what makes a link of it in this terminal."""
         text = place.text if text is None else text
         if not self._links or not place.link:
@@ -144,7 +144,9 @@ def print_wrapped(text: str, indent: str, width: int | None, *, hang: str = "", 
         plain(line if width is None else fitted(line, width), **style)
 
 
-def print_place(places: Places, place: Place, after: str, width: int | None, *, indent: str = "   ") -> None:
+def print_place(
+    places: Places, place: LinkedText, after: str, width: int | None, *, indent: str = "   "
+) -> None:
     """Print a place, and what is said ``after`` it, on a line of its own, or two where one has no room."""
     shown = place.text
     if width is not None and len(indent) + len(shown) + len(after) > width:

@@ -54,7 +54,8 @@ class ComposeSource(DirectorySource):
     def folder(self, root: Path) -> str | None:
         """The directory's own name, as Compose names a project there: links are not followed."""
         # Path.absolute keeps `..`, which is no name.
-        return os.path.basename(os.path.abspath(source_directory(self.path, root))) or None  # noqa: PTH100, PTH119
+        whole = os.path.abspath(source_directory(self.path, root))  # noqa: PTH100
+        return os.path.basename(whole) or None  # noqa: PTH119
 
 
 #: What lies beneath the root, by path.

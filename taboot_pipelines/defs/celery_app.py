@@ -16,7 +16,8 @@ from taboot_pipelines.defs.executors import celery_app_arguments
 from taboot_pipelines.settings import load_settings
 
 _arguments = celery_app_arguments(load_settings().celery)
-app = make_app({**_arguments, "config_source": dict_wrapper(_arguments["config_source"])})  # type: ignore[no-untyped-call]
+_source = dict_wrapper(_arguments["config_source"])  # type: ignore[no-untyped-call]
+app = make_app({**_arguments, "config_source": _source})  # type: ignore[no-untyped-call]
 # The project writes its own log lines to stderr; a worker that wrapped them in lines of its own would make
 # them unreadable for log collectors.
 app.conf.worker_redirect_stdouts = False

@@ -25,7 +25,8 @@ _FILE = "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
 #: Latin, Greek, Cyrillic, punctuation, arrows to dingbats, kana, common Han, Hangul syllables, pictographs.
 _UNTRIED = re.compile(
     "[^\t\n\r\x20-\x7e\xa0-\u024f\u0384-\u038a\u038e-\u03a1\u03a3-\u0481\u048a-\u052f"
-    "\u2010-\u2027\u2030-\u205e\u2190-\u23ff\u2500-\u27bf\u3041-\u3096\u30a1-\u30ff\u4e00-\u9fa5\uac00-\ud7a3\U0001f300-\U0001f5ff]"
+    "\u2010-\u2027\u2030-\u205e\u2190-\u23ff\u2500-\u27bf\u3041-\u3096\u30a1-\u30ff\u4e00-\u9fa5"
+    "\uac00-\ud7a3\U0001f300-\U0001f5ff]"
 )
 #: From 64 KiB on `tokie` cuts a text into parts for its threads at any byte: inside a word, which changes the
 #: count, and inside a character, which ends in a panic. No shorter text has so many bytes.

@@ -39,7 +39,7 @@ from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.shards import files, layout
 from taboot_pipelines.shards.manifest import FileEntry, Manifest, ShardEntry, parse_manifest
 from taboot_pipelines.shards.protocol import Build, ManifestVersion, RemovedShard, doomed
-from taboot_pipelines.stores.objects import Place, is_absent
+from taboot_pipelines.stores.objects import StorageLocation, is_absent
 
 #: A reader asks for a new manifest at most this often.
 _LOOK_SECONDS = 1.0
@@ -58,7 +58,7 @@ _PUBLISHER = "publisher"
 class BucketShards:
     """See ``ShardStore``. ``root`` is the folder of the cache for this URL, with one folder a namespace."""
 
-    def __init__(self, at: Place, cache: Path, verified: files.Verified | None = None) -> None:
+    def __init__(self, at: StorageLocation, cache: Path, verified: files.Verified | None = None) -> None:
         self._at = at
         self.verified = verified or files.verified_at(None)
         self._store = at.store()

@@ -110,7 +110,8 @@ class Verified:
                 return
             # Other processes may have added theirs meanwhile.
             kept = {**_read(self._file), **self._changes}
-            self._kept = {n: s for n, s in kept.items() if s is not None and os.path.exists(n)}  # noqa: PTH110
+            there = {n for n in kept if os.path.exists(n)}  # noqa: PTH110
+            self._kept = {n: s for n, s in kept.items() if s is not None and n in there}
             self._changes = {}
             with contextlib.suppress(OSError):
                 _write(self._file, self._kept)

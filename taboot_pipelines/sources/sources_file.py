@@ -33,7 +33,7 @@ Named = TypeVar("Named", bound=BaseModel)
 _PRINTABLE = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """A position in a text; line and column count from 1."""
 
     line: int
@@ -49,7 +49,7 @@ class Document(NamedTuple):
     content: Any
     root: yaml.Node
 
-    def place(self, *keys: str | int) -> Place:
+    def place(self, *keys: str | int) -> Position:
         """Where the value under ``keys`` begins, for a field its name; what lacks is where it would stand."""
         node, at = self.root, self.root.start_mark
         for key in keys:
@@ -64,7 +64,7 @@ class Document(NamedTuple):
                 at = node.start_mark
             else:
                 break
-        return Place(at.line + 1, at.column + 1)
+        return Position(at.line + 1, at.column + 1)
 
 
 class _Loader(yaml.SafeLoader):
@@ -117,7 +117,7 @@ def parse(data: bytes, path: Path) -> Document:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        at = f" ({Place(mark.line + 1, mark.column + 1)})" if mark else ""
+        at = f" ({Position(mark.line + 1, mark.column + 1)})" if mark else ""
         raise bad(f"is not valid YAML{at}") from None
     except yaml.reader.ReaderError as error:
         raise bad(f"holds a character that YAML forbids (position {error.position + 1})") from None
@@ -245,7 +245,7 @@ class _Problems:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self.found: list[tuple[Place, str]] = []
+        self.found: list[tuple[Position, str]] = []
 
     def add(self, what: str, *keys: str | int) -> None:
         """``keys`` lead from the top of the file to what is wrong."""

@@ -179,7 +179,7 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FailedWindow:
     """Where a window that failed stands: code points of a document's text, its first line (from 1), and the
     text, in which secrets are masked."""
 
@@ -207,7 +207,7 @@ def letters(
     return found
 
 
-def places(workspace: Workspace, letter: Letter) -> Iterator[Place]:
+def places(workspace: Workspace, letter: Letter) -> Iterator[FailedWindow]:
     """Yield where the window of a letter stands; nothing for letters of other items, which name it."""
     key = key_of(letter.item) if letter.stage == WINDOWS else None
     pointer = workspace.catalog.pointers.get(letter.namespace, letter.source, documents.STAGE)
@@ -226,7 +226,7 @@ def places(workspace: Workspace, letter: Letter) -> Iterator[Place]:
         if doc_id in spans:
             start, end = spans[doc_id]["span_start"], spans[doc_id]["span_end"]
             line = text.count("\n", 0, start) + 1
-            yield Place(doc_id, path, start, end, line, spans[doc_id]["tokens"], text[start:end])
+            yield FailedWindow(doc_id, path, start, end, line, spans[doc_id]["tokens"], text[start:end])
 
 
 def _letter(row: Mapping[str, Any]) -> Letter:

@@ -294,7 +294,8 @@ def _broker(settings: Settings) -> Health:
                 "E_EXTRA", "TABOOT_EXECUTOR=celery needs the extra celery.", extra="celery"
             ) from None
         try:
-            with Connection(settings.celery.broker.get_secret_value(), connect_timeout=2) as connection:  # type: ignore[no-untyped-call]
+            broker = settings.celery.broker.get_secret_value()
+            with Connection(broker, connect_timeout=2) as connection:  # type: ignore[no-untyped-call]
                 connection.ensure_connection(max_retries=1, interval_start=0.2, timeout=3)
         except Exception as error:  # noqa: BLE001 - every transport has its own family of errors
             raise TabootError(

@@ -25,7 +25,7 @@ from taboot_pipelines.model.health import Health
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.disk import on_disk, refusal, storage_error
-from taboot_pipelines.stores.objects import Place, directory_health, is_absent, place
+from taboot_pipelines.stores.objects import StorageLocation, directory_health, is_absent, place
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -53,7 +53,7 @@ class BlobStore:
         store: ObjectStore,
         *,
         directory: Path | None = None,
-        at: Place | None = None,
+        at: StorageLocation | None = None,
         waiting: BlobStore | None = None,
     ) -> None:
         self._store = store
@@ -228,7 +228,7 @@ class BlobStore:
             ) from error
 
 
-def in_bucket(at: Place, waiting: BlobStore) -> BlobStore:
+def in_bucket(at: StorageLocation, waiting: BlobStore) -> BlobStore:
     """The blobs on an object store; ``waiting`` takes those that cannot be uploaded now."""
     return BlobStore(at.store(), at=at, waiting=waiting)
 

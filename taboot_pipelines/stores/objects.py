@@ -55,7 +55,7 @@ _FIRST_WAIT, _LONGEST_WAIT, _GROWTH = 0.5, 10.0, 3
 
 
 @dataclass(frozen=True)
-class Place:
+class StorageLocation:
     """Where one of ``TABOOT_BLOB_URL``, ``TABOOT_TABLE_URL`` and ``TABOOT_SHARD_URL`` leads.
 
     Made by :func:`place`.
@@ -232,7 +232,7 @@ class Place:
         return probe(part, self.backend, ask)
 
 
-def place(setting: str, url: str, storage: StorageSettings) -> Place:
+def place(setting: str, url: str, storage: StorageSettings) -> StorageLocation:
     """Return the place that a setting names.
 
     Raises ``E_CONFIG``, which names the setting, for anything that is not such a URL.
@@ -273,7 +273,7 @@ def place(setting: str, url: str, storage: StorageSettings) -> Place:
             remedy="Use http://host:port or https://host.",
             setting="TABOOT_STORAGE__ENDPOINT",
         )
-    return Place(setting, url, storage)
+    return StorageLocation(setting, url, storage)
 
 
 def server_code(error: BaseException) -> str | None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.stores.disk import on_disk, refusal, storage_error
-from taboot_pipelines.stores.objects import Place, directory_health, is_transport
+from taboot_pipelines.stores.objects import StorageLocation, directory_health, is_transport
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -210,7 +210,7 @@ class TableDirectory:
 class TableBucket:
     """Tables under a prefix of an object store; every listing is one request per thousand objects."""
 
-    def __init__(self, at: Place) -> None:
+    def __init__(self, at: StorageLocation) -> None:
         self._at = at
         self._store = at.store()
         self._options = at.delta_options()

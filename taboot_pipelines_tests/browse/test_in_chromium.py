@@ -206,7 +206,7 @@ def test_every_text_can_be_read(
     chromium: Browser, served: Served, kb: KnowledgeBase, scheme: str, shots: Path
 ) -> None:
     """The contrast of each text with what is beneath it is that of WCAG AA at least."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+    context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
     for page in opened(context, served):
         grounds = set()
         for number, url in enumerate(addresses(kb)):

@@ -77,7 +77,7 @@ def test_there_are_enough_of_them() -> None:
 
 def test_every_page_is_tried() -> None:
     """A page that is added is tried too: only the keyboard's shows nothing of a knowledge base."""
-    app = make_app(HostileBase("x"), "t", "once", 80)  # type: ignore[arg-type]
+    app = make_app(HostileBase("x"), "t", "once", 80)
     tried = [url.partition("?")[0] for url in PAGES]
     for route in app.routes:
         assert isinstance(route, Route)
@@ -87,7 +87,7 @@ def test_every_page_is_tried() -> None:
 
 def test_the_check_finds_what_runs() -> None:
     """A template that escaped nothing would fail it, for nearly every payload that is markup."""
-    clean = TestClient(make_app(HostileBase("x"), "t", "once", 80), base_url="http://localhost")  # type: ignore[arg-type]
+    clean = TestClient(make_app(HostileBase("x"), "t", "once", 80), base_url="http://localhost")
     clean.get("/?token=t")
     page = clean.get("/keys").text
     check(page, "/keys")
@@ -102,7 +102,7 @@ def test_the_check_finds_what_runs() -> None:
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_in_every_field_of_every_page_it_is_text(payload: str) -> None:
-    client = TestClient(make_app(HostileBase(payload), "t", "once", 80), base_url="http://localhost")  # type: ignore[arg-type]
+    client = TestClient(make_app(HostileBase(payload), "t", "once", 80), base_url="http://localhost")
     client.get("/?token=t")
     for url in PAGES:
         answer = client.get(url)
@@ -133,7 +133,7 @@ def test_in_every_field_of_every_page_it_is_text(payload: str) -> None:
 @pytest.mark.parametrize("payload", PAYLOADS[::5])
 def test_in_errors_it_is_text(payload: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kb = HostileBase("x")
-    client = TestClient(make_app(kb, "t", "once", 80), base_url="http://localhost")  # type: ignore[arg-type]
+    client = TestClient(make_app(kb, "t", "once", 80), base_url="http://localhost")
     client.get("/?token=t")
 
     def fail(*_args: object, **_options: object) -> None:

@@ -111,7 +111,7 @@ def test_filters_are_the_engines(client: TestClient, kb: KnowledgeBase) -> None:
         options = {
             k: v if k not in ("date_from", "date_to", "mode") else v[0] for k, v in parse_qs(query).items()
         }
-        wanted = [h.doc_id for h in kb.search("redis backup", 10, **options).hits]  # type: ignore[arg-type]
+        wanted = [h.doc_id for h in kb.search("redis backup", 10, **options).hits]
         tree = page(client, f"/search?q=redis+backup&{query}")
         found = [urlsplit(u).path.removeprefix("/document/") for u in links(tree, ".hit h2 a")]
         assert found == wanted and wanted, query
@@ -325,7 +325,7 @@ def test_pages_name_the_namespace_and_need_no_script(client: TestClient) -> None
     for url in ("/", "/search?q=redis", "/sources", "/drift", "/keys", "/nodes"):
         tree = page(client, url)
         assert text_of(tree, ".namespace") == "default"
-        assert [s.attributes["src"].partition("?")[0] for s in tree.css("script")] == ["/static/keys.js"]  # type: ignore[union-attr]
+        assert [s.attributes["src"].partition("?")[0] for s in tree.css("script")] == ["/static/keys.js"]
         assert not tree.css("[style]") and not tree.css("style")
 
 

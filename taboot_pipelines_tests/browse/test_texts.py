@@ -15,7 +15,7 @@ TEXTS = st.text(alphabet=st.sampled_from("ab \n#|-`<&é日😀"), max_size=300)
 def marked(draw: st.DrawFn) -> tuple[str, list[tuple[int, int]]]:
     text = draw(TEXTS)
     ends = st.integers(0, len(text))
-    return text, [tuple(sorted((draw(ends), draw(ends)))) for _ in range(draw(st.integers(0, 4)))]  # type: ignore[misc]
+    return text, [tuple(sorted((draw(ends), draw(ends)))) for _ in range(draw(st.integers(0, 4)))]
 
 
 @given(marked())

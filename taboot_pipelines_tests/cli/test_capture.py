@@ -53,7 +53,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
             except SystemExit as end:
                 code = end.code
         assert isinstance(code, int)
-        return code, out.buffer.getvalue().decode(), err.getvalue()  # type: ignore[attr-defined]
+        return code, out.buffer.getvalue().decode(), err.getvalue()
 
     return call
 

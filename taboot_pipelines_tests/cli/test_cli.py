@@ -59,7 +59,7 @@ class Shell:
         ):
             main(arguments)
             sys.exit(0)
-        return self._check(end.value.code, out.buffer.getvalue().decode(), err.getvalue(), code)  # type: ignore[attr-defined]
+        return self._check(end.value.code, out.buffer.getvalue().decode(), err.getvalue(), code)
 
     def process(self, *arguments: str, code: int = 0, program: str | None = None) -> str:
         """Call the command in a process of its own, or a program that an interpreter is started for."""
@@ -91,7 +91,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei) -> Iterator[Sh
     (world.source("stack", "compose", host="box.lan", tags=["config"]) / "compose.yaml").write_text(COMPOSE)
     (world.source("guides") / "sessions.md").write_text(GUIDE)
     made = Shell(world)
-    made.first = made.process("ingest")  # type: ignore[attr-defined]
+    made.first = made.process("ingest")
     yield made
     world.workspace.close()
 
@@ -135,7 +135,7 @@ def test_what_is_skipped_has_its_code_and_a_path_that_is_not_there_its_remedy(
 
 
 def test_ingest_says_what_it_did(shell: Shell) -> None:
-    first = shell.first  # type: ignore[attr-defined]
+    first = shell.first
     assert re.search(r"stack\s+raw_blobs\s+1 discovered, 1 fetched", first) and re.search(
         r"kb_shards\s+2 shards new", first
     )

@@ -116,10 +116,10 @@ def test_the_file_s_domains_and_proxies_reach_every_process_through_the_catalog(
         def get_secret_value(self) -> str:
             return self.text
 
-    found = open_proxies(workspace.catalog, workspace.hints, "default", "home", lambda n: Secret(f"<{n}>"))  # type: ignore[arg-type,return-value]
+    found = open_proxies(workspace.catalog, workspace.hints, "default", "home", lambda n: Secret(f"<{n}>"))
     assert found.choose() == Proxy("http", "proxy.lan", 3128, "u", "<PROXY_PASSWORD>")
     with pytest.raises(TabootError, match="E_SOURCES"):
-        open_proxies(workspace.catalog, workspace.hints, "default", "none", lambda n: Secret(n))  # type: ignore[arg-type,return-value]
+        open_proxies(workspace.catalog, workspace.hints, "default", "none", lambda n: Secret(n))
     declare(world, site)
     workspace.sync_sources()
     assert (

@@ -211,7 +211,7 @@ def test_no_secret_is_seen_whatever_a_server_does(
     for module in (database, leases):
         monkeypatch.setattr(module, "OUTAGE_SECONDS", 1.0)
     seen: dict[str, str] = {}
-    with server() as at:  # type: ignore[operator]
+    with server() as at:
         environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_", "AWS_"))},
             "TABOOT_HOME": str(world.home),
@@ -237,7 +237,7 @@ def test_no_secret_is_seen_whatever_a_server_does(
                 main(arguments)
                 sys.exit(0)
             seen[" ".join(arguments[:2])] = (
-                f"{end.value.code}\n{out.buffer.getvalue().decode()}\n{err.getvalue()}"  # type: ignore[attr-defined]
+                f"{end.value.code}\n{out.buffer.getvalue().decode()}\n{err.getvalue()}"
             )
             assert "E_INTERNAL" not in seen[" ".join(arguments[:2])], seen
     assert seen["status"].startswith("1\n"), seen["status"]
@@ -259,7 +259,7 @@ def test_every_type_with_a_secret_is_planted() -> None:
 def test_no_credential_of_a_source_is_seen_whatever_its_api_does(world: World, server: object) -> None:
     (world.source("guides") / "guide.md").write_text("# Guide\n\nThe web server keeps sessions in cache.\n")
     seen: dict[str, str] = {}
-    with server() as at:  # type: ignore[operator]
+    with server() as at:
         for type_, fields in APIS.items():
             told = {k: v.replace("{at}", at) if isinstance(v, str) else v for k, v in fields.items()}
             world.source(type_, type_, path=None, **told)
@@ -288,7 +288,7 @@ def test_no_credential_of_a_source_is_seen_whatever_its_api_does(world: World, s
             ):
                 main(arguments)
                 sys.exit(0)
-            seen[" ".join(arguments)] = f"{out.buffer.getvalue().decode()}\n{err.getvalue()}"  # type: ignore[attr-defined]
+            seen[" ".join(arguments)] = f"{out.buffer.getvalue().decode()}\n{err.getvalue()}"
     assert {name: text for name, text in seen.items() if PLANTED in text or "E_INTERNAL" in text} == {}
     assert holding(world.home, PLANTED) == []
     for type_ in APIS:

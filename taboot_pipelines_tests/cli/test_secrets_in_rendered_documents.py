@@ -65,7 +65,7 @@ def run(world: World, *arguments: str, **environment: str) -> str:
     ):
         main(arguments)
         sys.exit(0)
-    return f"{end.value.code}\n{out.buffer.getvalue().decode()}\n{err.getvalue()}"  # type: ignore[attr-defined]
+    return f"{end.value.code}\n{out.buffer.getvalue().decode()}\n{err.getvalue()}"
 
 
 def test_a_secret_in_a_rendered_document_stays_in_its_blob(world: World) -> None:

@@ -479,7 +479,8 @@ def test_rate_limits(
         ({"x-accepted-github-permissions": "issues=read; pull_requests=read"}, "issues=read"),
         (
             {
-                "x-github-sso": "required; url=https://github.com/orgs/acme/sso?authorization_request=SWORDFISH"
+                "x-github-sso": "required;"
+                " url=https://github.com/orgs/acme/sso?authorization_request=SWORDFISH"
             },
             "sign-on",
         ),

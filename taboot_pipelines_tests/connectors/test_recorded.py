@@ -213,11 +213,11 @@ def test_a_container_whose_reader_calls_it_too_large_keeps_its_parts(folder: Fol
         raise TabootError("E_TOO_LARGE", "The container is too large.")
         yield
 
-    Lines.__call__ = refuse  # type: ignore[method-assign]
+    Lines.__call__ = refuse
     try:
         assert codes(folder.events()) == [("box.txt", "E_TOO_LARGE")]
     finally:
-        Lines.__call__ = real  # type: ignore[method-assign]
+        Lines.__call__ = real
     assert folder.texts() == {"box.txt#a": "first"}
     folder.events()
     assert folder.texts() == {"box.txt#a": "first", "box.txt#b": "second"}
@@ -246,7 +246,7 @@ def test_a_file_that_grows_while_it_is_read_is_read_again(folder: Folder) -> Non
     folder.write("box.txt", "LIST", "a: first")
     folder.reader.during = lambda path: folder.write(path, "LIST", "a: first", "b: second", "c: third")
     told = folder.events()
-    assert not told[-1].complete and "box.txt#b" in folder.texts()  # type: ignore[union-attr]
+    assert not told[-1].complete and "box.txt#b" in folder.texts()
     folder.reader.during = lambda _: None
     folder.events()
     assert set(folder.texts()) == {"box.txt#a", "box.txt#b", "box.txt#c"}
@@ -258,7 +258,7 @@ def test_an_emptied_file_that_is_being_written_deletes_nothing(folder: Folder) -
     folder.write("box.txt", "LIST")
     folder.reader.during = lambda path: folder.write(path, "LIST", "a: first")
     told = folder.events()
-    assert not told[-1].complete and folder.texts() == {"box.txt#a": "first"}  # type: ignore[union-attr]
+    assert not told[-1].complete and folder.texts() == {"box.txt#a": "first"}
 
 
 def test_tombstones_hold_and_are_lifted(folder: Folder) -> None:

@@ -551,7 +551,7 @@ def test_a_consumer_that_stops_leaves_nothing_running() -> None:
         access = Access.of(Settings(http=HttpSettings(max_concurrency=4)), Path())
         stream = open_connector(entry, access).events({}, lambda _: False)
         next(stream)
-        stream.close()  # type: ignore[attr-defined]
+        stream.close()
         assert sum(other.hits.values()) <= 5
         assert not [t for t in threading.enumerate() if t.name.startswith("taboot-web")]
 
@@ -577,13 +577,18 @@ def _folder(h: BaseHTTPRequestHandler) -> None:
         send(
             h,
             200,
-            f"<sitemapindex xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'>{entries}</sitemapindex>".encode(),
+            (
+                f"<sitemapindex xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'>{entries}</sitemapindex>"
+            ).encode(),
         )
     elif path == "/bad-index.xml":
         send(
             h,
             200,
-            f"<sitemapindex><sitemap><loc>{base}/ingress-nginx/sitemap.xml</loc></sitemap><sitemap><loc>/gone.xml</loc></sitemap></sitemapindex>".encode(),
+            (
+                f"<sitemapindex><sitemap><loc>{base}/ingress-nginx/sitemap.xml</loc></sitemap>"
+                "<sitemap><loc>/gone.xml</loc></sitemap></sitemapindex>"
+            ).encode(),
         )
     else:
         file = root / path.strip("/") / "index.html" if path.endswith("/") else root / path.strip("/")

@@ -277,7 +277,7 @@ def test_what_cannot_be_had_has_a_typed_reason_and_the_rest_goes_on(
     events = runs()
     assert codes(events) == {A: code, B: "Fetched", C: "E_NOT_FOUND"} and events[-1] == Enumerated(True)
     told = next(e for e in events if getattr(e, "path", "") == A)
-    message = told.error.message if isinstance(told, Failed) else told.message  # type: ignore[union-attr]
+    message = told.error.message if isinstance(told, Failed) else told.message
     assert what in message or "inappropriate" in what
     # By the Data API such a video is a document without a transcript.
     runs = Runs(tmp_path, fake.entry(videos=[A], key_env="YT_KEY"))
@@ -366,7 +366,7 @@ def test_who_is_blocked_stops_asking(fake: FakeYoutube, tmp_path: Path) -> None:
     ids = [f"video{n:06}" for n in range(9)]
     fake.videos = {x: talk(status=status) for x in ids}
     events = Runs(tmp_path, fake.entry(videos=ids))()
-    assert list(codes(events).values()) == ["E_403_WAF"] * 3 and not events[-1].complete  # type: ignore[union-attr]
+    assert list(codes(events).values()) == ["E_403_WAF"] * 3 and not events[-1].complete
     assert fake.asked["player"] == 3
     fake.asked.clear()
     runs = Runs(tmp_path, fake.entry(videos=ids, key_env="YT_KEY"))
@@ -393,7 +393,7 @@ def test_partial_lists_delete_nothing(fake: FakeYoutube, tmp_path: Path) -> None
         return "pageToken" in h.path
 
     fake.instead = second_page
-    assert not runs()[-1].complete and len(runs.blobs) == 60  # type: ignore[union-attr]
+    assert not runs()[-1].complete and len(runs.blobs) == 60
 
     def moved(h: BaseHTTPRequestHandler, name: str) -> bool:
         if "pageToken" in h.path:
@@ -481,8 +481,8 @@ def test_bounds_of_a_run(fake: FakeYoutube, tmp_path: Path) -> None:
     ids = [f"video{n:06}" for n in range(20)]
     fake.videos = {x: talk(published=f"2026-01-{n + 1:02}T00:00:00Z") for n, x in enumerate(ids)}
     runs = Runs(tmp_path, fake.entry(videos=ids, key_env="K", max_items=5))
-    assert not runs()[-1].complete and len(runs.blobs) == 5  # type: ignore[union-attr]
-    assert [runs()[-1].complete for _ in range(3)] == [False, False, True]  # type: ignore[union-attr]
+    assert not runs()[-1].complete and len(runs.blobs) == 5
+    assert [runs()[-1].complete for _ in range(3)] == [False, False, True]
     assert runs.blobs.keys() == set(ids), "each run goes on where the last one ended"
     runs = Runs(tmp_path, fake.entry(videos=ids, max_requests=9))
     assert len([runs() for _ in range(6)]) == 6 and runs.blobs.keys() == set(ids)

@@ -203,4 +203,4 @@ class Mortal(Frontier):
 def crawler(frontier: Frontier, web: Web, random_: random.Random, **more: object) -> Crawler:
     fetching = AnyOrder(web, random_)
     options = {"known": {}, "tombstoned": lambda _: False, "window": 4, **more}
-    return Crawler(frontier, fetching, targets(), **options)  # type: ignore[arg-type]
+    return Crawler(frontier, fetching, targets(), **options)

@@ -285,7 +285,7 @@ def test_each_strategy_asks_in_its_order(strategy: Strategy) -> None:
     run = Run(Web(site), ("",), window=1)
     order: list[str] = []
     asked = run.web.answer
-    run.web.answer = lambda url, known: order.append(url.text.removeprefix(BASE)) or asked(url, known)  # type: ignore[method-assign,func-returns-value]
+    run.web.answer = lambda url, known: order.append(url.text.removeprefix(BASE)) or asked(url, known)
     run.keywords = ("pressure gauge",)
     run.once(plan(5, strategy))
     assert (
@@ -321,11 +321,11 @@ def test_a_crawl_is_cancelled_while_it_runs_and_goes_on_when_it_is_resumed() -> 
             run.crawls.cancel("n", run.last.crawl_id)
         return asked(url, known)
 
-    run.web.answer = answer  # type: ignore[method-assign]
+    run.web.answer = answer
     end = run.once(plan(9))
     assert end == Enumerated(False, "the crawl was cancelled") and run.last.state is CrawlState.CANCELLED
     assert 12 <= sum(run.web.hits.values()) <= 12 + 2 * run.window and totals(run.last.counts)["open"] > 0
-    run.web.answer = asked  # type: ignore[method-assign]
+    run.web.answer = asked
     cancelled = run.crawls.resume("n", run.last.crawl_id)
     end = run.once(plan(9))
     assert end.complete and run.last.crawl_id == cancelled.crawl_id and len(run.store.known) == 30

@@ -177,7 +177,7 @@ def test_a_redirected_page_is_always_asked_for() -> None:
         reply.url = f"{BASE}elsewhere"
         return reply
 
-    run.web.answer = elsewhere  # type: ignore[method-assign]
+    run.web.answer = elsewhere
     assert asked(run, clock) == asked(run, clock) == {"p0"}
 
 

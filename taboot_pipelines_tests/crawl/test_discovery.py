@@ -130,8 +130,9 @@ def test_a_list_may_be_named_itself_and_a_page_is_none() -> None:
 def test_feeds_of_every_kind_with_what_they_say() -> None:
     rss = b"""<rss version="2.0"><channel><title>Site</title><item><title>One &amp; <b>two</b></title>
     <link>/one</link><pubDate>Sun, 22 Nov 2026 10:00:00 GMT</pubDate></item></channel></rss>"""
-    rdf = b"""<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"
-    xmlns:dc="http://purl.org/dc/elements/1.1/"><item><title>Old</title><link>/old</link>
+    rdf = b"""<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+    xmlns="http://purl.org/rss/1.0/" xmlns:dc="http://purl.org/dc/elements/1.1/">
+    <item><title>Old</title><link>/old</link>
     <dc:date>2001-01-01</dc:date></item></rdf:RDF>"""
     atom = b"""<feed xmlns="http://www.w3.org/2005/Atom"><title>Site</title><entry><title type="xhtml">
     <div>An <i>entry</i></div></title><link rel="self" href="/self"/><link href="/entry"/>

@@ -59,7 +59,7 @@ class Running:
         self.proxy = self.run(self._open())
 
     def run(self, coroutine: object) -> EgressProxy:
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(10)  # type: ignore[arg-type]
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(10)
 
     async def _open(self) -> EgressProxy:
         proxy = EgressProxy(self.names)
@@ -83,7 +83,7 @@ class Running:
             return came
 
     def get(self, url: str, **more: str) -> bytes:
-        return self.ask(f"GET {url} HTTP/1.1", **more)  # type: ignore[arg-type]
+        return self.ask(f"GET {url} HTTP/1.1", **more)
 
 
 @contextmanager

@@ -189,7 +189,7 @@ def test_what_was_never_asked_of_a_host_is_not_held_against_it(state: State) -> 
 
 
 def test_without_redis_pages_come_and_are_paced() -> None:
-    state = open_state(load_settings(redis={"url": "redis://127.0.0.1:1", "timeout_seconds": 0.1}), None)  # type: ignore[arg-type]
+    state = open_state(load_settings(redis={"url": "redis://127.0.0.1:1", "timeout_seconds": 0.1}), None)
     with serve(answering(lambda _: 200)) as site, fetcher(state, settings={"rate_limit_rps": 50}) as fetch:
         start = time.monotonic()
         assert codes(fetch, [f"{site.base}/{i}" for i in range(11)]) == ["ok"] * 11

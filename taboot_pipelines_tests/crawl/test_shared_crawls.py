@@ -80,7 +80,7 @@ class Shared:
             return made.events(lambda: roots("p0"))
 
         try:
-            self.store.run(events, lambda: chance.random() < die)  # type: ignore[arg-type]
+            self.store.run(events, lambda: chance.random() < die)
         except Killed:
             self.dead.add(name)
             return False
@@ -201,7 +201,7 @@ def test_who_joins_gives_back_what_it_holds_when_its_store_fails(catalog: Catalo
     with pytest.raises(TabootError):
         for event in events:
             if isinstance(event, Fetched) and event.path != BASE + "p0":
-                events.close()  # type: ignore[attr-defined]
+                events.close()
                 raise TabootError("E_STORAGE", "The disk is full.")
     waiting = leader.waiting()
     assert (waiting.pending, waiting.in_progress) == (8, 0)

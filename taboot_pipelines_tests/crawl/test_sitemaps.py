@@ -56,8 +56,8 @@ def test_utf16_cdata_prefixes_and_guids() -> None:
     )
     assert parse_sitemap(text.encode("utf-16"), "s").locations == ["http://h/?a=1&b=2"]
     rss = (
-        b"<rss><channel><image><url>http://h/no</url></image><item><guid>http://h/yes</guid></item><item><guid"
-        b" isPermaLink='false'>7</guid></item></channel></rss>"
+        b"<rss><channel><image><url>http://h/no</url></image><item><guid>http://h/yes</guid></item>"
+        b"<item><guid isPermaLink='false'>7</guid></item></channel></rss>"
     )
     assert parse_sitemap(rss, "s").locations == ["http://h/yes"]
     atom = (

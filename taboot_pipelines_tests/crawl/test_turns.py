@@ -37,7 +37,7 @@ Make = Callable[..., Politeness]
 @pytest.fixture(params=["catalog", pytest.param("redis", marks=pytest.mark.server)])
 def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[State]:
     if request.param == "redis":
-        found = open_state(load_settings(redis={"url": request.getfixturevalue("redis_url")}), None)  # type: ignore[arg-type]
+        found = open_state(load_settings(redis={"url": request.getfixturevalue("redis_url")}), None)
         yield found
         found.close()
         return

@@ -29,7 +29,7 @@ def test_drift_is_a_warning_that_names_both_statements(project: Project, told: b
     found = checked(project, "guides")
     assert (found.passed, found.severity, found.blocking) == (False, dg.AssetCheckSeverity.WARN, False)
     assert found.metadata["drifts"].value == 1
-    (row,) = (record.data for record in found.metadata["edges"].records)  # type: ignore[union-attr]
+    (row,) = (record.data for record in found.metadata["edges"].records)
     kb = project.world.kb()
     (item,) = kb.drift().items
     assert (row["kind"], row["edge"], row["against"]) == ("prose_port", *(s.edge_ids[0] for s in item.sides))

@@ -50,7 +50,7 @@ def test_several_processes_give_what_one_gives(world: World, monkeypatch: pytest
         pids = {
             e.dagster_event.step_key: e.dagster_event.event_specific_data.metadata["pid"].value
             for e in started
-        }  # type: ignore[union-attr]
+        }
         assert set(pids) >= set(CHAIN.names) and len(set(pids.values())) == len(pids)
         assert instance.event_log_storage.get_concurrency_run_ids() == set()
         assert sweep_dead_runs(instance) == []

@@ -45,8 +45,8 @@ def test_the_check_warns_and_the_sensor_reports_a_change_once(
     result = freshness.sources_fresh(project.resource)
     assert isinstance(result, dg.AssetCheckResult)
     assert not result.passed and result.severity is dg.AssetCheckSeverity.WARN
-    assert result.metadata["overdue"].value.records[0].data["source"] == "stack"  # type: ignore[union-attr]
-    (due,) = result.metadata["due next"].value.records  # type: ignore[union-attr]
+    assert result.metadata["overdue"].value.records[0].data["source"] == "stack"
+    (due,) = result.metadata["due next"].value.records
     assert due.data["source"] == "stack" and due.data["schedule"] == "*/10 * * * *"
     soonest = datetime.fromisoformat(str(due.data["due"])) - datetime.now(UTC)
     assert timedelta(minutes=50) < soonest <= timedelta(minutes=70)

@@ -31,7 +31,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
 
     def counted(*arguments: object) -> object:
-        report = publish(*arguments)  # type: ignore[arg-type]
+        report = publish(*arguments)
         counts.append(report.shards_new)
         return report
 

@@ -213,7 +213,7 @@ def test_checks_look_at_what_changed_and_once_a_day_at_everything(
         assert result.success
         found = {e.check_name: e.metadata for e in result.get_asset_check_evaluations()}
         names = ("offsets_true", "every_chunk_embedded", "no_orphan_node", "no_edge_without_support")
-        return {n: (str(found[n]["scope"].value), int(str(found[n]["checked"].value))) for n in names}  # type: ignore[arg-type]
+        return {n: (str(found[n]["scope"].value), int(str(found[n]["checked"].value))) for n in names}
 
     everything = checked()
     assert {scope for scope, _ in everything.values()} == {"everything"}
@@ -292,7 +292,7 @@ def test_broken_links_are_a_warning_that_names_their_places(project: Project) ->
     found = checked()
     assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert found.metadata["broken"].value == 1
-    (place,) = (record.data for record in found.metadata["links"].records)  # type: ignore[union-attr]
+    (place,) = (record.data for record in found.metadata["links"].records)
     # Nothing that a document holds stands in Dagster's storage.
     assert (place["line"], place["target"]) == (3, "") and "linking" not in str(place["document"])
     (folder / "more.md").write_text("# More\n\nWords.\n")

@@ -122,9 +122,9 @@ def test_many_new_sources_are_taken_by_one_run(project: Project) -> None:
         (project.world.source(name) / "guide.md").write_text(GUIDE.replace("8080", f"80{name[1]}0"))
     everyone = {*names, "stack", "guides"}
     first = tick(project, operations.sources_sensor)
-    (request,) = first.run_requests  # type: ignore[union-attr]
+    (request,) = first.run_requests
     assert request.job_name == "ingest_all" and project.partitions() == everyone
-    assert request.run_key == tick(project, operations.sources_sensor).run_requests[0].run_key  # type: ignore[union-attr]
+    assert request.run_key == tick(project, operations.sources_sensor).run_requests[0].run_key
     job = project.defs.resolve_job_def("ingest_all")
 
     # While the run goes on nothing of what it has is asked for, by any sensor.

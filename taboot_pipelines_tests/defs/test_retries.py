@@ -55,7 +55,7 @@ def test_a_namespace_that_failed_is_run_again_when_it_is_due(
     assert set(first) == {"guides"} and requested(tick(served, qdrant_retries)) == first, (
         "the same key until the next failure"
     )
-    (request,) = tick(served, qdrant_retries).run_requests  # type: ignore[union-attr]
+    (request,) = tick(served, qdrant_retries).run_requests
     assert request.asset_selection == [dg.AssetKey("qdrant_points")]
     qdrant.start()
     monkeypatch.undo()

@@ -166,7 +166,7 @@ def settings_of(world: World) -> Settings:
 
 
 @pytest.fixture
-def instance(world: World, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+def instance(world: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     with open_instance(settings_of(world)) as opened:
         yield opened

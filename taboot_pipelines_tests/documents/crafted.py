@@ -241,7 +241,7 @@ def _parsers() -> dict[str, Callable[[str], object]]:
     from taboot_pipelines.settings import ChunkingSettings
 
     # Masking has bounds and tests of its own.
-    parse.mask = lambda text, _mime: text  # type: ignore[assignment]
+    parse.mask = lambda text, _mime: text
     chunker = Chunker(ChunkingSettings())
 
     def document(text: str, mime: str) -> str:

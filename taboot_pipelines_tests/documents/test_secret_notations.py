@@ -189,7 +189,8 @@ NO_SECRET = [
     (XML, '<add key="PasswordFile" value="/etc/x" /><add key="Title" value="Hello" />'),
     (
         HTML,
-        "<a href=\"../user/\">user</a><p>Host: foo.bar.com</p><pre>curl -u '$USER:$PASS' http://foo.bar.com</pre>",
+        "<a href=\"../user/\">user</a><p>Host: foo.bar.com</p><pre>curl -u '$USER:$PASS'"
+        " http://foo.bar.com</pre>",
     ),
     (HTML, "<pre>-----BEGIN RSA PRIVATE KEY-----\n&lt;REDACTED&gt;\n-----END RSA PRIVATE KEY-----</pre>"),
     (PLAIN, "commit 3f786850e387550fdab836ed7e6dc881de23001b, image sha256:" + "ab12" * 16 + "\n"),

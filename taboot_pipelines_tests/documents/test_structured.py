@@ -165,7 +165,7 @@ def test_any_markup_gives_a_document_or_a_code(text: str, way: int) -> None:
     )[way].encode("utf-8", "surrogateescape")
     for extraction in ("structured", "raw"):
         try:
-            document = document_of(wrapped, extraction)  # type: ignore[arg-type]
+            document = document_of(wrapped, extraction)
         except TabootError as error:
             assert error.code != "E_PARSE" or "JSON-LD" in error.message
             continue
@@ -216,4 +216,4 @@ def test_secrets_are_masked_in_every_form_of_a_page() -> None:
     data = json.dumps({"@type": "Thing", "token": secret})
     page = f'<p>token: {secret}</p><script type="application/ld+json">{data}</script>'
     for extraction in ("markdown", "structured", "raw"):
-        assert secret not in document_of(page, extraction).text  # type: ignore[arg-type]
+        assert secret not in document_of(page, extraction).text

@@ -132,7 +132,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def do_uid_search(self, arguments: str) -> str:
         assert self.folder is not None
-        first, last = map(int, re.match(r"(\d+):(\d+)", arguments).groups())  # type: ignore[union-attr]
+        first, last = map(int, re.match(r"(\d+):(\d+)", arguments).groups())
         uids = sorted(self.folder.messages)[first - 1 : last]
         if "SINCE" in arguments:
             day = arguments.rpartition(" ")[2].encode()

@@ -82,5 +82,5 @@ def test_only_names_are_namespaces() -> None:
         assert ids.check_namespace(good) == good
     for bad in ("", "A", "-a", "a" * 64, "a/b", "a b", "ä", "a\n", None):
         with pytest.raises(TabootError) as raised:
-            ids.check_namespace(bad)  # type: ignore[arg-type]
+            ids.check_namespace(bad)
         assert raised.value.code == "E_NAMESPACE"

@@ -75,7 +75,9 @@ def small(tmp_path):
 
 
 def asked(*needs, path="compose.yaml", lines=(5, 5), **more):
-    return labels.Question("q", "config", "?", needs=needs, evidence=(labels.Place(path, *lines),), **more)
+    return labels.Question(
+        "q", "config", "?", needs=needs, evidence=(labels.EvidenceLines(path, *lines),), **more
+    )
 
 
 def said(text, *cited):

@@ -142,7 +142,7 @@ def world_of(settings: object) -> None:
     from taboot_pipelines.stages.running import run_chain
     from taboot_pipelines.stages.workspace import Workspace
 
-    workspace = Workspace(settings)  # type: ignore[arg-type]
+    workspace = Workspace(settings)
     workspace.sync_sources()
     run_chain(workspace, "set")
     workspace.close()

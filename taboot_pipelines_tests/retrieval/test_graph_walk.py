@@ -56,7 +56,7 @@ def test_a_walk_is_personalized_pagerank(made: list[tuple[int, int, float]], see
 @given(links, st.randoms(use_true_random=False))
 def test_the_order_of_links_never_matters(made: list[tuple[int, int, float]], order: object) -> None:
     shuffled = list(made)
-    order.shuffle(shuffled)  # type: ignore[attr-defined]
+    order.shuffle(shuffled)
     seeds, weights = np.array([3, 7]), np.array([1.0, 0.3])
     assert np.allclose(web(12, made).walk(seeds, weights), web(12, shuffled).walk(seeds, weights), atol=1e-9)
 

@@ -99,7 +99,7 @@ def test_a_diff_says_how_well_each_side_reads_labelled_passages(
     passages = quality.read_passages(own)
     for number, passage in enumerate(passages):
         (path_of(world) / f"{number}.md").write_text(passage.text)
-    assert kb.diff(*[r.run_id for r in kb.runs("notes", "B").items][:2]).gold is None  # type: ignore[arg-type]
+    assert kb.diff(*[r.run_id for r in kb.runs("notes", "B").items][:2]).gold is None
     world.ingest()
     kb.reinterpret(source="notes", tier="B", config={"min_confidence": 1})
     gold = kb.diff("active", "candidate", source="notes", tier="B").gold

@@ -109,5 +109,5 @@ def test_without_the_bytes_the_document_is_still_there(kb: KnowledgeBase, world:
 )
 def test_wrong_arguments(kb: KnowledgeBase, arguments: tuple[object, ...], code: str) -> None:
     with pytest.raises(TabootError) as error:
-        kb.original(*arguments)  # type: ignore[arg-type]
+        kb.original(*arguments)
     assert error.value.code == code

@@ -139,7 +139,7 @@ def test_a_public_name_leads_through_proxy_service_container_and_host_to_the_tai
 )
 def test_what_cannot_be_asked(tmp_path: Path, arguments: tuple[object, ...], code: str) -> None:
     with pytest.raises(TabootError, match=code):
-        opened(tmp_path, house()).path(*arguments)  # type: ignore[arg-type]
+        opened(tmp_path, house()).path(*arguments)
 
 
 def test_no_way_is_an_empty_path(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_asking_for_one_that_is_not_there_is_refused(home):
     with pytest.raises(TabootError, match="TABOOT_RERANKER__URL"):
         kb.search(QUERY, rerank=True)
     with pytest.raises(TabootError, match="E_QUERY"):
-        kb.search(QUERY, rerank="yes")  # type: ignore[arg-type]
+        kb.search(QUERY, rerank="yes")
 
 
 def test_one_may_be_handed_in(home, server):

@@ -139,7 +139,7 @@ def test_one_edit_writes_one_shard_and_nothing_changed_writes_nothing(kept: Kept
     edit(w, "3.md", "quite another text")
     second = publish(kept.store, w.input("s2"), SMALL)
     assert (second.shards_new, second.shards_removed, second.manifest_version) == (1, 1, 2)
-    verify(kept.store, load_manifest(kept.store, NAMESPACE))  # type: ignore[arg-type]
+    verify(kept.store, load_manifest(kept.store, NAMESPACE))
 
 
 def test_a_reader_elsewhere_finds_what_is_published_within_a_second(kept: Kept, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_content_that_comes_back_finds_its_shard_again(kept: Kept) -> None:
         edit(w, "0.md", text)
         report = publish(kept.store, w.input(), SMALL)
         assert report.manifest_version == version and (report.bytes_written > 0) is (version == 2)
-    verify(kept.store, load_manifest(kept.store, NAMESPACE))  # type: ignore[arg-type]
+    verify(kept.store, load_manifest(kept.store, NAMESPACE))
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
@@ -231,7 +231,7 @@ def test_a_damaged_manifest_is_named_and_replaced(kept: Kept) -> None:
             load_manifest(kept.store, NAMESPACE)
         assert caught.value.code == "E_SHARD_CORRUPT" and "manifest" in caught.value.message
         assert publish(kept.store, w.input(), SMALL).bytes_written == 0  # the shards were whole
-        assert load_manifest(kept.store, NAMESPACE).documents == 3  # type: ignore[union-attr]
+        assert load_manifest(kept.store, NAMESPACE).documents == 3
 
 
 def test_a_second_publisher_gets_a_conflict_and_changes_nothing(kept: Kept) -> None:
@@ -245,9 +245,9 @@ def test_a_second_publisher_gets_a_conflict_and_changes_nothing(kept: Kept) -> N
     with pytest.raises(TabootError) as caught:
         publish(kept.store, replace(slow.input("slow"), load=load), SMALL)
     assert caught.value.code == "E_CONFLICT"
-    assert load_manifest(kept.store, NAMESPACE).snapshot == "fast"  # type: ignore[union-attr]
+    assert load_manifest(kept.store, NAMESPACE).snapshot == "fast"
     assert publish(kept.store, slow.input("slow"), SMALL).bytes_written == 0  # what it had built is adopted
-    assert load_manifest(kept.store, NAMESPACE).snapshot == "slow"  # type: ignore[union-attr]
+    assert load_manifest(kept.store, NAMESPACE).snapshot == "slow"
 
 
 def test_a_swap_needs_the_etag_that_was_read(kept: Kept) -> None:
@@ -272,7 +272,7 @@ def test_a_swap_needs_the_etag_that_was_read(kept: Kept) -> None:
     refused(second, '"0123456789abcdef0123456789abcdef"')  # there is none to replace
     kept.store.swap_manifest(first, "")
     refused(second, "")
-    _, etag = kept.store.read_manifest(NAMESPACE)  # type: ignore[misc]
+    _, etag = kept.store.read_manifest(NAMESPACE)
     kept.store.swap_manifest(second, etag)
     refused(third, etag)
     assert load_manifest(kept.store, NAMESPACE) == second
@@ -290,7 +290,7 @@ def test_four_processes_swap_the_manifest_and_lose_no_version(kept: Kept) -> Non
     conflicts = sum(results.get(timeout=300) for _ in processes)
     for p in processes:
         p.join(60)
-    assert load_manifest(kept.store, NAMESPACE).version == 100 and conflicts >= 3  # type: ignore[union-attr]
+    assert load_manifest(kept.store, NAMESPACE).version == 100 and conflicts >= 3
 
 
 def test_killed_at_any_request_the_old_state_stands_and_the_next_publish_completes(
@@ -313,7 +313,7 @@ def test_killed_at_any_request_the_old_state_stands_and_the_next_publish_complet
                 raise KeyboardInterrupt
             return put(*args, **options)
 
-        version = load_manifest(kept.store, NAMESPACE).version  # type: ignore[union-attr]
+        version = load_manifest(kept.store, NAMESPACE).version
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(obstore, "put", dying)
             try:
@@ -334,7 +334,7 @@ def test_killed_at_any_request_the_old_state_stands_and_the_next_publish_complet
     assert [p for p in kept.paths() if p.endswith("/shard.json")] == [
         p for p in fresh.paths() if p.endswith("/shard.json")
     ]
-    assert load_manifest(kept.store, NAMESPACE).documents == 4  # type: ignore[union-attr]
+    assert load_manifest(kept.store, NAMESPACE).documents == 4
 
 
 def test_an_answer_that_was_lost_is_no_conflict(
@@ -372,7 +372,7 @@ def test_an_unchanged_manifest_is_not_sent_again_and_asked_for_at_most_once_a_se
     looks = [options for path, options in asked if path == MANIFEST]
     assert len(looks) <= 3
     view = kb._session.view()
-    kb._session._store._looked.clear()  # type: ignore[attr-defined]
+    kb._session._store._looked.clear()
     assert kb._session.view() is view
     assert asked[-1][1]["options"]["if_none_match"] == view.seen.state
 
@@ -388,7 +388,7 @@ def test_a_shard_that_vanished_is_looked_for_in_the_next_manifest(s3: Any, tmp_p
     edit(w, "3.md", "# Note 3\n\nservice moved")
     publish(kept.store, w.input("s2"), SMALL)
     prune(kept.store, NAMESPACE)
-    assert kb._session._pinned.manifest.version == 1  # type: ignore[union-attr]
+    assert kb._session._pinned.manifest.version == 1
     assert found(kb, "moved") == ["service moved"]
 
 
@@ -409,7 +409,7 @@ def test_readers_share_the_cache_and_it_holds_the_newest_manifest_only(
         t.join()
     assert results == [["service s3 of the lab"]] * 4
     cached = {p.name for p in (laptop / "cache").rglob("*") if p.is_file()}
-    named = {f.sha256 for s in load_manifest(kept.store, NAMESPACE).shards for f in s.files}  # type: ignore[union-attr]
+    named = {f.sha256 for s in load_manifest(kept.store, NAMESPACE).shards for f in s.files}
     assert cached <= named and len(cached) >= 5
     monkeypatch.setattr("taboot_pipelines.shards.bucket._CACHE_GRACE_SECONDS", 0.0)
     for d in w.docs.values():
@@ -417,7 +417,7 @@ def test_readers_share_the_cache_and_it_holds_the_newest_manifest_only(
     publish(kept.store, w.input("s2"), SMALL)
     assert found(kept.reader(laptop), "more")
     cached = {p.name for p in (laptop / "cache").rglob("*") if p.is_file()}
-    assert cached <= {f.sha256 for s in load_manifest(kept.store, NAMESPACE).shards for f in s.files}  # type: ignore[union-attr]
+    assert cached <= {f.sha256 for s in load_manifest(kept.store, NAMESPACE).shards for f in s.files}
 
 
 def test_a_cached_file_that_rotted_is_fetched_again(s3: Any, tmp_path: Path) -> None:
@@ -430,4 +430,4 @@ def test_a_cached_file_that_rotted_is_fetched_again(s3: Any, tmp_path: Path) -> 
             path.chmod(0o600)
             path.write_bytes(b"rot" + path.read_bytes()[3:])
     assert found(kept.reader(laptop), "s1") == ["service s1 of the lab"]
-    assert damaged_shards(kept.store, load_manifest(kept.store, NAMESPACE)) == []  # type: ignore[arg-type]
+    assert damaged_shards(kept.store, load_manifest(kept.store, NAMESPACE)) == []

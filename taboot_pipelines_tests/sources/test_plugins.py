@@ -116,7 +116,7 @@ def test_a_package_that_cannot_be_used_is_named_and_stops_nothing(
     entries = load_sources(tmp_path / "sources.yaml").entries
     assert [e.type for e in entries.values()] == ["mine", "gopher"]
     with pytest.raises(TabootError, match=r"one 1\.2"):
-        source_kind("mine").connect(entries["a"], None)  # type: ignore[arg-type]
+        source_kind("mine").connect(entries["a"], None)
 
 
 def test_two_packages_of_one_name_and_a_name_of_this_project(site: Path) -> None:

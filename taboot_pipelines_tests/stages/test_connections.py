@@ -174,7 +174,8 @@ def test_every_form_in_which_a_service_names_another_counts_and_look_alikes_do_n
         .replace("  app:", "  far:")
         .replace("external: true}", "external: true}\n  other: {}")
     )
-    host = "services:\n  host:\n    image: x\n    network_mode: host\n    environment:\n      U: tcp://127.0.0.1:"
+    host = "services:\n  host:\n    image: x\n    network_mode: host\n"
+    host += "    environment:\n      U: tcp://127.0.0.1:"
     files["h/compose.yaml"] = host + "5444/\n"
     kb = ingest(world, files)
     found: dict[str, set[str]] = {}

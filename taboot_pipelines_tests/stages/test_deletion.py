@@ -75,7 +75,7 @@ def test_deleted_stays_deleted_until_restored(world: World, notes: Path) -> None
     assert receipt.final and set(receipt.stores) == {"tables", "vectors", "shards"}
     assert gone not in world.kb().documents().column("doc_id").to_pylist()
     ledger = reports(world)["raw_blobs"]
-    assert ledger.counts["skipped"] == 1 and gone not in world.kb().documents().column("doc_id").to_pylist()  # type: ignore[attr-defined]
+    assert ledger.counts["skipped"] == 1 and gone not in world.kb().documents().column("doc_id").to_pylist()
     back = restore(world.workspace, "default", [gone])
     assert back.restored == (gone,) and back.awaiting_fetch == ()
     assert gone in world.kb().documents().column("doc_id").to_pylist()
@@ -241,9 +241,9 @@ def test_mass_deletions_are_held_until_confirmed(world: World, empty: Callable[[
     (path / "new.md").write_text("Adds and edits go on.\n") if (path / "15.md").exists() else None
     left = len(list(path.iterdir()))
     held = reports(world)["raw_blobs"]
-    assert [h["code"] for h in held.held] == ["E_MASS_DELETE"]  # type: ignore[attr-defined]
+    assert [h["code"] for h in held.held] == ["E_MASS_DELETE"]
     assert world.kb().documents().num_rows >= 20
-    assert reports(world)["raw_blobs"].held  # type: ignore[attr-defined]
+    assert reports(world)["raw_blobs"].held
     reports(world, confirm_deletes=True)
     assert world.kb().documents().num_rows == left
 
@@ -257,7 +257,7 @@ def test_moving_everything_is_no_deletion(world: World) -> None:
     for i in range(20):
         (path / f"{i}.md").rename(path / "sub" / f"{i}.md")
     found = reports(world)
-    assert not found["raw_blobs"].held and found["embeddings"].counts["new"] == 0  # type: ignore[attr-defined]
+    assert not found["raw_blobs"].held and found["embeddings"].counts["new"] == 0
     assert world.kb().documents().num_rows == 20
 
 

@@ -81,7 +81,7 @@ def formats(one: str = "1", two: str = "1") -> list[Format]:
 
 
 @pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+def use(monkeypatch: pytest.MonkeyPatch):
     def set_formats(found: list[Format]) -> None:
         monkeypatch.setattr(Files, "extractors", lambda _, interprets: (ConfigFiles(found),) * interprets)
 
@@ -125,7 +125,7 @@ def test_without_interpret_nothing_is_read_so(world: World) -> None:
     )
 
 
-def test_another_version_of_a_format_interprets_its_files_again_and_no_others(world: World, use) -> None:  # type: ignore[no-untyped-def]
+def test_another_version_of_a_format_interprets_its_files_again_and_no_others(world: World, use) -> None:
     write(world.source("conf", "files", interpret=True))
     interpret(world, "conf")
     before = units(world, "conf")

@@ -456,7 +456,7 @@ def test_of_a_web_site_only_what_its_sitemap_covers_is_judged(tmp_path: Path, te
     )
 
     def handle(h: BaseHTTPRequestHandler) -> None:
-        base = f"http://127.0.0.1:{h.server.server_port}"  # type: ignore[attr-defined]
+        base = f"http://127.0.0.1:{h.server.server_port}"
         if h.path == "/sitemap.xml":
             listed = "".join(f"<url><loc>{base}/docs/{p}</loc></url>" for p in ("a", "b"))
             send(h, 200, f"<urlset>{listed}</urlset>".encode(), content_type="application/xml")

@@ -81,11 +81,11 @@ def nothing_is_read() -> Iterator[None]:
     def refuse(*_: object) -> Any:
         raise AssertionError("a document was read")
 
-    RelationExtractor.interpret = refuse  # type: ignore[method-assign]
+    RelationExtractor.interpret = refuse
     try:
         yield
     finally:
-        RelationExtractor.interpret = original  # type: ignore[method-assign]
+        RelationExtractor.interpret = original
 
 
 BOTH = {("grafana", "postgres"), ("jellyfin", "redis")}

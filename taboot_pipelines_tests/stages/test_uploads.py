@@ -19,7 +19,7 @@ from taboot_pipelines_tests.world import World, holding
 
 
 @pytest.fixture
-def remote(tmp_path: Path, tei: FakeTei):  # type: ignore[no-untyped-def]
+def remote(tmp_path: Path, tei: FakeTei):
     store = tmp_path / "store"
     store.mkdir()
     world = World(tmp_path, tei.url, blob_url=store.as_uri())

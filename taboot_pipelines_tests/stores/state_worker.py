@@ -19,7 +19,7 @@ from taboot_pipelines.stores.state.protocol import State
 def open_backend(backend: str, where: str) -> State:
     """``catalog-sqlite`` at a home, ``catalog-postgres`` or ``redis`` at a URL."""
     if backend == "redis":
-        return open_state(load_settings(redis={"url": where}), None)  # type: ignore[arg-type]
+        return open_state(load_settings(redis={"url": where}), None)
     home = Path(where) if backend == "catalog-sqlite" else Path("/nonexistent")
     url = None if backend == "catalog-sqlite" else where
     return open_state(
@@ -37,7 +37,7 @@ def set_clock_back(state: State, namespace: str, seconds: float) -> None:
                 moved = {column: column + int(seconds * 1_000_000) for column in times}
                 c.execute(sa.update(table).where(table.c.namespace == namespace).values(moved))
         return
-    client: Any = state._client  # type: ignore[attr-defined]
+    client: Any = state._client
     for key in client.scan_iter(f"taboot:{namespace}:*"):
         if client.type(key) == b"hash":
             for field in (b"updated_at", b"opened_at", b"trial_at", b"last_failure"):

@@ -104,7 +104,7 @@ def test_a_sweep_keeps_what_it_is_told(store: BlobStore) -> None:
     assert list(store.list("n")) == []
 
 
-def test_of_four_writers_of_equal_bytes_one_is_first(s3, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_of_four_writers_of_equal_bytes_one_is_first(s3, tmp_path: Path) -> None:
     bucket = Bucket(s3)
     context = multiprocessing.get_context("spawn")
     start, results = context.Barrier(4), context.Queue()

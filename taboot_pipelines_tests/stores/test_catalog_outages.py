@@ -79,7 +79,7 @@ def test_a_transaction_that_failed_before_its_commit_is_run_again_whole(
 
     original, cut = module.write, []
 
-    def write(connection, table, rows, conflict=None):  # type: ignore[no-untyped-def]
+    def write(connection, table, rows, conflict=None):
         if table.name == "blob" and len(cut) < 2:
             cut.append(1)
             end_sessions(url)

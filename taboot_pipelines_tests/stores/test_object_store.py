@@ -311,7 +311,7 @@ def test_a_longer_outage_fails_in_words_and_the_next_run_completes(
             lambda: (time.sleep(1.1), reader.search("note", mode="keyword")),
         ):
             with pytest.raises(TabootError) as caught:
-                attempt()  # type: ignore[no-untyped-call]
+                attempt()
             assert caught.value.code == "E_STORAGE" and "does not answer" in caught.value.message
     finally:
         own.start()
@@ -387,7 +387,7 @@ def test_what_is_wrong_is_told_in_words_without_secrets(
             and says in caught.value.message
             and "TABOOT_" in caught.value.message
         ), told
-        secrets = {SECRET, KEY, storage.secret_access_key.get_secret_value()}  # type: ignore[union-attr]
+        secrets = {SECRET, KEY, storage.secret_access_key.get_secret_value()}
         assert not [s for s in secrets if s in told] and "Signature" not in told
 
 

@@ -78,7 +78,7 @@ def rows(*items: tuple[int, str]) -> pa.Table:
 def held(tables: Tables, version: str | None, **options: object) -> list[str]:
     return sorted(
         tables.read("n", "s", "vectors.x", version, columns=["sha256"], **options).column(0).to_pylist()
-    )  # type: ignore[arg-type]
+    )
 
 
 def test_only_the_named_buckets_change_and_old_versions_stay_readable(tables: Tables) -> None:
@@ -207,7 +207,7 @@ def test_many_appends_are_joined(tables: Tables) -> None:
     assert held(tables, tables.version("n", "s", "vectors.x")) == sorted(map(str, range(12)))
 
 
-def test_a_removal_killed_after_any_step_leaves_the_table_or_none(s3, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_removal_killed_after_any_step_leaves_the_table_or_none(s3, tmp_path: Path) -> None:
     """On an object store a removal is many requests: cut off after each, the table is whole or not there, and
     can be made anew.
     """
@@ -215,7 +215,7 @@ def test_a_removal_killed_after_any_step_leaves_the_table_or_none(s3, tmp_path: 
     tables = kept.tables
     for i in range(4):
         tables.replace("n", "s", "vectors.x", rows((1, f"{i}")), buckets={1}, txn="t")
-    tables._open("n", "s", "vectors.x", None).create_checkpoint()  # type: ignore[union-attr]
+    tables._open("n", "s", "vectors.x", None).create_checkpoint()
     tables.replace("n", "s", "vectors.x", rows((1, "last")), buckets={1}, txn="t")
     tables.vacuum("n", "s", "vectors.x")
     whole = kept.files()
@@ -226,13 +226,13 @@ def test_a_removal_killed_after_any_step_leaves_the_table_or_none(s3, tmp_path: 
         for path in [paths] if isinstance(paths, str) else paths:
             if len(removed) >= left:
                 raise KeyboardInterrupt
-            delete(store, path)  # type: ignore[arg-type]
+            delete(store, path)
             removed.append(path)
 
     seen = set()
     for steps in range(len(whole)):
         for path, data in whole.items():
-            obstore.put(kept.bucket.store, path, data)  # type: ignore[union-attr]
+            obstore.put(kept.bucket.store, path, data)
         removed.clear()
         with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(obstore, "delete", lambda store, paths, steps=steps: killed(store, paths, steps))
@@ -250,7 +250,7 @@ def test_a_removal_killed_after_any_step_leaves_the_table_or_none(s3, tmp_path: 
     assert seen == {True, False}
 
 
-def test_what_a_killed_removal_left_is_trash(s3, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_what_a_killed_removal_left_is_trash(s3, tmp_path: Path) -> None:
     kept = Kept(tmp_path, Bucket(s3))
     for namespace, owner in (("n", "s"), ("n", "t"), ("n-2", "s")):
         kept.tables.append(namespace, owner, "vectors.x", rows((1, "a")), txn="t")

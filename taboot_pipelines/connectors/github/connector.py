@@ -5,6 +5,7 @@ Recorded answers of GitHub's API, read from files: a resource, a list of them, o
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -195,7 +196,7 @@ class GithubConnector:
                 yield _Repository(
                     facts["full_name"],
                     held,
-                    lambda listing=listing, held=held: lists.resource(listing, held.id, lambda _: None),  # type: ignore[misc]
+                    functools.partial(lists.resource, listing, held.id, lambda _: None),
                 )
 
     def _named(self, lists: Lists, name: str) -> _Repository | Gone:

@@ -442,7 +442,8 @@ _TABLES = frozenset(
 )
 _NAMES = re.compile(
     # Counters, of a device and of each of its ports, radios and networks.
-    r"(?!tx_power|flowctrl)(?:[\w-]+[-_])?(?:rx|tx)(?:[-_][\w-]+)?|bytes(?:[-_.][\w-]+)?|drops|(?:[\w-]+-)?num_sta"
+    r"(?!tx_power|flowctrl)(?:[\w-]+[-_])?(?:rx|tx)(?:[-_][\w-]+)?|bytes(?:[-_.][\w-]+)?|drops"
+    r"|(?:[\w-]+-)?num_sta"
     r"|num_(?:desktop|handheld|mobile)|roam_count|wifi_tx_[\w-]+|anomalies|score|qos_[\w-]*bytes"
     # Clocks.
     r"|_?uptime(?:Sec|_by_\w+)?|_?last_seen(?:_by_\w+)?|_uptime_by_\w+|\w*heartbeat\w*|next_interval"

@@ -53,7 +53,8 @@ _FIELDS = re.compile(
     r"\s*[*_]*(?:sent|date|to|cc|subject|gesendet|datum|an|betreff|envoyé|à|objet|date d'envoi|enviado|fecha|"
     r"para|asunto|assunto|enviada em|data|inviato|a|oggetto|verzonden|aan|onderwerp|skickat|till|ämne|"
     r"отправлено|кому|тема|"
-    r"sendt|til|emne|wysłano|do|temat|odesláno|komu|předmět|lähetetty|vastaanottaja|aihe|gönderildi|kime|konu|"
+    r"sendt|til|emne|wysłano|do|temat|odesláno|komu|předmět|lähetetty|vastaanottaja|aihe|gönderildi|kime|konu"
+    r"|"
     r"elküldve|címzett|tárgy|trimis|către|subiect|надіслано|στάλθηκε|προς|θέμα|보낸 날짜|받는 사람|제목|"
     r"寄件日期|收件者|主旨|发送时间|收件人|主题|送信日時|宛先|件名)[*_]*\s*[:：]",
     re.IGNORECASE,

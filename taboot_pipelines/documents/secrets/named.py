@@ -100,7 +100,8 @@ _SCOPE = re.compile(r"[A-Za-z]+(?::[A-Za-z*_-]+)+")
 _DEFAULT = re.compile(r":?[-+=]([^{}\n]{1,1024})\}")
 #: After the name of an element: its attributes, and all that it holds.
 _XML_VALUE = re.compile(
-    r"(?:\s[^<>]{0,300})?(?<!/)>\s{0,200}(?:<!\[CDATA\[)?([^<>\s][^<>]{0,1000})(?:\]\]>)?\s{0,200}</([\w.:-]{1,120})\s{0,20}>"
+    r"(?:\s[^<>]{0,300})?(?<!/)>\s{0,200}(?:<!\[CDATA\[)?([^<>\s][^<>]{0,1000})(?:\]\]>)?\s{0,200}"
+    r"</([\w.:-]{1,120})\s{0,20}>"
 )
 _XML_PREFIX = re.compile(r"<[\w.-]{1,40}:\Z")
 #: The value of a YAML key after `?`, on the next line.

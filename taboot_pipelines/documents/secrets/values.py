@@ -33,8 +33,10 @@ DEFAULTED = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]{0,100}:?[-+=]")
 _NO_VALUE = re.compile(r"(?i)(?:true|false|yes|no|on|off|null|none|nil|~|undefined),?|(?:[*•x.…_\\-])+")
 #: Terms with digits that say how a secret is made or written.
 TECHNICAL = re.compile(
-    r"(?i)(?:base(?:32|58|64)|oauth2?|oauth1|sha-?[0-9]+|md5|utf-?8|ipv[46]|x\.?509|ed25519|rsa-?[0-9]*|aes-?[0-9]*"
-    r"|[ehpr]s(?:256|384|512)|p-?(?:256|384|521)|pkcs#?[0-9]+|argon2(?:id?)?|pbkdf2|ntlmv?2|v[0-9.]+|http/?[0-9.]*"
+    r"(?i)(?:base(?:32|58|64)|oauth2?|oauth1|sha-?[0-9]+|md5|utf-?8|ipv[46]|x\.?509|ed25519|rsa-?[0-9]*"
+    r"|aes-?[0-9]*"
+    r"|[ehpr]s(?:256|384|512)|p-?(?:256|384|521)|pkcs#?[0-9]+|argon2(?:id?)?|pbkdf2|ntlmv?2|v[0-9.]+"
+    r"|http/?[0-9.]*"
     r"|s3|ec2|k8s|[0-9]+-?(?:bits?|bytes?|chars?|characters|hours?|days?|digits?|months?|years?|minutes?))"
     r"(?:[-/_'’](?:\w|-)*)?"
 )

@@ -23,7 +23,8 @@ _TO_A_MODEL = re.compile(
     r"\b(?:assistant|system|user)\s*:|[\"“”']\s*(?:relation|start_type|end_type|quote|facts)\s*[\"“”']\s*:"
 )
 _HISTORY = re.compile(
-    r"^\s*\*{0,2}(?:\d{1,2}\.\d{1,2}\.\d{2,4}\b|\d{4}-\d{2}-\d{2}\b|v?\d+(?:\.\d+){1,3}\*{0,2}\s*[:\u2013\u2014-]"
+    r"^\s*\*{0,2}(?:\d{1,2}\.\d{1,2}\.\d{2,4}\b|\d{4}-\d{2}-\d{2}\b"
+    r"|v?\d+(?:\.\d+){1,3}\*{0,2}\s*[:\u2013\u2014-]"
     r"\s)"
 )
 #: Sections that tell what changed, by their headings: a word for it, or the number of a release.

@@ -115,7 +115,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StatedSpan:
     """Where a statement stands: its line, and its code points ``[start, end)``. ``edge_id``: the edge that
     says it; empty for a value that the graph has no edge for."""
 
@@ -133,13 +133,13 @@ class Side:
 
     says: str
     facts: tuple[Fact, ...] = ()
-    stands: tuple[Place, ...] = ()
+    stands: tuple[StatedSpan, ...] = ()
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[StatedSpan, ...]:
         """Where it stands; an edge that is supported in several places stands in each."""
         of_facts = (
-            Place(f.doc_id, f.line, start, end, f.edge_id)
+            StatedSpan(f.doc_id, f.line, start, end, f.edge_id)
             for f in self.facts
             for start, end in f.spans or ((0, 0),)
         )

@@ -37,7 +37,8 @@ class Value(Enum):
 
 
 _UNIT = (
-    r"(?:milli|micro)?seconds?\b|minutes?\b|mins?\b|hours?\b|hrs?\b|days?\b|weeks?\b|months?\b|years?\b|nights?\b"
+    r"(?:milli|micro)?seconds?\b|minutes?\b|mins?\b|hours?\b|hrs?\b|days?\b|weeks?\b|months?\b|years?\b"
+    r"|nights?\b"
     r"|quarters?\b"
 )
 _AMOUNT = (
@@ -48,7 +49,8 @@ _HALVES = r"(?:[\s-]and[\s-]a[\s-](?:half|quarter))?"
 #: An amount of time with its unit.
 _SPAN = rf"\b(?:{_AMOUNT}){_HALVES}[\s-]*(?:{_UNIT})|\b\d+(?:\.\d+)? ?(?:ms|[smhdw])\b"
 _MONTH = (
-    r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
+    r"|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?"
 )
 _WEEKDAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
@@ -90,7 +92,8 @@ _CARRIES: dict[Value, re.Pattern[str]] = {
         Value.PATH: r"[\w.~-]*/[\w./-]+|\b[\w-]+\.[a-z][\w]{1,5}\b",
         Value.PERSON: r"\A\W*(?-i:[A-Z][a-z]+ (?:[a-z]+s|[a-z]+ed|will|has)\b)"
         r"|(?-i:(?<=[\w,;:)] )[A-Z][a-z]+\b)|(?-i:\b[A-Z][a-z]+ [A-Z][a-z]+\b)|\b(?:root"
-        r"|admin\w*|owner|users?|everyone|everybody|nobody|anyone|anybody|whoever|people|members?|family|we|you"
+        r"|admin\w*|owner|users?|everyone|everybody|nobody|anyone|anybody|whoever|people|members?|family|we"
+        r"|you"
         r"|by \w+)\b",
         Value.REASON: r"\b(?:because|since|so that|so|otherwise|in order to|due to|reason|therefore"
         r"|which is why|to avoid|instead of|to (?:get|allow|keep|make|prevent|ensure)|as it|would|could|was"
@@ -213,7 +216,8 @@ _OPENINGS: tuple[tuple[re.Pattern[str], Value | None], ...] = tuple(
 )  # fmt: skip
 _HOW_MUCH = re.compile(r"\bhow (?:much|big|large|high|far|fast) (?:is |are )?([\w-]+)")
 _NOUN_END = re.compile(
-    r"\b(?:is|are|was|were|do|does|did|has|have|can|of|for|in|on|to|at|by|with|that|must|should|will|would|may|behind"
+    r"\b(?:is|are|was|were|do|does|did|has|have|can|of|for|in|on|to|at|by|with|that|must|should|will|would"
+    r"|may|behind"
     r"|from)\b"
 )
 _HEAD_END = re.compile(r"\b(?:of|for|in|on|behind|from|used|with|between|when|that|which)\b")
@@ -231,7 +235,8 @@ _POLITE = re.compile(r"(?:can|could|would|will) (?:you|somebody|someone|anybody|
 #: What begins with a word before an article is an instruction: nothing is called "reset the".
 _IMPERATIVE = re.compile(
     r"(?:please )?(?!(?:in|on|at|for|of|is|by|to|with|from|and|or|if|as|after|before|behind|during|over|under"
-    r"|all|both|not|about|list|show|tell|give|name|say|find|explain|describe|define|count|compare|get)\b)[a-z]{3,}"
+    r"|all|both|not|about|list|show|tell|give|name|say|find|explain|describe|define|count|compare"
+    r"|get)\b)[a-z]{3,}"
     r" (?:the|an?|my|our|your|this)\b"
 )
 #: What the house consists of.

@@ -133,7 +133,8 @@ _ACTS = re.compile(
 #: What no schedule of a service's own says.
 _LIFE = re.compile(
     r"\bgets? \w+ed\b"
-    r"|\b(?:expires?|ends?|stops?|dies?|crash(?:es)?|fails?|release[sd]?|restarts?|retires?|renews?|starts?|boots?)\b"
+    r"|\b(?:expires?|ends?|stops?|dies?|crash(?:es)?|fails?|release[sd]?|restarts?|retires?|renews?|starts?"
+    r"|boots?)\b"
 )
 _CRON = re.compile(
     r"(?:@(?:every [\dhms]+|hourly|daily|weekly|monthly|midnight)|(?:[\d*/,A-Za-z-]+ ){4,5}[\d*/,A-Za-z?-]+)"

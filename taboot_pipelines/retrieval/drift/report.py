@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.systemd.units import unit_of
-from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView, Drift, DriftKind, Place, Side
+from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView, Drift, DriftKind, Side, StatedSpan
 from taboot_pipelines.knowledge.drift.rules import find_drift
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.answering.ownership import Ownership
@@ -36,7 +36,8 @@ MAX_ITEMS = 100_000
 
 #: A path that tells of a day or of releases: a report, minutes, a history.
 _OF_A_DAY = re.compile(
-    r"(?:19|20)\d\d-[01]\d(?:-[0-3]\d)?|(?:^|[/._-])(?:change-?logs?|history|news|releases?(?:-?notes)?|incidents?"
+    r"(?:19|20)\d\d-[01]\d(?:-[0-3]\d)?|(?:^|[/._-])(?:change-?logs?|history|news|releases?(?:-?notes)?"
+    r"|incidents?"
     r"|post-?mortems?|minutes|archived?|adr|decisions)(?:$|[/._-])",
     re.IGNORECASE,
 )
@@ -260,8 +261,8 @@ def _differs(
     held = {d.value: d for d in said[0].declared}
     declares = f"configuration declares {listed(sorted(held)[:_SHOWN_VALUES])}"
     called = f"{name}:{value}" if property_ is Property.IMAGE else f"{property_.value} {value} of {name}"
-    stated = tuple(Place(s.doc_id, s.line, s.unit_start, s.unit_end) for s in said)
-    declared = tuple(Place(d.doc_id, d.line, d.start, d.end) for d in held.values())
+    stated = tuple(StatedSpan(s.doc_id, s.line, s.unit_start, s.unit_end) for s in said)
+    declared = tuple(StatedSpan(d.doc_id, d.line, d.start, d.end) for d in held.values())
     return Drift(
         _KINDS[property_],
         "",
@@ -295,7 +296,7 @@ def _item(view: View, found: Drift, explanations: Explanations) -> DriftItem:
     )
 
 
-def _quoted(explanations: Explanations, place: Place) -> Quote | None:
+def _quoted(explanations: Explanations, place: StatedSpan) -> Quote | None:
     try:
         if place.edge_id:
             return explanations.explain(place.edge_id).quotes[0]

@@ -489,7 +489,8 @@ def _of_host_name(
 
 #: What stands for the name of whatever one has in mind.
 _ANY_NAME = re.compile(
-    r"\*|(?:your|my)[-\w]*|(?:some)?(?:name|service|app|application|host|hostname|sub-?domain|domain|site|foo|x+)"
+    r"\*|(?:your|my)[-\w]*|(?:some)?(?:name|service|app|application|host|hostname|sub-?domain|domain|site|foo"
+    r"|x+)"
 )
 
 

@@ -501,4 +501,5 @@ def _structs(part: Points) -> Sequence[models.PointStruct]:
 
 
 def _upsert(client: QdrantClient, name: str, body: bytes) -> models.InlineResponse2008:
-    return client.http.points_api.upsert_points(collection_name=name, wait=True, point_insert_operations=body)  # type: ignore[arg-type]
+    send = client.http.points_api.upsert_points
+    return send(collection_name=name, wait=True, point_insert_operations=body)  # type: ignore[arg-type]

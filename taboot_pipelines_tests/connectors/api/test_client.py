@@ -27,7 +27,7 @@ TOKEN = "swordfish-token"
 
 def client(site: Site | str, **changed: object) -> ApiClient:
     base = site if isinstance(site, str) else site.base
-    limits = Limits(**{"backoff_seconds": 0.01, "timeout_seconds": 5.0, **changed})  # type: ignore[arg-type]
+    limits = Limits(**{"backoff_seconds": 0.01, "timeout_seconds": 5.0, **changed})
     return ApiClient(
         "The fake", base, authorize=lambda _: {"authorization": f"Bearer {TOKEN}"}, limits=limits
     )

@@ -29,7 +29,7 @@ def test_each_wording_has_one_type_and_no_slot_left() -> None:
 
 def test_a_type_names_kinds_of_fact_that_there_are() -> None:
     house: object = None
-    known = set(Facts(house, Config(house))._handlers)  # type: ignore[arg-type]
+    known = set(Facts(house, Config(house))._handlers)
     assert set(FACTS) <= set(model().types)
     assert {kind for kinds in FACTS.values() for kind in kinds} <= known
 

@@ -107,7 +107,7 @@ def test_the_specification_runs_nothing_of_a_document() -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_runs_in_a_browser(context: BrowserContext, tmp_path: Path, scheme: str) -> None:
     page = context.new_page()
-    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.emulate_media(color_scheme=scheme)
     asked: list[str] = []
     ran: list[str] = []
     page.on("request", lambda r: asked.append(r.url))
@@ -129,9 +129,9 @@ def test_the_picture_comes_through_what_cleans_notebooks() -> None:
     edges = [DrawnEdge("BINDS", ("Service", "a"), ("Host", "b"), "3010→3000/tcp")]
     picture = Picture.around("grafana", nodes, edges)
     data, metadata = picture._repr_mimebundle_()
-    output = nbformat.v4.new_output("execute_result", data, metadata=metadata, execution_count=1)  # type: ignore[no-untyped-call]
-    cell = nbformat.v4.new_code_cell("x", outputs=[output])  # type: ignore[no-untyped-call]
-    notebook = nbformat.v4.new_notebook(cells=[cell])  # type: ignore[no-untyped-call]
+    output = nbformat.v4.new_output("execute_result", data, metadata=metadata, execution_count=1)
+    cell = nbformat.v4.new_code_cell("x", outputs=[output])
+    notebook = nbformat.v4.new_notebook(cells=[cell])
     shown = LexborHTMLParser(HTMLExporter(sanitize_html=True).from_notebook_node(notebook)[0])
     (image,) = shown.css(".jp-OutputArea-output img")
     address = str(image.attributes.get("src"))

@@ -46,9 +46,9 @@ class Lab(NamedTuple):
 
     def write(self, name: str, shown: list[object], trusted: bool = True) -> str:
         """A notebook that holds results as its outputs, as if cells had just shown them; its address."""
-        cells = [nbformat.v4.new_code_cell("x", outputs=outputs(one)) for one in shown]  # type: ignore[no-untyped-call]
+        cells = [nbformat.v4.new_code_cell("x", outputs=outputs(one)) for one in shown]
         kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        made = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})  # type: ignore[no-untyped-call]
+        made = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
         file = self.folder / f"{name}.ipynb"
         nbformat.write(made, file)
         if trusted:
@@ -72,14 +72,14 @@ def outputs(shown: object) -> list[object]:
     made = []
     pictures = [shown] if isinstance(shown, Picture) else []
     if hasattr(shown, "_ipython_display_"):
-        pictures = [shown.show()]  # type: ignore[attr-defined]
+        pictures = [shown.show()]
     for picture in pictures:
         data, metadata = picture._repr_mimebundle_()
         data = json.loads(json.dumps(data, ensure_ascii=True).encode("utf-8", "replace"))
-        made.append(nbformat.v4.new_output("display_data", data, metadata=metadata))  # type: ignore[no-untyped-call]
+        made.append(nbformat.v4.new_output("display_data", data, metadata=metadata))
     if not isinstance(shown, Picture):
-        html = shown._table() if hasattr(shown, "_table") else shown._repr_html_()  # type: ignore[attr-defined]
-        made.append(nbformat.v4.new_output("display_data", {"text/html": html}))  # type: ignore[no-untyped-call]
+        html = shown._table() if hasattr(shown, "_table") else shown._repr_html_()
+        made.append(nbformat.v4.new_output("display_data", {"text/html": html}))
     return made
 
 

@@ -167,7 +167,7 @@ def test_all_is_drawn_where_there_is_room() -> None:
 @pytest.mark.parametrize("limit", [0, -1, 201, 2.0, True, "9", None])
 def test_a_limit_that_is_none_is_refused(limit: object) -> None:
     with pytest.raises(TabootError, match="1 to 200") as caught:
-        Picture.around("x", *star(2, 2), limit=limit)  # type: ignore[arg-type]
+        Picture.around("x", *star(2, 2), limit=limit)
     assert caught.value.code == "E_QUERY"
 
 

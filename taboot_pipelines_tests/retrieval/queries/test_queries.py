@@ -127,7 +127,7 @@ def test_each_row_has_its_columns_and_leads_to_its_line(kb: KnowledgeBase, name:
     for parameter in query.parameters:
         if parameter.required:
             given |= SUBJECTS[parameter.name]
-    found = kb.query(name, **given)  # type: ignore[arg-type]
+    found = kb.query(name, **given)
     assert found.total == len(found.rows)
     assert found.text.endswith(".")
     assert found.to_arrow().num_rows == len(found.rows)

@@ -49,7 +49,8 @@ _CLAUDE_CODE_SILENT = frozenset(
 )
 #: What begins a message that Claude Code says in the user's name.
 _TAGGED = re.compile(
-    r"\s*<(?:command-(?:name|message|args)|local-command-(?:stdout|stderr|caveat)|bash-(?:input|stdout|stderr)"
+    r"\s*<(?:command-(?:name|message|args)|local-command-(?:stdout|stderr|caveat)|bash-(?:input|stdout"
+    r"|stderr)"
     r"|system-reminder|task-notification|user-prompt-submit-hook|ide_(?:opened_file|selection|diagnostics))\b"
 )
 #: Of these what is between them counts.

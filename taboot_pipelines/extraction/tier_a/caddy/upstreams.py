@@ -28,8 +28,8 @@ _NETWORK = re.compile(r"(tcp[46]?|udp[46]?|unix\w*|unix\+\w+|fd\w*)/")
 _RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")
 
 #: A place: the condition on the path as written, and the literal path that it fixes.
-Place = tuple[str | None, str | None]
-ANYWHERE: Place = (None, "/")
+HostAndPath = tuple[str | None, str | None]
+ANYWHERE: HostAndPath = (None, "/")
 
 
 class UnresolvedError(Exception):
@@ -49,9 +49,9 @@ class Guarded:
     """A guard, and the places it stands for (None: all)."""
 
     guard: Guard
-    places: tuple[Place, ...] | None
+    places: tuple[HostAndPath, ...] | None
 
-    def holds(self, place: Place) -> bool:
+    def holds(self, place: HostAndPath) -> bool:
         if self.places is None:
             return True
         return any(
@@ -65,7 +65,7 @@ class Scope:
     """What holds where a handler stands. ``hosts``: (host, whether by TLS)."""
 
     hosts: tuple[tuple[str | None, bool], ...]
-    places: tuple[Place, ...] = (ANYWHERE,)
+    places: tuple[HostAndPath, ...] = (ANYWHERE,)
     #: What was taken from the beginning of the path.
     stripped: str = ""
     guards: tuple[Guarded, ...] = ()
@@ -85,7 +85,7 @@ class Scope:
                 places = tuple(self._place(outer, p) for outer in self.places for p in inner)
         return replace(self, hosts=hosts, places=tuple(dict.fromkeys(places)))
 
-    def _place(self, outer: Place, pattern: str) -> Place:
+    def _place(self, outer: HostAndPath, pattern: str) -> HostAndPath:
         literal = literal_prefix(pattern)
         if literal is not None and self.stripped:
             literal = self.stripped + literal
@@ -160,6 +160,6 @@ def dialled(address: str) -> str:
     return address.partition("://")[2] or address
 
 
-def places_of(patterns: Sequence[str]) -> tuple[Place, ...]:
+def places_of(patterns: Sequence[str]) -> tuple[HostAndPath, ...]:
     """The places that patterns of a path mean by themselves."""
     return tuple((pattern, literal_prefix(pattern)) for pattern in patterns)

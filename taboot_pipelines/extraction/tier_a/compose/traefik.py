@@ -24,7 +24,8 @@ _LABEL = re.compile(
     r"traefik\.(http|tcp|udp)\.(routers|services|middlewares)\.([^.]+)(?:\.(.+))?", re.IGNORECASE
 )
 _OLD_LABEL = re.compile(
-    r"traefik\.(?:([^.]+)\.)?(port|protocol|frontend\.(?:rule|entrypoints|auth\.(?:basic|digest|forward)(?:\..+)?))",
+    r"traefik\.(?:([^.]+)\.)?(port|protocol|frontend\.(?:rule|entrypoints|auth\.(?:basic|digest"
+    r"|forward)(?:\..+)?))",
     re.IGNORECASE,
 )
 #: Middlewares (chains) that name one another.

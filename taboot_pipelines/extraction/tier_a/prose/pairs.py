@@ -168,7 +168,8 @@ _SUPPOSED = re.compile(rf"(?i)(?:^|[.,;:(]\s*)(?:{'|'.join(_SUPPOSED_WORDS)})\b"
 #: Hosts that hold code, images and documentation of anything, and are no part of a system.
 ELSEWHERE = re.compile(
     r"(?i)(?:^|\.)(?:github|gitlab|bitbucket|docker|readthedocs|wikipedia|npmjs|pypi|youtube|medium|"
-    r"stackoverflow|ghcr|quay)\.(?:com|org|io|net)$|^(?:docs?|wiki|hub|blog|forum|support)\.|githubusercontent|"
+    r"stackoverflow|ghcr|quay)\.(?:com|org|io|net)$|^(?:docs?|wiki|hub|blog|forum|support)\."
+    r"|githubusercontent|"
     r"artifacthub"
 )
 

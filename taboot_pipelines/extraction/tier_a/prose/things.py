@@ -26,8 +26,8 @@ _ADDRESS = re.compile(
     rf"(?P<url>(?<![\w+.-])(?P<scheme>[a-z][a-z0-9+.-]{{1,14}})://(?P<uhost>\[[0-9A-Fa-f:]+\]|(?:<[^<>\n]"
     rf"{{1,40}}>|\$?\{{[^{{}}\s]{{1,60}}\}}|[\w.*$-]){{1,80}})?(?P<uport>:{_PORT})?(?:/[^\s<>\"'`|"
     rf"\\^)\],;]*|/<[^>\s]*>)?)"
-    r"|(?P<ip>(?<![\w.:/-])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\w)(?P<prefix>/\d{1,2}(?!\d))?(?P<iport>:\d{2,5}(?![\w.]"
-    r"))?)"
+    r"|(?P<ip>(?<![\w.:/-])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\w)(?P<prefix>/\d{1,2}(?!\d))?"
+    r"(?P<iport>:\d{2,5}(?![\w.]))?)"
     r"|(?P<mapping>(?<![\w.:-])(?:\d{1,3}(?:\.\d{1,3}){3}:)?(?P<outer>\d{2,5}):(?P<inner>\d{2,5})"
     r"(?:/(?P<mproto>tcp|udp|TCP|UDP))?(?![\w:]))"
     rf"|(?P<hostport>(?<![\w/:.@$-])(?P<hhost>{_HOST}):(?P<hport>{_PORT})(?![\w:.-])(?:/[\w./-]*)?)"
@@ -115,7 +115,8 @@ def is_setting(text: str) -> bool:
     """Whether a word is called like a variable, an option, a path or a file, and so is no system."""
     return (
         re.fullmatch(
-            r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:=.*)?|[a-z][a-z0-9]*(?:_[a-z0-9]+){2,}|--?[a-z].*|[/~.].*|.*[=(){}<>$;\\].*|\w+(?:\.\w+){2,}",
+            r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:=.*)?|[a-z][a-z0-9]*(?:_[a-z0-9]+){2,}|--?[a-z].*|[/~.].*"
+            r"|.*[=(){}<>$;\\].*|\w+(?:\.\w+){2,}",
             text,
         )
         is not None

@@ -350,7 +350,8 @@ def test_includes_that_all_speak_of_one_service_are_bounded() -> None:
     ports = ", ".join(f"'{n}:1'" for n in range(1, 400))
     others = {
         f"app/{n}.yml": (
-            f"services:\n  web:\n    ports: [{ports}]\n    environment:\n{variables}      U{n}: http://db:1/\n"
+            f"services:\n  web:\n    ports: [{ports}]\n"
+            f"    environment:\n{variables}      U{n}: http://db:1/\n"
         )
         for n in range(200)
     }

@@ -11,7 +11,7 @@ from taboot_pipelines_tests.extraction.tier_a.proxies.reading import auths, code
 HTTP = "defaults\n  mode http\n"
 
 
-def read(text: str, **facts: str):  # type: ignore[no-untyped-def]
+def read(text: str, **facts: str):
     return interpret({"haproxy.cfg": text}, "haproxy.cfg", **facts)
 
 

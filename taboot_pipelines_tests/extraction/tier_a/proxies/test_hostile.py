@@ -118,7 +118,8 @@ def _parents() -> str:
     routers = "".join(
         f"    {n}: {{rule: Host(`{n}`), service: s, parentRefs: [{', '.join(names)}]}}\n" for n in names
     )
-    return f"http:\n  routers:\n{routers}  services:\n    s: {{loadBalancer: {{servers: [{{url: 'http://s'}}]}}}}\n"
+    service = "s: {loadBalancer: {servers: [{url: 'http://s'}]}}"
+    return f"http:\n  routers:\n{routers}  services:\n    {service}\n"
 
 
 def _resources() -> str:
