@@ -497,8 +497,9 @@ _OF_STAGES = (
     Check(
         "kb_shards",
         "no_drift",
-        "Text and configuration, and configurations among themselves, agree on ports, images, addresses and"
-        " upstreams; `taboot drift` shows what does not. Mails, chats and reports of a day are not counted.",
+        "Text and configuration, and configurations among themselves, agree on images, versions, ports,"
+        " addresses, host names, networks, settings and upstreams; `taboot drift` shows what does not."
+        " Mails, chats and reports of a day are not counted.",
         _no_drift,
         warns=True,
     ),
