@@ -30,6 +30,28 @@ from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, holding
 
 PLANTED = "planted"
+
+
+def _servers() -> dict[str, str]:
+    """The servers of the settings at ``{at}``, each with its secrets planted, waited for briefly.
+
+    The embedder is a scenario of its own, since nothing behind it is asked where it fails.
+    """
+    bounds = {"timeout_seconds": "2", "max_retries": "0"}
+    found = {}
+    for group, its in Settings.model_fields.items():
+        fields = getattr(its.annotation, "model_fields", {})
+        if "url" not in fields or group == "tei":
+            continue
+        for name, field in fields.items():
+            secret = (
+                f"planted-{group}-{name}" if SecretStr in getattr(field.annotation, "__args__", ()) else None
+            )
+            if value := "http://{at}" if name == "url" else secret or bounds.get(name):
+                found[f"TABOOT_{group}__{name}".upper()] = value
+    return found
+
+
 #: What each scenario sets; ``{at}`` is host and port of the server that does not do what it should.
 #: ``planted-…`` may not be seen.
 SCENARIOS: dict[str, dict[str, str]] = {
@@ -52,26 +74,11 @@ SCENARIOS: dict[str, dict[str, str]] = {
         "TABOOT_TEI__MAX_RETRIES": "0",
         "TABOOT_TEI__TIMEOUT_SECONDS": "2",
     },
-    "targets": {
-        "TABOOT_QDRANT__URL": "http://{at}",
-        "TABOOT_QDRANT__API_KEY": "planted-qdrant-key",
-        "TABOOT_QDRANT__MAX_RETRIES": "0",
-        "TABOOT_QDRANT__TIMEOUT_SECONDS": "2",
+    "servers": {
+        **_servers(),
         "TABOOT_NEO4J__URL": "bolt://{at}",
-        "TABOOT_NEO4J__PASSWORD": "planted-neo4j-pw",
-        "TABOOT_NEO4J__TIMEOUT_SECONDS": "1",
         "TABOOT_REDIS__URL": "redis://user:planted-redis-pw@{at}/0",
-        "TABOOT_REDIS__TIMEOUT_SECONDS": "1",
         "TABOOT_LLM__URL": "http://{at}/v1",
-        "TABOOT_LLM__API_KEY": "planted-llm-key",
-        "TABOOT_LLM__MAX_RETRIES": "0",
-        "TABOOT_LLM__TIMEOUT_SECONDS": "2",
-        "TABOOT_RERANKER__URL": "http://{at}",
-        "TABOOT_RERANKER__API_KEY": "planted-rerank-key",
-        "TABOOT_RERANKER__MAX_RETRIES": "0",
-        "TABOOT_RERANKER__TIMEOUT_SECONDS": "2",
-        "TABOOT_CRAWL4AI__URL": "http://{at}",
-        "TABOOT_CRAWL4AI__API_KEY": "planted-crawl4ai-key",
         "TABOOT_EXECUTOR": "celery",
         "TABOOT_CELERY__BROKER": "redis://:planted-broker-pw@{at}/1",
         "TABOOT_CELERY__BACKEND": "redis://:planted-backend-pw@{at}/2",

@@ -1,7 +1,7 @@
 """The formats that are interpreted in sources with ``interpret: true``, in the order in which a file that
 looks like two of them is decided.
 
-A new format is a package beside this module with a reader (:class:`~.recognition.FormatReader`) and a line in
+A new format is a module beside this one with a reader (:class:`~.recognition.FormatReader`) and a line in
 :data:`FORMATS`; a package outside the project adds one by an entry point of the group
 ``taboot_pipelines.formats``, whose name is that of the format. Compose and nginx files are none of these:
 they stay with the source types of their own.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.gold import config_f1
-from taboot_pipelines_tests.extraction.tier_a.config.reading import facts, interpret, one
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a import formats
+from taboot_pipelines.extraction.tier_a.recognition import Format, FormatReader
+from taboot_pipelines.model.records import FileView, SourceFacts
+from taboot_pipelines_tests.extraction.tier_a.config.reading import check, facts, interpret, one
 
 #: A name of each format, a beginning by which it is recognised, and words that it gives a meaning.
 FORMATS = {
@@ -83,6 +88,11 @@ FORMATS = {
 }
 
 
+#: What marks structure in any of the formats.
+PIECES = [*"\n \t=:#{}[]\"'\\$,;/-%<&*", "\r\n", *(word for _, words in FORMATS.values() for word in words)]
+PIECES += [beginning for beginning, _ in FORMATS.values()]
+
+
 @st.composite
 def files(draw: st.DrawFn) -> tuple[str, str]:
     name = draw(st.sampled_from(sorted(FORMATS)))
@@ -105,6 +115,22 @@ def test_any_text_gives_a_result_or_typed_problems(file: tuple[str, str]) -> Non
 @given(st.sampled_from(sorted(FORMATS)), st.text(max_size=200))
 def test_text_that_is_no_such_format_gives_a_result(name: str, text: str) -> None:
     interpret({name: text})
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from([(known, reader) for known in formats.FORMATS for reader in known.readers]),
+    st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=12)), max_size=12),
+)
+def test_every_reader_reads_any_text(chosen: tuple[Format, FormatReader], pieces: list[str]) -> None:
+    """Whatever recognises its files: the readers of a format that nobody gave an example above as well."""
+    text = "".join(pieces)
+    for path in ("x", *(f"x.{ending}" for ending in chosen[0].endings)):
+        files = {path: text}
+        view = FileView(frozenset(files), files.__getitem__)
+        # A text that is no such format at all may be refused as a whole, by its code.
+        with suppress(TabootError):
+            check(chosen[1].interpret(path, view, SourceFacts("ns", "src", None, None)), files)
 
 
 def gold_files() -> list[tuple[str, str]]:
