@@ -49,8 +49,7 @@ _ASKING = re.compile(
     r"(?:a|about|all|an|and|any|are|at|be|by|can|containers?|depends?|do|does|for|from|have|host|how|i|if|in"
     r"|is|it"
     r"|many|may|needs?|networks?|of|on|or|ports?|project|services?|some|that|the|their|there|to|under|up"
-    r"|used?"
-    r"|uses|what|when|where|which|while|who|why|with)"
+    r"|used?|uses|what|when|where|which|while|who|why|with)"
 )
 
 _BLOCK = re.compile(r"</?(?:p|h\d|li|ul|ol|td|th|tr|table|div|pre|article|br|dt|dd)\b[^>]*>", re.IGNORECASE)

@@ -26,8 +26,7 @@ _SENTENCES = 5
 _KINDS = ("prose", "code", "table", "list")
 _QUESTION = re.compile(
     r"(?:what|which|who|whom|whose|when|where|why|how|is|are|was|were|does|do|did|has|have|can|could|should"
-    r"|may"
-    r"|must|list|name)\b.*\s\S",
+    r"|may|must|list|name)\b.*\s\S",
     re.IGNORECASE | re.DOTALL,
 )
 

@@ -45,8 +45,7 @@ _FORWARD_MARK = re.compile(
 #: The first of the fields that Outlook repeats above a history, and those that follow it.
 _FROM = re.compile(
     r"\s*[*_]*(?:from|von|de|da|van|från|fra|od|de la|lähettäjä|kimden|feladó|от|від|από|发件人|寄件者"
-    r"|差出人|보낸 사람)"
-    r"[*_]*\s*[:：]",
+    r"|差出人|보낸 사람)[*_]*\s*[:：]",
     re.IGNORECASE,
 )
 _FIELDS = re.compile(
@@ -54,8 +53,7 @@ _FIELDS = re.compile(
     r"para|asunto|assunto|enviada em|data|inviato|a|oggetto|verzonden|aan|onderwerp|skickat|till|ämne|"
     r"отправлено|кому|тема|"
     r"sendt|til|emne|wysłano|do|temat|odesláno|komu|předmět|lähetetty|vastaanottaja|aihe|gönderildi|kime|konu"
-    r"|"
-    r"elküldve|címzett|tárgy|trimis|către|subiect|надіслано|στάλθηκε|προς|θέμα|보낸 날짜|받는 사람|제목|"
+    r"|elküldve|címzett|tárgy|trimis|către|subiect|надіслано|στάλθηκε|προς|θέμα|보낸 날짜|받는 사람|제목|"
     r"寄件日期|收件者|主旨|发送时间|收件人|主题|送信日時|宛先|件名)[*_]*\s*[:：]",
     re.IGNORECASE,
 )

@@ -54,8 +54,7 @@ _PURPOSE = re.compile(
 #: What makes a sentence less than certain besides.
 _ASIDE = re.compile(
     r"(?i)\b(?:admin\w*|ssh|sftp|ftp|grpc|console|internal\w*|websockets?|webhooks?|smtp|imap|ldaps?|mqtt"
-    r"|also"
-    r"|move|changes|tests?|testing|staging|development|should)\b"
+    r"|also|move|changes|tests?|testing|staging|development|should)\b"
 )
 
 

@@ -38,8 +38,7 @@ class Value(Enum):
 
 _UNIT = (
     r"(?:milli|micro)?seconds?\b|minutes?\b|mins?\b|hours?\b|hrs?\b|days?\b|weeks?\b|months?\b|years?\b"
-    r"|nights?\b"
-    r"|quarters?\b"
+    r"|nights?\b|quarters?\b"
 )
 _AMOUNT = (
     r"\d+(?:[.,]\d+)?|half an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty"
@@ -50,8 +49,7 @@ _HALVES = r"(?:[\s-]and[\s-]a[\s-](?:half|quarter))?"
 _SPAN = rf"\b(?:{_AMOUNT}){_HALVES}[\s-]*(?:{_UNIT})|\b\d+(?:\.\d+)? ?(?:ms|[smhdw])\b"
 _MONTH = (
     r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
-    r"|oct(?:ober)?"
-    r"|nov(?:ember)?|dec(?:ember)?"
+    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?"
 )
 _WEEKDAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
 _DATE = (
@@ -93,8 +91,7 @@ _CARRIES: dict[Value, re.Pattern[str]] = {
         Value.PERSON: r"\A\W*(?-i:[A-Z][a-z]+ (?:[a-z]+s|[a-z]+ed|will|has)\b)"
         r"|(?-i:(?<=[\w,;:)] )[A-Z][a-z]+\b)|(?-i:\b[A-Z][a-z]+ [A-Z][a-z]+\b)|\b(?:root"
         r"|admin\w*|owner|users?|everyone|everybody|nobody|anyone|anybody|whoever|people|members?|family|we"
-        r"|you"
-        r"|by \w+)\b",
+        r"|you|by \w+)\b",
         Value.REASON: r"\b(?:because|since|so that|so|otherwise|in order to|due to|reason|therefore"
         r"|which is why|to avoid|instead of|to (?:get|allow|keep|make|prevent|ensure)|as it|would|could|was"
         r"|were|had|this)\b",
@@ -217,8 +214,7 @@ _OPENINGS: tuple[tuple[re.Pattern[str], Value | None], ...] = tuple(
 _HOW_MUCH = re.compile(r"\bhow (?:much|big|large|high|far|fast) (?:is |are )?([\w-]+)")
 _NOUN_END = re.compile(
     r"\b(?:is|are|was|were|do|does|did|has|have|can|of|for|in|on|to|at|by|with|that|must|should|will|would"
-    r"|may|behind"
-    r"|from)\b"
+    r"|may|behind|from)\b"
 )
 _HEAD_END = re.compile(r"\b(?:of|for|in|on|behind|from|used|with|between|when|that|which)\b")
 #: A question without a verb has a short head.
@@ -236,8 +232,7 @@ _POLITE = re.compile(r"(?:can|could|would|will) (?:you|somebody|someone|anybody|
 _IMPERATIVE = re.compile(
     r"(?:please )?(?!(?:in|on|at|for|of|is|by|to|with|from|and|or|if|as|after|before|behind|during|over|under"
     r"|all|both|not|about|list|show|tell|give|name|say|find|explain|describe|define|count|compare"
-    r"|get)\b)[a-z]{3,}"
-    r" (?:the|an?|my|our|your|this)\b"
+    r"|get)\b)[a-z]{3,} (?:the|an?|my|our|your|this)\b"
 )
 #: What the house consists of.
 _THINGS = (

@@ -37,8 +37,7 @@ MAX_ITEMS = 100_000
 #: A path that tells of a day or of releases: a report, minutes, a history.
 _OF_A_DAY = re.compile(
     r"(?:19|20)\d\d-[01]\d(?:-[0-3]\d)?|(?:^|[/._-])(?:change-?logs?|history|news|releases?(?:-?notes)?"
-    r"|incidents?"
-    r"|post-?mortems?|minutes|archived?|adr|decisions)(?:$|[/._-])",
+    r"|incidents?|post-?mortems?|minutes|archived?|adr|decisions)(?:$|[/._-])",
     re.IGNORECASE,
 )
 #: A path that tells of what is not in force.

@@ -169,8 +169,7 @@ _SUPPOSED = re.compile(rf"(?i)(?:^|[.,;:(]\s*)(?:{'|'.join(_SUPPOSED_WORDS)})\b"
 ELSEWHERE = re.compile(
     r"(?i)(?:^|\.)(?:github|gitlab|bitbucket|docker|readthedocs|wikipedia|npmjs|pypi|youtube|medium|"
     r"stackoverflow|ghcr|quay)\.(?:com|org|io|net)$|^(?:docs?|wiki|hub|blog|forum|support)\."
-    r"|githubusercontent|"
-    r"artifacthub"
+    r"|githubusercontent|artifacthub"
 )
 
 
