@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -116,16 +116,18 @@ def _boilerplate(element: Element) -> bool:
     return names != " " and _BOILERPLATE.search(names[:400]) is not None
 
 
-def _documentation(source: str, elements: Sequence[Element]) -> Element | None:
+def _documentation(elements: Sequence[Element]) -> Element | None:
     """The element that a documentation generator puts its text in, or None."""
+    # A fifth of a page, as a rule: scripts and text say nothing here.
+    written = "\n".join([element.raw for element in elements if element.raw])
     # Sphinx rarely names itself.
-    generated = "_static/documentation_options.js" in source or "_static/pygments.css" in source
+    generated = "_static/documentation_options.js" in written or "_static/pygments.css" in written
     generated = generated or any(
         element.get("name").lower() == "generator" and _GENERATOR.search(element.get("content")[:400])
         for element in elements
         if element.tag == "meta" and element.may_say(("generator",))
     )
-    if not generated and not any(word in source for _, word in _CONTAINERS):
+    if not generated and not any(word in written for _, word in _CONTAINERS):
         return None
     found: dict[int, Element] = {}
     mains: list[Element] = []
@@ -200,8 +202,8 @@ class _Evidence:
             self.lines.setdefault(tuple(words), []).append(len(self.words))
             self.words += words
         self.shingles: dict[tuple[str, ...], list[int]] = {}
-        for i in range(len(self.words) - _SHINGLE + 1):
-            self.shingles.setdefault(tuple(self.words[i : i + _SHINGLE]), []).append(i)
+        for i, shingle in enumerate(_shingles(self.words)):
+            self.shingles.setdefault(shingle, []).append(i)
 
     def places(self, words: list[str]) -> list[tuple[int, int, int]]:
         """(start, end, words in common) of each place that holds at least half of the block's shingles."""
@@ -211,15 +213,20 @@ class _Evidence:
         # Shingles that stand at one distance from their place in the block belong to one passage.
         passages: dict[int, list[int]] = {}
         found = 0
-        for i in range(len(words) - _SHINGLE + 1):
-            at_once = self.shingles.get(tuple(words[i : i + _SHINGLE]), ())
-            found += bool(at_once)
-            for at in at_once[:_MAX_PLACES]:
-                passages.setdefault(at - i, []).append(at)
+        for i, shingle in enumerate(_shingles(words)):
+            if (at_once := self.shingles.get(shingle)) is not None:
+                found += 1
+                for at in at_once[:_MAX_PLACES]:
+                    passages.setdefault(at - i, []).append(at)
         if 2 * found < len(words) - _SHINGLE + 1:
             return []
         most = sorted(passages.values(), key=len, reverse=True)[:_MAX_PLACES]
         return [(p[0], p[-1] + _SHINGLE, len(p)) for p in most if 2 * len(p) >= len(most[0])]
+
+
+def _shingles(words: list[str]) -> Iterable[tuple[str, ...]]:
+    """Each run of :data:`_SHINGLE` words, in order."""
+    return zip(*(words[i:] for i in range(_SHINGLE)), strict=False)
 
 
 def _tokens(text: str) -> list[str]:
@@ -329,7 +336,7 @@ def main_content(source: str, root: Element) -> list[Block]:
     Time is bounded: linear in the page beyond the size at which the library is left out.
     """
     elements = root.elements if isinstance(root, Root) else list(root.walk())
-    if container := _documentation(source, elements):
+    if container := _documentation(elements):
         blocks = render(source, container, _furniture)
         if any(b.plain for b in blocks):
             return blocks

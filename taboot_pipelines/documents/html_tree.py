@@ -97,23 +97,26 @@ _NO_ATTRIBUTES: Mapping[str, str] = {}
 
 
 class Element:
-    """``[start, end)`` runs from the start tag to the end tag (or to where the element was closed)."""
+    """``[start, end)`` runs from the start tag to the end tag (or to where the element was closed).
+
+    ``raw`` is what the start tag says after the name, as it is written.
+    """
 
     __slots__ = (
         "_attributes",
-        "_raw",
         "children",
         "content_end",
         "content_start",
         "end",
         "parent",
+        "raw",
         "start",
         "tag",
     )
 
     def __init__(self, tag: str, raw: str, start: int, content_start: int, parent: Element | None) -> None:
         self.tag = tag
-        self._raw = raw
+        self.raw = raw
         self._attributes: dict[str, str] | None = None
         self.start = start
         self.content_start = content_start
@@ -126,24 +129,24 @@ class Element:
     def attributes(self) -> Mapping[str, str]:
         """Lower-case names to decoded values; the first of two equal names counts."""
         if self._attributes is None:
-            if not self._raw:
+            if not self.raw:
                 return _NO_ATTRIBUTES
             found: dict[str, str] = {}
-            for m in _ATTRIBUTE.finditer(self._raw[:_MAX_ATTRIBUTE_CHARS]):
+            for m in _ATTRIBUTE.finditer(self.raw[:_MAX_ATTRIBUTE_CHARS]):
                 value = m[2] if m[2] is not None else m[3] if m[3] is not None else m[4] or ""
                 found.setdefault(m[1].lower(), html.unescape(value) if "&" in value else value)
             self._attributes = found
         return self._attributes
 
     def get(self, name: str, default: str = "") -> str:
-        return self.attributes.get(name, default) if self._raw else default
+        return self.attributes.get(name, default) if self.raw else default
 
     def may_say(self, words: tuple[str, ...]) -> bool:
         """Whether one of some words, in lower case, may stand in the attributes: it is written there, or a
         character reference is. Most tags need not be read to know that they do not matter."""
-        if not self._raw:
+        if not self.raw:
             return False
-        written = self._raw.lower()
+        written = self.raw.lower()
         for word in words:  # a loop: a pattern of alternatives takes five times as long
             if word in written:
                 return True
