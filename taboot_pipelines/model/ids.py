@@ -23,7 +23,7 @@ from taboot_pipelines.errors import TabootError
 _written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 _FAST = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 #: What orjson may write otherwise: numbers with an exponent, and those that are none.
-_OTHERWISE = re.compile(rb"0\.0000|\de-?\d|null")
+_OTHERWISE = re.compile(rb"0\.0000|(?:^|[\[,:])-?[\d.]+e-?\d|null")
 NAME_PATTERN = re.compile(r"^[a-z0-9][a-z0-9_-]{0,62}$")
 #: Buckets of every Delta table: a change rewrites only the buckets its keys fall in.
 BUCKETS = 32
