@@ -24,6 +24,7 @@ from taboot_pipelines.model.crawl_graph import (
 from taboot_pipelines.retrieval import rendering
 from taboot_pipelines.retrieval.pictures.drawn import DrawnEdge, DrawnNode
 from taboot_pipelines.retrieval.pictures.picture import Picture
+from taboot_pipelines.retrieval.results.base import frame
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class CrawlList:
         return self._table
 
     def to_pandas(self) -> Any:
-        return self._table.to_pandas()
+        return frame(self._table)
 
     def _repr_html_(self) -> str:
         rows = [

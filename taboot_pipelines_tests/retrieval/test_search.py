@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import sys
 from collections import Counter
 from datetime import UTC, date, datetime
 
@@ -453,6 +454,14 @@ def test_results_are_tables_and_escape_what_documents_say(tmp_path):
     assert result.to_pandas().loc[0, "text"] == result.hits[0].text
     assert "<script>" not in result._repr_html_() and "&lt;script&gt;" in result._repr_html_()
     assert sha256_hex(result.model_dump_json()) == sha256_hex(kb.search("redis").model_dump_json())
+
+
+def test_a_result_is_no_frame_without_the_extra(tmp_path, monkeypatch):
+    result = build(tmp_path, [Doc("a.md", "redis", source="docs")]).search("redis")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(TabootError, match="notebook") as raised:
+        result.to_pandas()
+    assert raised.value.code == "E_EXTRA" and result.to_arrow().num_rows == 1
 
 
 def test_words_that_another_release_indexed_are_refused(tmp_path):

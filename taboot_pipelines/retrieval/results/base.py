@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
+
+from taboot_pipelines.errors import TabootError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +26,15 @@ class TableResult(Result):
         """The result as a table."""
 
     def to_pandas(self) -> Any:
-        return self.to_arrow().to_pandas()
+        """The result as a DataFrame. Raises ``E_EXTRA`` without the extra ``notebook``."""
+        return frame(self.to_arrow())
+
+
+def frame(table: pa.Table) -> Any:
+    """A table as a DataFrame. Raises ``E_EXTRA`` where pandas is not installed."""
+    if importlib.util.find_spec("pandas") is None:
+        raise TabootError("E_EXTRA", "A DataFrame needs the extra notebook.", extra="notebook")
+    return table.to_pandas()
 
 
 def where(url: str, line: int | None, section: str = "") -> str:
