@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +25,16 @@ from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.tables import DECISIONS, rows_of
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.check_scope import (
+    CHANGED,
+    SHOWN,
     Check,
     CheckResult,
     CheckRun,
     CheckScope,
+    Looked,
     Rows,
-    check_scope,
-    passed,
+    looking,
+    parts_of,
 )
 from taboot_pipelines.stages.crawl_graph import CrawlGraph, wrong_ledger
 from taboot_pipelines.stages.links import broken_links, lines_of
@@ -43,10 +45,6 @@ from taboot_pipelines.stores.tables import NAMESPACE
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.results.drift import DriftItem
 
-#: Buckets read at once; bounds the memory of a check.
-_TOGETHER = 8
-#: Ids, broken links and drifts that a result shows.
-_SHOWN = 20
 _OBSERVATION_COLUMNS = [
     "doc_id",
     "unit_id",
@@ -70,13 +68,13 @@ def merged(results: Sequence[CheckResult]) -> CheckResult:
             if isinstance(old, int) and not isinstance(old, bool):
                 metadata[name] = old + value
             elif isinstance(old, Rows):
-                metadata[name] = Rows([*old, *value][:_SHOWN])
+                metadata[name] = Rows([*old, *value][:SHOWN])
             elif isinstance(old, list):
-                metadata[name] = [*old, *value][:_SHOWN]
+                metadata[name] = [*old, *value][:SHOWN]
             elif isinstance(old, dict):
                 metadata[name] = {**old, **value}
             elif name == "scope" and old not in (None, value):
-                metadata[name] = _CHANGED
+                metadata[name] = CHANGED
             else:
                 metadata[name] = value
     return CheckResult(all(result.passed for result in results), metadata)
@@ -84,52 +82,15 @@ def merged(results: Sequence[CheckResult]) -> CheckResult:
 
 # --- what checks of tables share ----------------------------------------------------------------------------
 
-_CHANGED = "what changed since the last check"
-
-
-@dataclass
-class _Looked:
-    """What a check has looked at, over all owners of tables: rows, ids of broken ones, whether everything."""
-
-    rows: int = 0
-    broken: list[str] = field(default_factory=list)
-    whole: bool = True
-
-    @property
-    def result(self) -> CheckResult:
-        """The result, which passes if nothing is broken; the first ids are shown."""
-        metadata = {
-            "checked": self.rows,
-            "broken": len(self.broken),
-            "scope": "everything" if self.whole else _CHANGED,
-        }
-        ids_shown = {"ids": self.broken[:_SHOWN]} if self.broken else {}
-        return CheckResult(not self.broken, metadata | ids_shown)
-
 
 @contextmanager
 def _looking(
-    run: CheckRun, namespace: str, owner: str, check: str, assets: Sequence[str], looked: _Looked
+    run: CheckRun, namespace: str, owner: str, check: str, assets: Sequence[str], looked: Looked
 ) -> Iterator[CheckScope]:
-    """Give the block what it has to look at in the tables of ``assets``; if nothing is broken, remember it.
-
-    The block adds to ``looked``.
-    """
+    """Give the block what it has to look at in the tables of ``assets``."""
     versions = published_versions(run.workspace, namespace, owner, *assets)
-    scope = check_scope(run.workspace, namespace, owner, check, versions, whole=run.whole)
-    before = len(looked.broken)
-    yield scope
-    looked.whole &= scope.changed is None
-    if len(looked.broken) == before:
-        passed(run.workspace, namespace, scope)
-
-
-def _parts_of(scope: CheckScope, *tables: str) -> Iterator[list[int]]:
-    """Yield the buckets in which one of these tables has to be looked at, a few at a time."""
-    changed = scope.buckets(*tables)
-    buckets = list(range(ids.BUCKETS)) if changed is None else sorted(changed)
-    for first in range(0, len(buckets), _TOGETHER):
-        yield buckets[first : first + _TOGETHER]
+    with looking(run, namespace, owner, check, versions, looked) as scope:
+        yield scope
 
 
 # --- what was fetched ---------------------------------------------------------------------------------------
@@ -193,11 +154,11 @@ def _crawl_completed(run: CheckRun) -> CheckResult:
 
 
 def _lead_to_blobs(run: CheckRun) -> CheckResult:
-    looked, tables = _Looked(), ("documents",)
+    looked, tables = Looked(), ("documents",)
     columns = ["doc_id", "text", "text_sha256", "blob_sha256"]
     for namespace, source_id in run.sources:
         with _looking(run, namespace, source_id, "lead_to_blobs", tables, looked) as scope:
-            for at in _parts_of(scope, *tables):
+            for at in parts_of(scope, *tables):
                 found = read_published(
                     run.workspace, namespace, source_id, "documents", columns=columns, buckets=at
                 )
@@ -213,11 +174,11 @@ def _lead_to_blobs(run: CheckRun) -> CheckResult:
 
 
 def _offsets_true(run: CheckRun) -> CheckResult:
-    looked, tables = _Looked(), ("documents", "chunks")
+    looked, tables = Looked(), ("documents", "chunks")
     columns = ["chunk_id", "doc_id", "start", "end", "text"]
     for namespace, source_id in run.sources:
         with _looking(run, namespace, source_id, "offsets_true", tables, looked) as scope:
-            for at in _parts_of(scope, *tables):
+            for at in parts_of(scope, *tables):
                 read = partial(read_published, run.workspace, namespace, source_id, buckets=at)
                 by_id = dict(rows_of(read("documents", columns=["doc_id", "text"])))
                 found = read("chunks", columns=columns)
@@ -231,7 +192,7 @@ def _offsets_true(run: CheckRun) -> CheckResult:
 
 
 def _no_broken_links(run: CheckRun) -> CheckResult:
-    looked, tables, opened = _Looked(), ("documents", "links"), run.workspace
+    looked, tables, opened = Looked(), ("documents", "links"), run.workspace
     shown = Rows()
     for namespace, source_id in run.sources:
         with _looking(run, namespace, source_id, "no_broken_links", tables, looked) as scope:
@@ -243,7 +204,7 @@ def _no_broken_links(run: CheckRun) -> CheckResult:
             found = broken_links(opened, namespace, entry, versions["documents"], versions["links"])
             looked.rows += opened.tables.count(namespace, source_id, "links", versions["links"])
             looked.broken += [f"{link.doc_id}:{link.start}" for link in found]
-            first = found[: _SHOWN - len(shown)]
+            first = found[: SHOWN - len(shown)]
             for link, line in lines_of(opened, namespace, source_id, versions["documents"], first):
                 # An erasure does not reach Dagster's storage, so names stand there only if they may.
                 document, target = (link.path, link.target) if run.names else (link.doc_id, "")
@@ -253,7 +214,7 @@ def _no_broken_links(run: CheckRun) -> CheckResult:
 
 
 def _every_chunk_embedded(run: CheckRun) -> CheckResult:
-    looked = _Looked()
+    looked = Looked()
     for namespace, source_id in run.sources:
         read = partial(read_published, run.workspace, namespace, source_id)
         pointer = run.workspace.catalog.pointers.get(namespace, source_id, "embeddings")
@@ -275,17 +236,17 @@ def _every_chunk_embedded(run: CheckRun) -> CheckResult:
 
 
 def _quotes_stand(run: CheckRun, *, tier: str) -> CheckResult:
-    looked, assets = _Looked(), (tier, "documents")
+    looked, assets = Looked(), (tier, "documents")
     tables = (*(t.name for t in CHAIN.stage(tier).tables), "documents")
     for namespace, source_id in run.sources:
         with _looking(run, namespace, source_id, f"quotes_stand.{tier}", assets, looked) as scope:
-            for at in _parts_of(scope, *tables):
+            for at in parts_of(scope, *tables):
                 _look_at_quotes(run.workspace, namespace, source_id, tier, at, looked)
     return looked.result
 
 
 def _look_at_quotes(
-    workspace: Workspace, namespace: str, source_id: str, tier: str, at: Sequence[int], looked: _Looked
+    workspace: Workspace, namespace: str, source_id: str, tier: str, at: Sequence[int], looked: Looked
 ) -> None:
     """Look at the observations in some buckets; those of a project quote documents of other buckets, too."""
     read = partial(read_published, workspace, namespace, source_id)
@@ -307,7 +268,7 @@ def _look_at_quotes(
 
 
 def _no_orphan_node(run: CheckRun) -> CheckResult:
-    looked, asset = _Looked(), "entity_snapshots"
+    looked, asset = Looked(), "entity_snapshots"
     for namespace in run.namespaces:
         with _looking(run, namespace, NAMESPACE, "no_orphan_node", [asset], looked) as scope:
             buckets = scope.buckets("entities")
@@ -339,7 +300,7 @@ def _ends(workspace: Workspace, namespace: str, keys: set[str]) -> set[tuple[str
 
 
 def _no_edge_without_support(run: CheckRun) -> CheckResult:
-    looked, asset = _Looked(), "entity_snapshots"
+    looked, asset = Looked(), "entity_snapshots"
     columns = ["doc_id", "type", "start_key", "end_key", "run_id", "blob_sha256", "supports"]
     for namespace in run.namespaces:
         with _looking(run, namespace, NAMESPACE, "no_edge_without_support", [asset], looked) as scope:
@@ -389,7 +350,7 @@ def _no_drift(run: CheckRun) -> CheckResult:
         found += [item for item in kb.drift().items if not item.record]
     metadata: dict[str, Any] = {"drifts": len(found)}
     if found:
-        metadata["edges"] = Rows([_drift_row(item, run.names) for item in found[:_SHOWN]])
+        metadata["edges"] = Rows([_drift_row(item, run.names) for item in found[:SHOWN]])
     return CheckResult(not found, metadata)
 
 

@@ -8,7 +8,8 @@ passed is kept as a pointer of the table's owner, so that every process knows it
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,11 @@ from taboot_pipelines.stores.tables import TableVersion
 
 #: Everything is checked again after this many seconds.
 WHOLE_SECONDS = 86_400.0
+#: Buckets read at once; bounds the memory of a check.
+_TOGETHER = 8
+#: Ids, broken links and drifts that a result shows.
+SHOWN = 20
+CHANGED = "what changed since the last check"
 
 
 class Rows(list[dict[str, Any]]):
@@ -122,7 +128,56 @@ def check_scope(
     return CheckScope(check, owner, versions, changed, pointer.applied["whole_at"])
 
 
-def passed(workspace: Workspace, namespace: str, scope: CheckScope) -> None:
+@dataclass
+class Looked:
+    """What a check has looked at, over all owners of tables: rows, ids of broken ones, whether everything."""
+
+    rows: int = 0
+    broken: list[str] = field(default_factory=list)
+    whole: bool = True
+
+    @property
+    def result(self) -> CheckResult:
+        """The result, which passes if nothing is broken; the first ids are shown."""
+        metadata = {
+            "checked": self.rows,
+            "broken": len(self.broken),
+            "scope": "everything" if self.whole else CHANGED,
+        }
+        ids_shown = {"ids": self.broken[:SHOWN]} if self.broken else {}
+        return CheckResult(not self.broken, metadata | ids_shown)
+
+
+@contextmanager
+def looking(
+    run: CheckRun,
+    namespace: str,
+    owner: str,
+    check: str,
+    versions: Mapping[str, TableVersion | None],
+    looked: Looked,
+) -> Iterator[CheckScope]:
+    """Give the block what it has to look at in an owner's tables; if nothing is broken, remember it.
+
+    ``versions``: those that are published, of the tables that the check reads. The block adds to ``looked``.
+    """
+    scope = check_scope(run.workspace, namespace, owner, check, versions, whole=run.whole)
+    before = len(looked.broken)
+    yield scope
+    looked.whole &= scope.changed is None
+    if len(looked.broken) == before:
+        _passed(run.workspace, namespace, scope)
+
+
+def parts_of(scope: CheckScope, *tables: str) -> Iterator[list[int]]:
+    """Yield the buckets in which one of these tables has to be looked at, a few at a time."""
+    changed = scope.buckets(*tables)
+    buckets = list(range(ids.BUCKETS)) if changed is None else sorted(changed)
+    for first in range(0, len(buckets), _TOGETHER):
+        yield buckets[first : first + _TOGETHER]
+
+
+def _passed(workspace: Workspace, namespace: str, scope: CheckScope) -> None:
     """Record that the check found nothing broken where it looked, so that the next one begins there."""
     applied = {"versions": dict(scope.versions), "whole_at": scope.whole_at}
     inputs = ids.digest(applied)
