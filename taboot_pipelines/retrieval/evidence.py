@@ -11,17 +11,19 @@ import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from taboot_pipelines.documents.mime import has_form
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.evidence import covers_file
 from taboot_pipelines.model.offsets import OffsetMap
-from taboot_pipelines.model.records import ParsedDocument
 from taboot_pipelines.retrieval.lazy import Lazy
 from taboot_pipelines.retrieval.results.explanations import Mark, Original, Quote
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.settings import Settings
+
+if TYPE_CHECKING:
+    from taboot_pipelines.model.records import ParsedDocument
 
 
 class Blobs(Protocol):

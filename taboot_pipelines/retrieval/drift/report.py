@@ -6,23 +6,21 @@ import posixpath
 import re
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.systemd.units import unit_of
-from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView, Drift, DriftKind, Side, StatedSpan
+from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView, Drift, DriftKind, StatedSpan
 from taboot_pipelines.knowledge.drift.rules import find_drift
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.answering.ownership import Ownership
-from taboot_pipelines.retrieval.drift.declared_values import DeclaredValues, Property, declared_values
-from taboot_pipelines.retrieval.drift.stated_values import Stated, stated_values
 from taboot_pipelines.retrieval.explanations import Explanations
 from taboot_pipelines.retrieval.graph import Graph
-from taboot_pipelines.retrieval.queries.citations import listed
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntries, config_entries
 from taboot_pipelines.retrieval.queries.service_index import ServiceIndex, is_example_path, service_index
 from taboot_pipelines.retrieval.request import check_limit
@@ -31,6 +29,9 @@ from taboot_pipelines.retrieval.results.explanations import Quote
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.settings import RetrievalSettings
 from taboot_pipelines.sources import source_kind, stance_of
+
+if TYPE_CHECKING:
+    from taboot_pipelines.retrieval.drift.declared_values import DeclaredValues
 
 MAX_ITEMS = 100_000
 
@@ -177,17 +178,6 @@ def _check_kinds(kinds: Collection[str] | str | None) -> frozenset[str]:
 
 #: So many files of configuration are read within a moment.
 _FEW_FILES = 300
-#: How many values that are declared are shown beside one that differs.
-_SHOWN_VALUES = 4
-_KINDS = {
-    Property.PORT: DriftKind.PROSE_PORT,
-    Property.IMAGE: DriftKind.PROSE_IMAGE,
-    Property.ADDRESS: DriftKind.PROSE_ADDRESS,
-    Property.VERSION: DriftKind.PROSE_VERSION,
-    Property.HOST_NAME: DriftKind.PROSE_HOST_NAME,
-    Property.NETWORK: DriftKind.PROSE_NETWORK,
-    Property.SETTING: DriftKind.PROSE_SETTING,
-}
 
 
 @dataclass
@@ -237,39 +227,19 @@ class _HouseDrift:
 
     @cached_property
     def _declared(self) -> DeclaredValues:
+        from taboot_pipelines.retrieval.drift.declared_values import declared_values
+
         return declared_values(self.house, self.config, self.documents)
 
     def _differing(self, doc_id: str) -> Iterator[Drift]:
-        """The values of a document that configuration has others for, each once a thing. Texts of a day are
-        left out: they are right for their day."""
+        """The values of a document that configuration has others for. Texts of a day are left out: they are
+        right for their day."""
         document = self.documents[doc_id]
-        if document.standing is not Authority.HOUSE:
-            return
-        path, text = self.house.documents[doc_id].path, self.house.text(doc_id)
-        found: dict[tuple[Property, str, str], list[Stated]] = {}
-        for stated in stated_values(doc_id, path, document.folder, text, self._declared):
-            if not stated.agrees:
-                found.setdefault((stated.property, stated.name, stated.value), []).append(stated)
-        for (property_, name, value), said in found.items():
-            yield _differs(document, property_, name, value, said)
+        if document.standing is Authority.HOUSE:
+            from taboot_pipelines.retrieval.drift.value_drift import value_drift
 
-
-def _differs(
-    document: DocumentView, property_: Property, name: str, value: str, said: Sequence[Stated]
-) -> Drift:
-    held = {d.value: d for d in said[0].declared}
-    declares = f"configuration declares {listed(sorted(held)[:_SHOWN_VALUES])}"
-    called = f"{name}:{value}" if property_ is Property.IMAGE else f"{property_.value} {value} of {name}"
-    stated = tuple(StatedSpan(s.doc_id, s.line, s.unit_start, s.unit_end) for s in said)
-    declared = tuple(StatedSpan(d.doc_id, d.line, d.start, d.end) for d in held.values())
-    return Drift(
-        _KINDS[property_],
-        "",
-        "",
-        name,
-        f"{document.name} says {called}, but {declares}.",
-        (Side(f"{document.name} says {value}", stands=stated), Side(declares, stands=declared)),
-    )
+            path, text = self.house.documents[doc_id].path, self.house.text(doc_id)
+            yield from value_drift(document, doc_id, path, text, self._declared)
 
 
 def _item(view: View, found: Drift, explanations: Explanations) -> DriftItem:
