@@ -1,4 +1,7 @@
-"""Ingresses: what a controller leads to which Service (networking.k8s.io/v1 and the beta versions)."""
+"""Ingresses and routes of the Gateway API: what leads to which Service.
+
+Reference: networking.k8s.io/v1 and its beta versions; gateway.networking.k8s.io/v1 (HTTPRoute and its kin).
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,15 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECURE = frozenset({"websecure", "https"})
 
 
+_GATEWAY = "gateway.networking.k8s.io"
+_ROUTES = frozenset({"HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute"})
+
+
+def is_route(one: Object) -> bool:
+    """Whether an object is a route of the Gateway API."""
+    return one.group == _GATEWAY and one.kind in _ROUTES
+
+
 def claim_class(claims: ClaimBuilder, one: Object) -> None:
     """An IngressClass: the proxy of its name is run by its controller."""
     controller = one.spec.scalar("controller") if one.spec is not None else None
@@ -58,6 +70,78 @@ def claim_ingress(claims: ClaimBuilder, one: Object, surroundings: Surroundings)
             backend = path.get("backend")
             if backend is not None:
                 routes.claim(path, backend, host, path.scalar("path"))
+
+
+def claim_route(claims: ClaimBuilder, one: Object) -> None:
+    """A route leads what its gateways get for its host names to Services. What it asks of headers, methods
+    and queries says nothing about where a request goes, and is passed over."""
+    spec = one.spec
+    if spec is None:
+        return
+    gateways = [
+        (claims.node(NodeRef("ReverseProxy", (name.text,), name.text), name), _is_by_tls(one, parent))
+        for parent in listed(spec, "parentRefs")
+        if (parent.scalar("kind") or parent).text in ("", "Gateway")
+        and (name := parent.scalar("name")) is not None
+        and not is_open(name.text)
+    ]
+    named = spec.get("hostnames")
+    hosts: list[Node | None] = list(named.each()) if named is not None else []
+    for rule in listed(spec, "rules"):
+        matches: list[Node | None] = [match.get("path") for match in listed(rule, "matches")]
+        for backend in listed(rule, "backendRefs"):
+            for host in hosts or [None]:
+                for path in matches or [None]:
+                    for gateway, tls in gateways:
+                        _claim_rule(claims, one, gateway, tls, backend, host, path)
+
+
+def _is_by_tls(one: Object, parent: Node) -> bool:
+    """Whether clients come by TLS, as far as a route tells: by what it is, or the listener it names."""
+    section = parent.scalar("sectionName")
+    named = section.text.lower() if section is not None else ""
+    return one.kind == "TLSRoute" or "https" in named or "tls" in named or number(parent.get("port")) == 443
+
+
+def _claim_rule(
+    claims: ClaimBuilder,
+    one: Object,
+    gateway: NodeRef | None,
+    tls: bool,
+    backend: Node,
+    host: Node | None,
+    path: Node | None,
+) -> None:
+    name, namespace = backend.scalar("name"), backend.scalar("namespace")
+    if name is None or (backend.scalar("kind") or backend).text not in ("", "Service"):
+        return
+    said = host.text if host is not None else ""
+    unset = _VARIABLE.findall(said)
+    value, kind = (path.scalar("value"), path.scalar("type")) if path is not None else (None, None)
+    texts = [_VARIABLE.sub("", said), name.text, value.text if value is not None else ""]
+    if any(map(is_open, texts)):
+        claims.problem(backend, "E_UNRESOLVED", "the route is yet to be put in.")
+        return
+    if unset and host is not None:
+        claims.problem(host, "E_UNRESOLVED", "the host's name is yet to be put in.")
+    location = value.text if value is not None else None
+    # What is no HTTP has no path.
+    pathless = one.kind in ("TLSRoute", "TCPRoute", "UDPRoute")
+    pattern = pathless or (kind is not None and kind.text == "RegularExpression")
+    end = service_ref(claims, one.namespace if namespace is None else namespace.text, name.text)
+    claims.edge(
+        "ROUTES_TO",
+        gateway,
+        claims.node(end, name),
+        host if host is not None else backend,
+        "kubernetes_gateway",
+        host=host.text if host is not None else None,
+        location=location,
+        path=None if pattern else location or "/",
+        tls=tls,
+        port=number(backend.get("port")),
+        unresolved=unset,
+    )
 
 
 def _proxy(

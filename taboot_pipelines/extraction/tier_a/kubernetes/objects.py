@@ -167,6 +167,12 @@ class Surroundings:
         self._others: Known | None = None
         self._texts = texts
 
+    def with_more(self, brought: Iterable[Object]) -> Surroundings:
+        """The same, with what a chart brings in the place of the manifest's own objects."""
+        made = Surroundings(self._path, self._view, brought, self._texts)
+        made._others = self._others
+        return made
+
     def service(self, namespace: str, name: str) -> Node | None:
         key = (namespace, name)
         return self._own.services.get(key) or self._beside().services.get(key)

@@ -8,16 +8,17 @@ import re
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
-from taboot_pipelines.extraction.tier_a.kubernetes.ingresses import claim_class, claim_ingress
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import Object, Surroundings, listed, objects
 from taboot_pipelines.extraction.tier_a.kubernetes.releases import (
     claim_application,
     claim_of_flux,
     is_of_flux,
 )
-from taboot_pipelines.extraction.tier_a.kubernetes.services import claim_service
-from taboot_pipelines.extraction.tier_a.kubernetes.values import claim_chart, looks_like_chart
-from taboot_pipelines.extraction.tier_a.kubernetes.workloads import claim_workload
+from taboot_pipelines.extraction.tier_a.kubernetes.values import (
+    claim_chart,
+    claim_objects,
+    looks_like_chart,
+)
 from taboot_pipelines.extraction.tier_a.recognition import top_keys
 from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts
 from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node, Origin, documents, is_open, parse
@@ -70,7 +71,7 @@ class ManifestReader:
     """
 
     name = "kubernetes"
-    version = "5"
+    version = "6"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         texts = UnitTexts(view)
@@ -84,17 +85,9 @@ class ManifestReader:
             return claims.result()
         found = [one for one in objects(documents(path, texts)) if _is_known(claims, one)]
         surroundings = Surroundings(path, view, found, texts)
+        claim_objects(claims, found, surroundings)
         for one in found:
-            if one.is_workload:
-                claim_workload(claims, one, surroundings)
-        for one in found:
-            if one.is_service:
-                claim_service(claims, one, surroundings)
-            elif one.kind == "Ingress" and one.group in ("networking.k8s.io", "extensions"):
-                claim_ingress(claims, one, surroundings)
-            elif one.kind == "IngressClass" and one.group == "networking.k8s.io":
-                claim_class(claims, one)
-            elif is_of_flux(one):
+            if is_of_flux(one):
                 claim_of_flux(claims, one, surroundings)
             elif one.kind == "Application" and one.group == "argoproj.io":
                 claim_application(claims, one, surroundings)

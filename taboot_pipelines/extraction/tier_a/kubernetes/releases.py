@@ -1,5 +1,5 @@
-"""What GitOps tools are told to run: charts, with what they connect to by their values, and what Flux'
-HelmReleases and Kustomizations wait for.
+"""What GitOps tools are told to run: charts, with what they bring and connect to by their values, and what
+Flux' HelmReleases and Kustomizations wait for.
 
 Reference: the API references of helm.toolkit.fluxcd.io, kustomize.toolkit.fluxcd.io and argoproj.io.
 """
@@ -13,9 +13,14 @@ from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
     Surroundings,
     listed,
 )
-from taboot_pipelines.extraction.tier_a.kubernetes.values import VALUES, claim_values, values_of
+from taboot_pipelines.extraction.tier_a.kubernetes.values import (
+    VALUES,
+    claim_brought,
+    claim_values,
+    values_of,
+)
 from taboot_pipelines.extraction.tier_a.kubernetes.workloads import claim_reach, configured, service_ref
-from taboot_pipelines.extraction.tier_a.yaml_nodes import is_open
+from taboot_pipelines.extraction.tier_a.yaml_nodes import Node, is_open
 from taboot_pipelines.model.graph import SCHEMA_VERSION
 from taboot_pipelines.model.records import NodeRef
 
@@ -34,6 +39,8 @@ def claim_of_flux(claims: ClaimBuilder, one: Object, surroundings: Surroundings)
     released = one.kind == "HelmRelease"
     if not (waited or released):
         return
+    # What it brings goes first: the workload that is called as the release knows more of it.
+    rest = _claim_brought(claims, one, surroundings) if released else None
     start = claims.node(
         service_ref(claims, one.namespace, one.name.text),
         one.name,
@@ -41,7 +48,7 @@ def claim_of_flux(claims: ClaimBuilder, one: Object, surroundings: Surroundings)
         declared=released,
     )
     if released and start is not None:
-        _claim_release(claims, start, one, surroundings)
+        _claim_release(claims, start, one, rest, surroundings)
     for item in waited:
         name, namespace = item.scalar("name"), item.scalar("namespace")
         if name is None:
@@ -63,8 +70,21 @@ def claim_of_flux(claims: ClaimBuilder, one: Object, surroundings: Surroundings)
             )
 
 
-def _claim_release(claims: ClaimBuilder, service: NodeRef, one: Object, surroundings: Surroundings) -> None:
-    """What a HelmRelease connects to by its values, those in ConfigMaps included. Its objects are in the
+def _claim_brought(claims: ClaimBuilder, one: Object, surroundings: Surroundings) -> Node | None:
+    """The objects that a HelmRelease brings by its own values; returns those that are not spent on them. They
+    are of its own namespace as it is, wherever they are put, so that a release is one service."""
+    spec = one.spec
+    if spec is None:
+        return None
+    named = spec.scalar("releaseName")
+    release = named if named is not None and not is_open(named.text) else one.name
+    return claim_brought(claims, spec.get("values"), release, one.namespace, surroundings)
+
+
+def _claim_release(
+    claims: ClaimBuilder, service: NodeRef, one: Object, values: Node | None, surroundings: Surroundings
+) -> None:
+    """What a HelmRelease connects to by ``values``, and by those in ConfigMaps. Its objects are in the
     namespace that it names, and it answers to its own name there."""
     spec = one.spec
     target = spec.scalar("targetNamespace") if spec is not None else None
@@ -76,8 +96,7 @@ def _claim_release(claims: ClaimBuilder, service: NodeRef, one: Object, surround
             wanted = key.text if key is not None else VALUES
             for _, text in configured(item, one.namespace, surroundings, wanted):
                 claim_values(claims, service, values_of(text), namespace, surroundings)
-    given = spec.get("values") if spec is not None else None
-    claim_values(claims, service, values_of(given), namespace, surroundings)
+    claim_values(claims, service, values_of(values), namespace, surroundings)
 
 
 def claim_application(claims: ClaimBuilder, one: Object, surroundings: Surroundings) -> None:
@@ -90,6 +109,8 @@ def claim_application(claims: ClaimBuilder, one: Object, surroundings: Surroundi
         return
     written = destination.scalar("namespace") if destination is not None else None
     namespace = written.text if written is not None else DEFAULT_NAMESPACE
+    given = [chart.get(key) for chart in charts for key in ("valuesObject", "values")]
+    rests = [claim_brought(claims, values, one.name, namespace, surroundings) for values in given]
     service = claims.node(
         service_ref(claims, namespace, one.name.text),
         one.name,
@@ -99,6 +120,5 @@ def claim_application(claims: ClaimBuilder, one: Object, surroundings: Surroundi
     if service is None:
         return
     claim_reach(claims, service, namespace, one.name, one.name.text)
-    for chart in charts:
-        for key in ("valuesObject", "values"):
-            claim_values(claims, service, values_of(chart.get(key)), namespace, surroundings)
+    for rest in rests:
+        claim_values(claims, service, values_of(rest), namespace, surroundings)

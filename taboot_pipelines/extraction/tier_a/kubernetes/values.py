@@ -1,24 +1,46 @@
-"""The values that charts of Helm are given: what a release, or a chart by itself, connects to.
+"""The values that charts of Helm are given: what a release, or a chart by itself, brings and connects to.
 
-A chart alone knows what its values mean, but for these: what names a Service in full, a URL, a ``host:port``,
-an environment variable, and the value of a key that says it is a host's.
+What values of a known form bring says ``charts``. Of any others a chart alone knows what they mean, but for
+these: what names a Service in full, a URL, a ``host:port``, an environment variable, and the value of a key
+that says it is a host's.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Where
 from taboot_pipelines.extraction.tier_a.compose.mounted import lines_of
-from taboot_pipelines.extraction.tier_a.kubernetes.objects import DEFAULT_NAMESPACE, Surroundings
+from taboot_pipelines.extraction.tier_a.kubernetes.charts import is_of_library, rendered
+from taboot_pipelines.extraction.tier_a.kubernetes.ingresses import (
+    claim_class,
+    claim_ingress,
+    claim_route,
+    is_route,
+)
+from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
+    DEFAULT_NAMESPACE,
+    Object,
+    Surroundings,
+    listed,
+)
+from taboot_pipelines.extraction.tier_a.kubernetes.services import claim_service
 from taboot_pipelines.extraction.tier_a.kubernetes.workloads import (
     claim_connections,
     claim_reach,
+    claim_workload,
     service_ref,
 )
-from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Node, documents, is_open
+from taboot_pipelines.extraction.tier_a.yaml_nodes import (
+    MAPPING,
+    SCALAR,
+    Node,
+    documents,
+    is_open,
+    with_children,
+)
 from taboot_pipelines.model.records import FileView, NodeRef
 
 CHART, VALUES = "Chart.yaml", "values.yaml"
@@ -31,6 +53,37 @@ _NOWHERE = 0.8
 
 #: (what it is the value of, the text, where it stands, whether it is in an environment)
 Value = tuple[str, str, Where, bool]
+
+
+def claim_objects(claims: ClaimBuilder, found: Sequence[Object], surroundings: Surroundings) -> None:
+    """What workloads, Services, Ingresses and routes state; ``surroundings`` knows them."""
+    for one in found:
+        if one.is_workload:
+            claim_workload(claims, one, surroundings)
+    for one in found:
+        if one.is_service:
+            claim_service(claims, one, surroundings)
+        elif one.kind == "Ingress" and one.group in ("networking.k8s.io", "extensions"):
+            claim_ingress(claims, one, surroundings)
+        elif one.kind == "IngressClass" and one.group == "networking.k8s.io":
+            claim_class(claims, one)
+        elif is_route(one):
+            claim_route(claims, one)
+
+
+def claim_brought(
+    claims: ClaimBuilder, values: Node | None, release: Node, namespace: str, surroundings: Surroundings
+) -> Node | None:
+    """What a chart brings by its values (see ``charts``); returns those that are not spent on it."""
+    if values is None or values.kind != MAPPING:
+        return values
+    brought = rendered(values, release, namespace)
+    claim_objects(claims, brought, surroundings.with_more(brought))
+    if not is_of_library(values):
+        return values
+    spent = {"controllers", "service", "ingress", "route"}
+    rest = {key: entry for key, entry in values.entries.items() if key not in spent}
+    return with_children(values, entries=rest)
 
 
 def claim_values(
@@ -98,5 +151,22 @@ def claim_chart(claims: ClaimBuilder, path: str, view: FileView) -> list[str]:
         surroundings = Surroundings(path, view, (), claims.texts)
         claim_reach(claims, service, DEFAULT_NAMESPACE, name)
         for node in documents(values, claims.texts):
-            claim_values(claims, service, values_of(node), DEFAULT_NAMESPACE, surroundings, _NOWHERE)
+            rest = _claim_dependencies(claims, chart, node, name, surroundings)
+            claim_values(claims, service, values_of(rest), DEFAULT_NAMESPACE, surroundings, _NOWHERE)
     return [values] if values in view.paths else []
+
+
+def _claim_dependencies(
+    claims: ClaimBuilder, chart: Node, values: Node, release: Node, surroundings: Surroundings
+) -> Node:
+    """What the charts bring that a chart depends on, each by the values under its name there; returns the
+    values that are not spent on it."""
+    entries = dict(values.entries)
+    for dependency in listed(chart, "dependencies"):
+        name = dependency.scalar("alias") or dependency.scalar("name")
+        if name is None or name.text not in entries:
+            continue
+        key, given = entries[name.text]
+        rest = claim_brought(claims, given, release, DEFAULT_NAMESPACE, surroundings)
+        entries[name.text] = (key, given if rest is None else rest)
+    return with_children(values, entries=entries) if values.kind == MAPPING else values

@@ -352,3 +352,169 @@ def test_values_of_a_chart_are_those_of_its_name_and_less_sure() -> None:
     assert not any(n.declared for n in said["wiki/Chart.yaml"].nodes)
     rest = [one for name, one in said.items() if name != "wiki/Chart.yaml"]
     assert not any(one.edges or one.uses for one in rest)
+
+
+#: Values in the form of the common library: two controllers, one of them by a service of its own, one off.
+LIBRARY = """\
+controllers:
+  shop:
+    containers:
+      app:
+        image: {repository: ghcr.io/acme/shop, tag: 2.1.0@sha256:AAAA}
+        env:
+          CACHE_URL: redis://shop-cache:6379
+          WAREHOUSE: {value: "http://stock.goods:8081"}
+      exporter: {image: {repository: acme/exporter, tag: "3"}}
+  cache:
+    type: statefulset
+    containers: {main: {image: {repository: redis, tag: 7.2-alpine}}}
+  old:
+    enabled: false
+    containers: {main: {image: {repository: acme/old, tag: "1"}}}
+service:
+  shop:
+    type: LoadBalancer
+    annotations: {metallb.io/loadBalancerIPs: 10.4.0.7}
+    ports: {http: {port: &port 8080, protocol: HTTP}, admin: {enabled: false, port: 9000}}
+  cache: {controller: cache, ports: {redis: {port: 6379}}}
+ingress:
+  main:
+    className: inner
+    hosts:
+      - host: "{{ .Release.Name }}.example.com"
+        paths: [{path: /, pathType: Prefix, service: {identifier: shop, port: http}}]
+    tls: [{hosts: [shop.example.com]}]
+route:
+  out:
+    hostnames: [buy.example.com, "${OTHER}"]
+    parentRefs: [{name: edge, sectionName: https}]
+    rules:
+      - matches: [{path: {value: /v1}}, {path: {type: RegularExpression, value: "/v[2-3]"}}]
+        backendRefs: [{identifier: shop, port: *port}]
+  plain: {kind: TCPRoute, parentRefs: [{name: edge}], rules: [{backendRefs: [{name: other, port: 22}]}]}
+""".replace("AAAA", "a" * 64)
+
+
+def indented(text: str, by: int) -> str:
+    return "".join(f"{' ' * by}{line}" for line in text.splitlines(keepends=True))
+
+
+def release_of(values: str, more: str = "") -> str:
+    begin = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\n"
+    return f"{begin}metadata: {{name: shop, namespace: apps}}\nspec:\n{more}  values:\n{indented(values, 4)}"
+
+
+def said_of(said: Interpretation, type_: str) -> set[tuple[object, ...]]:
+    keys = ("host", "location", "path", "port", "tls", "scheme")
+    return {
+        (e.start.key[-1], e.end.key[-1], *(e.properties.get(k) for k in keys if k in e.properties))
+        for e in edges(said, type_)
+    }
+
+
+def test_what_a_chart_of_the_common_library_brings_is_read_out_of_its_values() -> None:
+    said = one("release.yaml", release_of(LIBRARY))
+    images = {(e.start.key, e.end.name) for e in edges(said, "BUILDS")}
+    assert {(key, name.split("@")[0]) for key, name in images} == {
+        (("src/apps", "shop"), "ghcr.io/acme/shop:2.1.0"),
+        (("src/apps", "shop"), "docker.io/acme/exporter:3"),
+        (("src/apps", "shop-cache"), "docker.io/library/redis:7.2-alpine"),
+    }
+    declared = {n.node.key: n.properties for n in said.nodes if n.declared}
+    assert set(declared) == {("src/apps", "shop"), ("src/apps", "shop-cache")}
+    assert declared["src/apps", "shop"]["version"] == "2.1.0"
+    assert declared["src/apps", "shop"]["port"] == 8080
+    assert said_of(said, "CONNECTS_TO") == {("shop", "shop-cache", 6379)}
+    assert [u.method for u in said.uses] == ["kubernetes_env_url"]
+    assert {(e.start.name, e.end.key) for e in edges(said, "BINDS")} == {("shop", ("10.4.0.7",))}
+    assert said_of(said, "ROUTES_TO") == {
+        ("inner", "shop", "shop.example.com", "/", "/", 8080, True),
+        ("edge", "shop", "buy.example.com", "/v1", "/v1", 8080, True),
+        ("edge", "shop", "buy.example.com", "/v[2-3]", 8080, True),
+        ("edge", "shop", "${OTHER}", "/v1", "/v1", 8080, True),
+        ("edge", "shop", "${OTHER}", "/v[2-3]", 8080, True),
+        ("edge", "other", 22, False),
+    }
+    assert {p.code for p in said.problems} == {"E_UNRESOLVED"}
+
+
+def test_a_chart_with_a_dependency_says_what_a_release_with_its_values_says() -> None:
+    chart = "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies:\n"
+    chart += "  - {name: app-template, version: 3.0.0}\n  - {name: other, alias: front, version: 1.0.0}\n"
+    front = "front: {ingress: {enabled: true, hosts: [front.example.com]}}\n"
+    files = {
+        "shop/Chart.yaml": chart,
+        "shop/values.yaml": f"app-template:\n{indented(LIBRARY, 2)}{front}",
+    }
+    said = interpret(files)["shop/Chart.yaml"]
+    alone = one("release.yaml", release_of(LIBRARY))
+    for type_ in ("BUILDS", "CONNECTS_TO", "BINDS"):
+        assert said_of(said, type_) == said_of(alone, type_)
+    more = {("src", "shop", "front.example.com", "/", False)}
+    assert said_of(said, "ROUTES_TO") == said_of(alone, "ROUTES_TO") | more
+
+
+SCAFFOLD = """\
+image: {registry: ghcr.io, repository: acme/wiki, tag: 4.2.0}
+service: {type: ClusterIP, port: 3000}
+ingress:
+  enabled: true
+  className: nginx
+  hosts:
+    - host: wiki.example.com
+      paths: [{path: /, pathType: ImplementationSpecific}]
+  tls: [{hosts: [wiki.example.com]}]
+server:
+  ingress: {enabled: true, ingressClassName: nginx, hostname: admin.example.com, path: /admin}
+metrics:
+  image: {repository: acme/off, tag: "1"}
+  ingress: {enabled: false, hosts: [off.example.com]}
+"""
+
+
+def test_what_helm_create_lays_out_is_read_at_the_top_and_of_components() -> None:
+    said = one("release.yaml", release_of(SCAFFOLD))
+    assert [(e.start.name, e.end.name) for e in edges(said, "BUILDS")] == [
+        ("shop", "ghcr.io/acme/wiki:4.2.0")
+    ]
+    assert said_of(said, "ROUTES_TO") == {
+        ("nginx", "shop", "wiki.example.com", "/", "/", 3000, True),
+        ("nginx", "shop-server", "admin.example.com", "/admin", "/admin", False),
+    }
+    (exposes,) = edges(said, "EXPOSES_ENDPOINT")
+    assert exposes.end.key == ("tcp", "shop", 3000, "/")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "ingress: {enabled: false, hosts: [x.example.com]}\nimage: {repository: acme/web}\n",
+        "ingress: {hosts: [x.example.com]}\nservice: {type: ClusterIP}\n",
+        "controllers: {a: {enabled: false, containers: {b: {image: {repository: x, tag: y}}}}}\n",
+        "controllers: [a]\nservice: x\ningress: 3\nroute: {a: b}\n",
+        "controllers: {a: {containers: {b: {image: {repository: '{{ x }}', tag: y}}}}}\n",
+        "image: {repository: [], tag: {}}\nservice: {port: many, ports: [1]}\n",
+    ],
+)
+def test_what_is_off_not_given_or_malformed_brings_nothing(values: str) -> None:
+    said = one("release.yaml", release_of(values))
+    assert not edges(said, "BUILDS") and not edges(said, "ROUTES_TO") and not edges(said, "EXPOSES_ENDPOINT")
+    assert [n.node.key for n in said.nodes if n.declared][-1] in {("src/apps", "shop"), ("src/apps", "a")}
+
+
+def test_a_route_of_the_gateway_api_is_one_of_its_gateways() -> None:
+    text = """\
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web, namespace: apps}
+spec:
+  parentRefs: [{name: inner, namespace: net}, {name: mesh, kind: Service}]
+  hostnames: [web.example.com]
+  rules:
+    - backendRefs: [{name: web, port: 80}, {name: store, kind: Bucket}, {name: b, namespace: back}]
+"""
+    said = one("route.yaml", text)
+    found = [(e.start.key, e.end.key, e.properties.get("port")) for e in edges(said, "ROUTES_TO")]
+    assert found == [(("inner",), ("src/apps", "web"), 80), (("inner",), ("src/back", "b"), None)]
+    quotes = {text[e.evidence.start : e.evidence.end] for e in edges(said, "ROUTES_TO")}
+    assert quotes == {"web.example.com"}

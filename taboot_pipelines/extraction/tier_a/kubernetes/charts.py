@@ -1,0 +1,397 @@
+"""What charts bring whose values have a known form: the objects that they render, as far as the values tell.
+
+Two forms are conventions, which hundreds of charts follow: what ``helm create`` lays out (``image``,
+``service``, ``ingress``), at the top or under the name of a component; and that of the common library of
+bjw-s (``controllers``, ``service``, ``ingress``, ``route``, each by identifiers). What a chart does beyond
+them only its templates know.
+
+Reference: helm.sh/docs (``helm create``, best practices), bjw-s-labs.github.io/helm-charts (common library).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from taboot_pipelines.extraction.tier_a.kubernetes.objects import Object, number
+from taboot_pipelines.extraction.tier_a.yaml_nodes import (
+    MAPPING,
+    SCALAR,
+    Entry,
+    Node,
+    is_open,
+    with_children,
+    with_text,
+)
+
+#: What a chart's template engine puts in that is known outside: the release's name and namespace.
+_RELEASE = re.compile(r"\{\{-?\s*\.Release\.(Name|Namespace)\s*-?\}\}")
+#: By what a Service that is rendered finds its pods.
+_LABEL = "app.kubernetes.io/controller"
+#: Protocols of the common library that are no transports, but what is spoken over TCP.
+_SPOKEN = frozenset({"HTTP", "HTTPS"})
+_GATEWAY = "gateway.networking.k8s.io"
+
+
+def is_of_library(values: Node) -> bool:
+    """Whether values have the form of the common library: controllers that have containers."""
+    return any("containers" in entry.entries for _, entry in _enabled(values, "controllers").values())
+
+
+def rendered(values: Node, release: Node, namespace: str) -> list[Object]:
+    """The workloads, services, ingresses and routes that a release's values tell of.
+
+    ``release``: its name. What is rendered stands where the values say it. Values that are not enabled say
+    nothing; nor does an image without a tag, which the chart gives.
+    """
+    if is_of_library(values):
+        return list(_Library(values, release, namespace).objects())
+    found = list(_of_scaffold(values, release, namespace))
+    for key, (name, component) in values.entries.items():
+        if component.kind == MAPPING and _ingress(component) is not None:
+            full = release if key == release.text else with_text(name, f"{release.text}-{key}")
+            found += _of_scaffold(component, full, namespace)
+    return found
+
+
+# --- what `helm create` lays out ----------------------------------------------------------------------------
+
+
+def _of_scaffold(values: Node, name: Node, namespace: str) -> Iterator[Object]:
+    image, service, ingress = _image(values), values.get("service"), _ingress(values)
+    if image is not None:
+        pod = _mapping(values, containers=_sequence(image, [_mapping(image, image=image)]))
+        yield _workload(name, namespace, pod, name.text)
+    ports = list(_scaffold_ports(service)) if service is not None else []
+    if service is not None and (ports or ingress is not None):
+        # A ClusterIP as a rule, so that only what says otherwise is published.
+        yield _service(name, namespace, service, ports, None)
+    if ingress is None:
+        return
+    entry = ingress.entries["ingress"][1]
+    only = number(ports[0].get("port")) if len(ports) == 1 else None
+    port = _mapping(entry, number=with_text(entry, str(only))) if only is not None else None
+    backend = _mapping(entry, service=_mapping(entry, name=name, port=port))
+    rules = [
+        _mapping(host, host=host, http=_mapping(host, paths=_sequence(host, [_path(host, path, backend)])))
+        for host, path in _scaffold_hosts(entry)
+    ]
+    yield _ingress_object(name, namespace, entry, rules)
+
+
+def _ingress(values: Node) -> Node | None:
+    """The values, if they have an ``ingress`` that is enabled: charts come with one that is not."""
+    ingress = values.get("ingress")
+    enabled = ingress.get("enabled") if ingress is not None else None
+    return values if enabled is not None and enabled.boolean() else None
+
+
+def _scaffold_ports(service: Node) -> Iterator[Node]:
+    """The ports of ``service: {port: 80}`` and of ``service: {ports: {http: 80}}``."""
+    port = service.get("port")
+    if number(port) is not None:
+        yield _mapping(service, port=port, nodePort=service.get("nodePort"))
+    ports = service.get("ports")
+    for key, (name, value) in ports.entries.items() if ports is not None else ():
+        if number(value) is not None:
+            yield _mapping(value, name=with_text(name, key), port=value)
+
+
+def _scaffold_hosts(ingress: Node) -> Iterator[tuple[Node, Node | None]]:
+    """(a host, its path) of ``hosts`` with or without paths, and of ``hostname`` or ``host`` alone."""
+    path = ingress.scalar("path")
+    for key in ("hostname", "host"):
+        host = ingress.scalar(key)
+        if host is not None:
+            yield host, path
+    hosts = ingress.get("hosts")
+    for item in hosts.items if hosts is not None else ():
+        if item.kind == SCALAR:
+            yield item, path
+        host, paths = item.scalar("host"), item.get("paths")
+        if host is None:
+            continue
+        for each in paths.items if paths is not None and paths.items else (None,):
+            if each is None or each.kind == SCALAR:
+                yield host, each or path
+            elif each.kind == MAPPING:
+                yield host, each.scalar("path")
+
+
+# --- the common library -------------------------------------------------------------------------------------
+
+
+class _Library:
+    """The objects of values in the form of the common library.
+
+    Of several objects of a kind each is called ``release-identifier``, but for ``main``, and one by itself as
+    the release.
+    """
+
+    def __init__(self, values: Node, release: Node, namespace: str) -> None:
+        self._values, self._release, self._namespace = values, release, namespace
+        self._controllers = _enabled(values, "controllers")
+        self._services = _enabled(values, "service")
+
+    def objects(self) -> Iterator[Object]:
+        for key, (name, controller) in self._controllers.items():
+            yield _workload(
+                self._name(self._controllers, key, name), self._namespace, self._pod(key, controller), key
+            )
+        for key, (name, service) in self._services.items():
+            led = _sequence(service, list(_library_ports(service)))
+            yield _service(
+                self._name(self._services, key, name),
+                self._namespace,
+                service,
+                led.items,
+                self._controller(key, service),
+            )
+        for key, (name, ingress) in _enabled(self._values, "ingress").items():
+            rules = list(self._rules(ingress))
+            yield _ingress_object(with_text(name, key), self._namespace, ingress, rules)
+        for key, (name, route) in _enabled(self._values, "route").items():
+            yield self._route(with_text(name, key), route)
+
+    def _name(self, among: Mapping[str, Entry], key: str, at: Node) -> Node:
+        own = among[key][1]
+        forced, added = own.scalar("forceRename"), own.scalar("nameOverride")
+        if forced is not None:
+            return self._told(forced)
+        if added is not None:
+            return with_text(added, f"{self._release.text}-{self._told(added).text}")
+        if len(among) == 1 or key in ("main", self._release.text):
+            return self._release
+        return with_text(at, f"{self._release.text}-{key}")
+
+    def _told(self, node: Node) -> Node:
+        """A text with the release's name and namespace in the place of what stands for them."""
+        known = {"Name": self._release.text, "Namespace": self._namespace}
+        return with_text(node, _RELEASE.sub(lambda match: known[match[1]], node.text))
+
+    def _controller(self, key: str, service: Node) -> str:
+        """The identifier of the controller that a service leads to: the one that it names, the only one, or
+        the one that is called as the service."""
+        named = service.scalar("controller")
+        if named is not None:
+            return named.text
+        if len(self._controllers) == 1:
+            return next(iter(self._controllers))
+        return key if key in self._controllers else "main"
+
+    def _pod(self, key: str, controller: Node) -> Node:
+        led = [s for name, (_, s) in self._services.items() if self._controller(name, s) == key]
+        ports = [
+            _mapping(port, containerPort=port.get("targetPort") or port.get("port"))
+            for service in led
+            for port in _library_ports(service)
+            if number(port.get("targetPort") or port.get("port")) is not None
+        ]
+        parts: dict[str, Node | None] = {}
+        for kind in ("initContainers", "containers"):
+            made = [_container(container) for _, container in _enabled(controller, kind).values()]
+            if kind == "containers" and made and ports:
+                made[0] = with_children(
+                    made[0],
+                    entries={**made[0].entries, "ports": (made[0], _sequence(controller, ports))},
+                )
+            parts[kind] = _sequence(controller, made)
+        defaults, own = self._values.get("defaultPodOptions"), controller.get("pod")
+        shared = [p.get("hostNetwork") for p in (own, defaults) if p is not None]
+        parts["hostNetwork"] = next((s for s in shared if s is not None), None)
+        return _mapping(controller, **parts)
+
+    def _rules(self, ingress: Node) -> Iterator[Node]:
+        hosts = ingress.get("hosts")
+        for entry in hosts.items if hosts is not None else ():
+            host, paths = entry.scalar("host"), entry.get("paths")
+            if host is None:
+                continue
+            led = [
+                _path(path, path.scalar("path"), backend, path.scalar("pathType"))
+                for path in (paths.items if paths is not None else ())
+                if (backend := self._backend(path, path.get("service"))) is not None
+            ]
+            yield _mapping(entry, host=self._told(host), http=_mapping(entry, paths=_sequence(entry, led)))
+
+    def _backend(self, place: Node, service: Node | None) -> Node | None:
+        """The backend of an ingress: a service of the chart by its identifier, another by its name, or the
+        only one there is."""
+        named = self._led_to(place, service)
+        if named is None:
+            return None
+        name, port = named
+        kind = "number" if port is not None and number(port) is not None else "name"
+        return _mapping(
+            place,
+            service=_mapping(
+                place, name=name, port=_mapping(place, **{kind: port}) if port is not None else None
+            ),
+        )
+
+    def _led_to(self, place: Node, service: Node | None) -> tuple[Node, Node | None] | None:
+        """(the name, the port) of the service that an ingress or route leads to."""
+        given = service.scalar("identifier") or service.scalar("name") if service is not None else None
+        port = service.scalar("port") if service is not None else None
+        key = given.text if given is not None else next(iter(self._services), "")
+        if key not in self._services:
+            return (self._told(given), port) if given is not None else None
+        at, own = self._services[key]
+        name = self._name(self._services, key, given if given is not None else at)
+        if port is None:
+            ports = list(_library_ports(own))
+            first = [p for p in ports if (p.get("primary") or p).boolean()] or ports
+            port = first[0].scalar("port") if first else None
+        # The name stands where the route says whom it leads to, if it says it.
+        return with_text(given if given is not None else place, name.text), port
+
+    def _route(self, name: Node, route: Node) -> Object:
+        """A route of the Gateway API; without rules it leads to the first service."""
+        hosts = route.get("hostnames")
+        told = [self._told(host) for host in hosts.each()] if hosts is not None else []
+        given = route.get("rules")
+        rules = [
+            _mapping(
+                rule,
+                matches=rule.get("matches"),
+                backendRefs=_sequence(rule, list(self._references(rule, rule.get("backendRefs")))),
+            )
+            for rule in (given.items if given is not None and given.items else [route])
+        ]
+        kind = route.scalar("kind")
+        spec = _mapping(
+            route,
+            hostnames=_sequence(route, told),
+            parentRefs=route.get("parentRefs"),
+            rules=_sequence(route, rules),
+        )
+        return _object(_GATEWAY, kind.text if kind is not None else "HTTPRoute", name, self._namespace, spec)
+
+    def _references(self, place: Node, given: Node | None) -> Iterator[Node]:
+        for each in given.items if given is not None and given.items else (None,):
+            led = self._led_to(place, each)
+            if led is not None:
+                yield _mapping(each or place, name=led[0], port=led[1])
+
+
+def _container(values: Node) -> Node:
+    """A container of a pod, out of its values."""
+    env = values.get("env")
+    variables = [] if env is None else env.items
+    if env is not None and env.kind == MAPPING:
+        variables = [
+            _mapping(
+                value,
+                name=with_text(name, key),
+                value=value if value.kind == SCALAR else value.get("value"),
+                valueFrom=value.get("valueFrom"),
+            )
+            for key, (name, value) in env.entries.items()
+        ]
+    return _mapping(
+        values,
+        image=_image(values),
+        env=_sequence(values, variables),
+        envFrom=values.get("envFrom"),
+        command=values.get("command"),
+        args=values.get("args"),
+    )
+
+
+def _library_ports(service: Node) -> Iterator[Node]:
+    """The ports of a service, those by which most is spoken with what that is."""
+    for key, (name, port) in _enabled(service, "ports").items():
+        protocol = port.scalar("protocol")
+        spoken = protocol is not None and protocol.text.upper() in _SPOKEN
+        yield _mapping(
+            port,
+            name=with_text(name, key),
+            port=port.get("port"),
+            targetPort=port.get("targetPort"),
+            nodePort=port.get("nodePort"),
+            primary=port.get("primary"),
+            protocol=None if spoken else protocol,
+            appProtocol=protocol if spoken else port.get("appProtocol"),
+        )
+
+
+# --- objects out of values ----------------------------------------------------------------------------------
+
+
+def _enabled(values: Node, key: str) -> dict[str, Entry]:
+    """The mappings under a key, by identifiers, that are not said to be off."""
+    part = values.get(key)
+    return {
+        name: entry
+        for name, entry in (part.entries.items() if part is not None else ())
+        if entry[1].kind == MAPPING
+        and not is_open(name)
+        and ((said := entry[1].get("enabled")) is None or said.boolean(True))
+    }
+
+
+def _image(values: Node) -> Node | None:
+    """The reference of ``image: {registry, repository, tag, digest}``, at its place; None without a tag."""
+    image = values.get("image")
+    if image is None or image.kind == SCALAR:
+        return image
+    registry, repository = image.scalar("registry"), image.scalar("repository")
+    tag, digest = image.scalar("tag"), image.scalar("digest")
+    if repository is None or (tag is None and digest is None):
+        return None
+    text = f"{registry.text}/{repository.text}" if registry is not None else repository.text
+    text += f":{tag.text}" if tag is not None else ""
+    return with_text(image, f"{text}@{digest.text}" if digest is not None else text)
+
+
+def _workload(name: Node, namespace: str, pod: Node, label: str) -> Object:
+    labels = _mapping(pod, labels=_mapping(pod, **{_LABEL: with_text(pod, label)}))
+    spec = _mapping(pod, template=_mapping(pod, metadata=labels, spec=pod))
+    return _object("apps", "Deployment", name, namespace, spec)
+
+
+def _service(name: Node, namespace: str, values: Node, ports: list[Node], controller: str | None) -> Object:
+    """``controller``: the label of its pods; None: those of its own name."""
+    label = with_text(values, name.text if controller is None else controller)
+    spec = _mapping(
+        values,
+        ports=_sequence(values, ports),
+        selector=_mapping(values, **{_LABEL: label}),
+        type=values.get("type"),
+        loadBalancerIP=values.get("loadBalancerIP"),
+        externalIPs=values.get("externalIPs"),
+    )
+    return _object("", "Service", name, namespace, spec, values.get("annotations"))
+
+
+def _path(place: Node, path: Node | None, backend: Node, kind: Node | None = None) -> Node:
+    """A path of an ingress."""
+    return _mapping(place, path=path, pathType=kind, backend=backend)
+
+
+def _ingress_object(name: Node, namespace: str, values: Node, rules: list[Node]) -> Object:
+    spec = _mapping(
+        values,
+        ingressClassName=values.scalar("className") or values.scalar("ingressClassName"),
+        rules=_sequence(values, rules),
+        tls=values.get("tls"),
+    )
+    return _object("networking.k8s.io", "Ingress", name, namespace, spec, values.get("annotations"))
+
+
+def _object(
+    group: str, kind: str, name: Node, namespace: str, spec: Node, annotations: Node | None = None
+) -> Object:
+    metadata = _mapping(spec, name=name, annotations=annotations)
+    return Object(group, kind, name, namespace, _mapping(spec, metadata=metadata, spec=spec))
+
+
+def _mapping(place: Node, /, **entries: Node | None) -> Node:
+    """A mapping at a place, of what is not None."""
+    return with_children(
+        place, entries={key: (node, node) for key, node in entries.items() if node is not None}
+    )
+
+
+def _sequence(place: Node, items: list[Node]) -> Node:
+    return with_children(place, items=items)
