@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.model.records import GITHUB_THREADS
@@ -28,11 +27,6 @@ if TYPE_CHECKING:
     from taboot_pipelines.knowledge.project_units import ProjectExtractor
 
 #: Of a conf so much is read to see whether it is one of nginx.
-_HEAD_BYTES = 64 * 1024
-_NGINX_HEAD = re.compile(rb"^\s*(proxy_pass|server_name|upstream|location)\b", re.MULTILINE)
-_NGINX = re.compile(
-    r"^[ \t]*(?:server|location|upstream|proxy_pass|include|(?:fastcgi|grpc|uwsgi)_pass)\b[^;{\n]*[;{]", re.M
-)
 _DOCUMENT = re.compile(r".+\.(md|markdown|rst|adoc)", re.IGNORECASE)
 #: The repository of a file of GitHub, with its slash.
 _REPOSITORY = re.compile(r"[^/#]+/[^/#]+/")
@@ -151,8 +145,10 @@ class Swag(SourceKind["SwagSource"]):
 
     @property
     def beginning(self) -> Beginning:
+        from taboot_pipelines.sources.configuration import is_nginx
+
         return Beginning(
-            _is_nginx,
+            is_nginx,
             "nginx confs of the reverse proxy; a *.conf.sample is not in force and is not read.",
             ("# proxy: swag          # what the proxy is called", '# schedule: "*/30 * * * *"'),
             label="proxy",
@@ -214,20 +210,20 @@ class Github(SourceKind["GithubSource"]):
     def extractors(self, interprets: bool) -> Sequence[ProjectExtractor]:
         from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
         from taboot_pipelines.extraction.tier_a.config_files import ConfigFiles
-        from taboot_pipelines.extraction.tier_a.nginx.extractor import NginxExtractor
+        from taboot_pipelines.extraction.tier_a.nginx.extractor import NginxExtractor, looks_like_nginx
         from taboot_pipelines.knowledge.project_units import RootedProjects
 
-        found = [
-            RootedProjects(ComposeExtractor(), _REPOSITORY),
-            RootedProjects(
-                NginxExtractor(),
-                _REPOSITORY,
-                project=lambda path: path.endswith(".conf"),
-                # Other programs' files are called so too.
-                reads=lambda text: _NGINX.search(text) is not None,
-            ),
-        ]
-        return [*found, RootedProjects(ConfigFiles(), _REPOSITORY)] if interprets else found
+        compose = RootedProjects(ComposeExtractor(), _REPOSITORY)
+        if interprets:
+            return [compose, RootedProjects(ConfigFiles(), _REPOSITORY)]
+        nginx = RootedProjects(
+            NginxExtractor(),
+            _REPOSITORY,
+            project=lambda path: path.endswith(".conf"),
+            # Other programs' files are called so too.
+            reads=looks_like_nginx,
+        )
+        return [compose, nginx]
 
 
 class Reddit(SourceKind["RedditSource"]):
@@ -411,17 +407,6 @@ class AiSession(SourceKind["AiSessionSource"]):
         from taboot_pipelines.model.chats import CHAT, CHAT_WITH_THINKING
 
         return {CHAT: chat, CHAT_WITH_THINKING: chat}
-
-
-def _is_nginx(file: Path) -> bool:
-    """Whether a file is a conf of nginx by its beginning."""
-    if not file.name.endswith(".conf"):
-        return False
-    try:
-        with file.open("rb") as opened:
-            return _NGINX_HEAD.search(opened.read(_HEAD_BYTES)) is not None
-    except OSError:
-        return False
 
 
 BUILT_IN: tuple[SourceKind[Any], ...] = (

@@ -11,8 +11,8 @@ from typing import Any
 from taboot_pipelines.extraction.tier_a.formats import all_formats
 from taboot_pipelines.extraction.tier_a.recognition import MAX_HEAD, Format, recognise
 
-#: A file that belongs to a project of another type wherever it lies.
-_OF_PROJECTS = "dockerfile"
+#: Formats whose files make sources of other types: of projects, and of a reverse proxy.
+_OF_OTHERS = frozenset({"dockerfile", "nginx"})
 #: {format: the reverse proxy that its files are of}
 _PROXIES = {"caddyfile": "caddy", "caddy_json": "caddy", "haproxy": "haproxy", "traefik": "traefik"}
 #: Compose files that are looked through for the proxy, and bytes of one.
@@ -22,7 +22,13 @@ _MAX_FILES, _MAX_BYTES = 200, 1_000_000
 def is_configuration(file: Path) -> bool:
     """Whether a file is of a format that a source with ``interpret: true`` reads."""
     found = _format(file)
-    return found is not None and found.name != _OF_PROJECTS
+    return found is not None and found.name not in _OF_OTHERS
+
+
+def is_nginx(file: Path) -> bool:
+    """Whether a file is a conf of nginx that is in force."""
+    found = _format(file)
+    return found is not None and found.name == "nginx"
 
 
 def proxy_of_files(files: Sequence[Path]) -> str | None:

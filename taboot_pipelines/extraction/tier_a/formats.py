@@ -22,6 +22,7 @@ from taboot_pipelines.extraction.tier_a.kubernetes.reader import (
     is_manifest_path,
     looks_like_manifest,
 )
+from taboot_pipelines.extraction.tier_a.nginx.extractor import NginxReader, looks_like_nginx
 from taboot_pipelines.extraction.tier_a.prometheus import PrometheusReader, looks_like_prometheus
 from taboot_pipelines.extraction.tier_a.recognition import JSON, TOML, YAML, Format, base_name
 from taboot_pipelines.extraction.tier_a.systemd.reader import SystemdReader, is_unit_path
@@ -31,6 +32,7 @@ from taboot_pipelines.extraction.tier_a.wireguard import WireguardReader, looks_
 from taboot_pipelines.plugins import Plugins
 
 _CADDYFILE = re.compile(r"(?i)caddyfile(?:\.(?!md$|html?$|json$)[^/]*)?|[^/]+\.(?:caddyfile|caddy)")
+_ENABLED = re.compile(r"(?:^|/)sites-enabled/[^/.]+$")
 _HAPROXY = re.compile(r"(?i)haproxy[^/]*\.(?:cfg|conf)")
 
 FORMATS: tuple[Format, ...] = (
@@ -82,6 +84,14 @@ FORMATS: tuple[Format, ...] = (
         by_path=lambda path: _HAPROXY.fullmatch(base_name(path)) is not None,
         by_content=looks_like_haproxy,
         endings=frozenset({"cfg", "conf"}),
+    ),
+    Format(
+        "nginx",
+        (NginxReader(),),
+        by_path=lambda path: _ENABLED.search(path) is not None,
+        by_content=looks_like_nginx,
+        endings=frozenset({"conf"}),
+        globs=("**/[s]ites-enabled/*",),
     ),
     Format(
         "traefik",

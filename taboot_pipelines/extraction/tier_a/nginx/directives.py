@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -12,6 +12,8 @@ from taboot_pipelines.extraction.tier_a.nginx.parser import Directive
 
 #: A value that grows beyond this stays as written.
 MAX_VALUE = 4096
+#: A longer regular expression of a map is not tried.
+MAX_PATTERN = 200
 
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
 
@@ -32,6 +34,108 @@ class Value:
     sets: tuple[Span, ...]
 
 
+#: What a `map` may look at to find out which host is asked for, and which path.
+_OF_HOST = frozenset({"host", "http_host", "server_name", "ssl_server_name", "ssl_preread_server_name"})
+_OF_PATH = frozenset({"uri", "document_uri", "request_uri"})
+
+
+@dataclass(frozen=True, slots=True)
+class MapEntry:
+    """A line of a ``map``: the value of its variable where its source fits ``pattern``."""
+
+    pattern: str
+    value: str
+    place: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A value that a ``map`` may give: for which host or path, where the map is by one; None: as it was."""
+
+    value: str
+    place: Span
+    host: str | None = None
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A ``map $source $variable { … }``. ``default``: what holds where no line fits."""
+
+    source: str
+    entries: tuple[MapEntry, ...]
+    default: MapEntry | None
+
+    @property
+    def by_name(self) -> bool:
+        """Whether it is by the name that a client asks for in TLS."""
+        return self.source == "ssl_preread_server_name"
+
+    def values(self, names: Sequence[str]) -> Iterator[Mapped]:
+        """What the variable may be in a server of these names, each for the host or path that it is for."""
+        if self.source in _OF_HOST:
+            open_ = [name for name in names if not _is_plain(name)]
+            for name in names:
+                entry = self._lookup(name) if _is_plain(name) else None
+                if entry is not None:
+                    yield Mapped(entry.value, entry.place, name)
+            for entry in self.entries if open_ or not names else ():
+                if not names or any(_may_be(name, entry.pattern) for name in open_):
+                    yield Mapped(entry.value, entry.place, entry.pattern)
+            if self.default is not None and (open_ or not names):
+                for host in open_ or [""]:
+                    yield Mapped(self.default.value, self.default.place, host or None)
+            return
+        by_path = self.source in _OF_PATH
+        for entry in self.entries:
+            yield Mapped(entry.value, entry.place, location=entry.pattern if by_path else None)
+        if self.default is not None:
+            yield Mapped(self.default.value, self.default.place)
+
+    def _lookup(self, name: str) -> MapEntry | None:
+        """The line for a host: the one that is it, the longest wildcard, the first regular expression."""
+        folded = name.lower()
+        wild: tuple[int, MapEntry] | None = None
+        for entry in self.entries:
+            pattern = entry.pattern.lower()
+            if pattern == folded:
+                return entry
+            if _fits(folded, pattern) and (wild is None or len(pattern) > wild[0]):
+                wild = len(pattern), entry
+        if wild is not None:
+            return wild[1]
+        return next((e for e in self.entries if _matches(folded, e.pattern)), self.default)
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a server's name is one host, and neither a pattern nor a name for any."""
+    return "." in name.strip(".") and not name.startswith(("~", ".", "*")) and not name.endswith("*")
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Whether a host fits ``.example.com``, ``*.example.com`` or ``www.*``."""
+    if pattern.startswith("."):
+        return name == pattern[1:] or name.endswith(pattern)
+    if pattern.startswith("*."):
+        return name.endswith(pattern[1:])
+    return pattern.endswith(".*") and name.startswith(pattern[:-1])
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Whether a host matches ``~regular expression``; one that Python reads otherwise matches nothing."""
+    if not pattern.startswith("~"):
+        return False
+    try:
+        return len(pattern) <= MAX_PATTERN and re.search(pattern[1:].lstrip("*"), name, re.I) is not None
+    except re.error:
+        return False
+
+
+def _may_be(name: str, pattern: str) -> bool:
+    """Whether a line of a map may be for a host of a server whose name is a pattern."""
+    return name.startswith("~") or "." not in name.strip(".*") or _fits(pattern.lower(), name.lower())
+
+
 def expand(text: str, env: dict[str, Value]) -> tuple[str, tuple[Span, ...]]:
     """``text`` with known variables put in, and the assignments they came from; unknown ones stay."""
     if "$" not in text:
@@ -50,6 +154,11 @@ def expand(text: str, env: dict[str, Value]) -> tuple[str, tuple[Span, ...]]:
 
     result = _VARIABLE.sub(put, text)
     return (text, ()) if size > MAX_VALUE else (result, tuple(sets))
+
+
+def variables(text: str) -> list[str]:
+    """The names of the variables in a value."""
+    return [m[1] or m[2] for m in _VARIABLE.finditer(text)]
 
 
 #: The scheme of what each directive talks to; ``proxy_pass`` writes its own.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from taboot_pipelines.extraction.tier_a.endpoints import Target
@@ -14,25 +15,46 @@ from taboot_pipelines.model.records import Evidence, FileView, Interpretation, S
 MAX_QUOTE = 2000
 
 
-class NginxExtractor:
-    """Tier A for nginx: a unit is a configuration file (or a fragment of SWAG) with all that it includes."""
+#: Directives that no other program's configuration begins a line with.
+_NGINX = re.compile(r"^[ \t]*(?:server_name|(?:proxy|fastcgi|grpc|uwsgi|scgi)_pass)[ \t]+[^;{}]*;", re.M)
+_BLOCK = re.compile(r"^[ \t]*(?:server|http|stream|upstream[ \t]+\S+|map[ \t]+\S+[ \t]+\$\w+)\s*\{", re.M)
+
+
+def looks_like_nginx(head: str) -> bool:
+    """Whether a text begins as a configuration of nginx."""
+    return _BLOCK.search(head) is not None or _NGINX.search(head) is not None
+
+
+class NginxReader:
+    """Reads a configuration file of nginx, or a fragment of SWAG, with all that it includes (a
+    :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = "nginx"
-    version = "4"
+    version = "5"
+
+    def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
+        """What the file and its includes say. Raises nothing but what the store behind ``view`` raises; what
+        cannot be read, followed or resolved is a problem beside the rest (``E_PARSE``, ``E_CYCLE``,
+        ``E_UNRESOLVED``, ``E_TOO_LARGE``, ``E_NOT_FOUND``)."""
+        reader = Reader(path, view)
+        reader.read()
+        claims = RouteClaims(reader.texts, source, path, "nginx", "")
+        _claimed(claims, reader)
+        return claims.result(frozenset(reader.subordinates))
+
+
+class NginxExtractor:
+    """Tier A of a source all of whose files are nginx's."""
+
+    name, version = NginxReader.name, NginxReader.version
 
     def units(self, paths: Iterable[str]) -> list[UnitSpec]:
         """Each file handed in is a unit, named by its path; the connector says which files are in force."""
         return [UnitSpec(path, (path,)) for path in sorted(set(paths))]
 
     def interpret(self, unit: UnitSpec, view: FileView, source: SourceFacts) -> Interpretation:
-        """What the unit's main file and its includes say. Raises nothing but what the store behind ``view``
-        raises; what cannot be read, followed or resolved is a problem beside the rest (``E_PARSE``,
-        ``E_CYCLE``, ``E_UNRESOLVED``, ``E_TOO_LARGE``, ``E_NOT_FOUND``)."""
-        reader = Reader(unit.files[0], view)
-        reader.read()
-        claims = RouteClaims(reader.texts, source, unit.files[0], "nginx", "")
-        _claimed(claims, reader)
-        return claims.result(frozenset(reader.subordinates))
+        """See :meth:`NginxReader.interpret`."""
+        return NginxReader().interpret(unit.files[0], view, source)
 
 
 def _claimed(claims: RouteClaims, reader: Reader) -> None:
@@ -66,6 +88,8 @@ def _add(
     names: list[str | None] = [
         n for n in dict.fromkeys(server.names if server else ()) if n and not any(map(str.isspace, n))
     ]
+    if found.host is not None:
+        names = [found.host]
     for name in names or [None]:
         claims.add(
             Route(
@@ -74,7 +98,7 @@ def _add(
                 name,
                 found.location,
                 found.path,
-                server is not None and server.tls,
+                found.named_by_tls or (server is not None and server.tls),
                 _guard(found),
                 method=method,
             )

@@ -3,7 +3,8 @@
 Blocks inherit as nginx has it: ``auth_basic`` and ``auth_request`` go inwards, ``server_name`` and ``listen``
 are the server's. A ``return`` runs before anything is passed on, so a pass behind one is none. ``set`` runs
 before that too, so the last assignment of a block counts wherever it stands in it, and an inner block's goes
-over an outer one's; a value is put together from what its variables hold at that point.
+over an outer one's; a value is put together from what its variables hold at that point. What a ``map`` gives
+is looked up for each name of the server, where the map is by the host; else each of its values counts.
 
 nginx resolves the relative name of an ``include`` against the directory of its main file. A source may
 begin above, at or below that directory, and an absolute name is one of the machine nginx runs on
@@ -18,12 +19,17 @@ from __future__ import annotations
 import posixpath
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from taboot_pipelines.extraction.tier_a.endpoints import Target
 from taboot_pipelines.extraction.tier_a.nginx.directives import (
+    MAX_VALUE,
     PASSES,
+    Map,
+    MapEntry,
+    Mapped,
     Miss,
     Server,
     Socket,
@@ -34,6 +40,7 @@ from taboot_pipelines.extraction.tier_a.nginx.directives import (
     location_path,
     parse_address,
     read_server,
+    variables,
 )
 from taboot_pipelines.extraction.tier_a.nginx.parser import Directive, parse
 from taboot_pipelines.extraction.tier_a.texts import UnitTexts
@@ -100,8 +107,12 @@ MAX_BLOCK_DEPTH = 100
 MAX_DIRECTIVES = 200_000
 
 _SSO = re.compile(r"(?i)(?:^|[._-])(?:authelia|authentik|ldap|tinyauth)(?:[._-]|$)")
+#: Ways on that one directive may have by maps.
+_MAX_MAPPED = 2_000
+#: Words of a `map` that are no pattern.
+_OF_MAPS = frozenset({"default", "hostnames", "volatile", "include"})
 #: Blocks whose content is data; an include in them names a file of data.
-_DATA_BLOCKS = frozenset({"map", "geo", "types", "split_clients", "charset_map", "match", "events", "mail"})
+_DATA_BLOCKS = frozenset({"geo", "types", "split_clients", "charset_map", "match", "events", "mail"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +129,9 @@ class Pass:
     basic: bool
     guard: str | None
     guarded: bool
+    #: The host that a `map` is by, in the place of the server's names; whether clients then come by TLS.
+    host: str | None = None
+    named_by_tls: bool = False
 
     @property
     def transport(self) -> str | None:
@@ -177,6 +191,7 @@ class Reader:
         self.texts = UnitTexts(view)
         self.routes: list[Pass] = []
         self.upstreams: dict[tuple[bool, str], list[Peer]] = {}
+        self._maps: dict[str, Map] = {}
         self.subordinates: set[str] = set()
 
     def read(self) -> None:
@@ -254,7 +269,9 @@ class Reader:
         for item in items:
             d = item.directive
             name, args = d.name, d.args
-            if d.children is not None or name in PASSES:
+            if name == "map" and d.children is not None:
+                self._map(item)
+            elif d.children is not None or name in PASSES:
                 later.append(item)
             elif name == "set":
                 if len(args) == 2 and args[0].startswith("$"):
@@ -362,6 +379,36 @@ class Reader:
                     self.subordinates.add(target)
                     self._view.read(target)
 
+    def _map(self, item: _Item) -> None:
+        """A map holds everywhere, whatever stands before it."""
+        args = item.directive.args
+        if len(args) != 2 or not all(a.startswith("$") for a in args):
+            return
+        entries: list[MapEntry] = []
+        default: MapEntry | None = None
+        for inner in self._items(item.directive.children or [], item.path, item.chain):
+            line = inner.directive
+            if line.name == "default" and line.args:
+                default = MapEntry("", line.args[0], inner.place)
+            elif line.name not in _OF_MAPS and len(line.args) == 1:
+                entries.append(MapEntry(line.name.removeprefix("\\"), line.args[0], inner.place))
+        self._maps[args[1][1:]] = Map(args[0].strip("${}"), tuple(entries), default)
+
+    def _mapped(self, value: str, names: Sequence[str]) -> Iterator[tuple[str, Mapped | None, bool]]:
+        """(a value with the variables of maps put in, what gave the first of them, whether it is by the name
+        in TLS) for each that a value may be."""
+        known = next((name for name in variables(value) if name in self._maps), None)
+        if known is None:
+            yield value, None, False
+            return
+        table = self._maps[known]
+        for given in table.values(names):
+            put = value.replace(f"${{{known}}}", given.value).replace(f"${known}", given.value)
+            # A line without a value leads nowhere.
+            if given.value and len(put) <= MAX_VALUE and known not in variables(put):
+                for text, _, _ in self._mapped(put, names):
+                    yield text, given, table.by_name
+
     def _upstream(self, item: _Item, context: _Context) -> None:
         d = item.directive
         peers = self.upstreams.setdefault((context.stream, d.args[0].lower()), [])
@@ -383,21 +430,29 @@ class Reader:
             return
         if context.dead:
             return
-        value, sets = expand(d.args[0], env)
-        self.routes.append(
-            Pass(
-                d.name,
-                value,
-                item.place,
-                sets,
-                context.server,
-                context.location,
-                context.path,
-                context.basic,
-                context.guard,
-                context.guarded,
+        written, sets = expand(d.args[0], env)
+        names = [n for n in context.server.names if n] if context.server is not None else []
+        for value, given, by_tls in islice(self._mapped(written, names), _MAX_MAPPED):
+            location, path = context.location, context.path
+            if given is not None and given.location is not None:
+                location = given.location
+                path = location if location.startswith("/") else None
+            self.routes.append(
+                Pass(
+                    d.name,
+                    expand(value, env)[0],
+                    item.place if given is None else given.place,
+                    sets if given is None else (),
+                    context.server,
+                    location,
+                    path,
+                    context.basic,
+                    context.guard,
+                    context.guarded,
+                    host=None if given is None else given.host,
+                    named_by_tls=by_tls,
+                )
             )
-        )
 
     def peers(self, route: Pass, target: Target) -> Iterator[tuple[Target | Miss, Span]] | None:
         """The servers of the upstream that ``target`` names; None if it names none."""

@@ -200,3 +200,81 @@ def test_the_order_of_the_blocks_says_nothing(blocks: list[str], random) -> None
     assert found(*blocks) == found(*shuffled)
     said = found(*blocks)
     assert len({(host, location, target) for host, location, target, _ in said}) == len(said)
+
+
+MAP = """\
+map $host $backend {
+    hostnames;
+    default            "";
+    wiki.example.com   "wiki:8080";
+    *.apps.example.com "apps:81";  # any of them
+    ~^shop\\d\\.        "http_shop:82";
+}
+"""
+
+
+def served(names: str, block: str = MAP, target: str = "http://$backend") -> set[tuple[object, ...]]:
+    server = (
+        f"server {{ listen 80; server_name {names}; location / {{ set $up {target}; proxy_pass $up; }} }}\n"
+    )
+    result, _ = read({"nginx.conf": f"http {{ {server}{block} }}"})
+    assert all(p.code == "E_UNRESOLVED" for p in result.problems)
+    return {(e.properties.get("host"), e.end.name, e.properties.get("port")) for e in routes(result)}
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted"),
+    [
+        ("wiki.example.com other.example.com", {("wiki.example.com", "wiki", 8080)}),
+        ("x.apps.example.com", {("x.apps.example.com", "apps", 81)}),
+        ("shop2.example.com", {("shop2.example.com", "http_shop", 82)}),
+        ("*.apps.example.com", {("*.apps.example.com", "apps", 81)}),
+        (
+            "_",
+            {
+                ("wiki.example.com", "wiki", 8080),
+                ("*.apps.example.com", "apps", 81),
+                ("~^shop\\d\\.", "http_shop", 82),
+            },
+        ),
+    ],
+)
+def test_a_map_by_host_leads_each_name_of_a_server_to_what_it_gives(
+    names: str, wanted: set[tuple[object, ...]]
+) -> None:
+    assert served(names) == wanted
+
+
+def test_a_default_holds_where_no_line_fits_and_maps_may_lead_to_maps() -> None:
+    block = MAP.replace('""', "$other") + 'map $cookie_green $other { default "blue:1"; 1 "green:2"; }\n'
+    assert served("new.example.com", block) == {
+        ("new.example.com", "blue", 1),
+        ("new.example.com", "green", 2),
+    }
+
+
+def test_a_map_by_path_is_a_location_and_one_that_leads_to_itself_nothing() -> None:
+    block = 'map $uri $backend { default "web:1"; /api/ "api:2"; ~^/v\\d "old:3"; }\n'
+    result, _ = read({"nginx.conf": f"{block}server {{ location / {{ proxy_pass http://$backend; }} }}"})
+    said = {(e.properties.get("location"), e.properties.get("path"), e.end.name) for e in routes(result)}
+    assert said == {("/", "/", "web"), ("/api/", "/api/", "api"), ("~^/v\\d", None, "old")}
+    assert served("a.example.com", 'map $x $backend { default "$backend"; }\n') == set()
+
+
+def test_a_map_by_the_name_in_tls_leads_a_stream() -> None:
+    text = (
+        "stream { map $ssl_preread_server_name $to { a.example.com a_tls; default b:443; }\n"
+        "upstream a_tls { server a:8443; }\n"
+        "server { listen 443; ssl_preread on; proxy_pass $to; } }"
+    )
+    result, _ = read({"nginx.conf": text})
+    said = {(e.properties.get("host"), e.end.name, e.properties["tls"]) for e in routes(result)}
+    assert said == {("a.example.com", "a", True), (None, "b", True)}
+
+
+@given(
+    st.text(alphabet='map$hoste{};"~*. \n\\', max_size=80), st.sampled_from(["a.org", "_", "*.b.org", "~x"])
+)
+def test_any_map_is_read(lines: str, names: str) -> None:
+    server = f"server {{ server_name {names}; location / {{ proxy_pass http://$t; }} }}"
+    read({"nginx.conf": f"map $host $t {{ {lines} }}\n{server}"})
