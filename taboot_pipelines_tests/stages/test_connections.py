@@ -350,3 +350,32 @@ def test_a_compose_file_in_a_fence_is_an_example_and_says_nothing_of_the_house(w
     }
     assert {n["name"] for n in kb.nodes().to_pylist() if n["label"] == "Service"} == {"app", "db"}
     same_as_scratch(world)
+
+
+CONF = """
+http {
+  map $host $to { default ""; notes.example.com "notes_app:80"; chat.example.com "chat_app:81"; }
+  server { listen 443 ssl; server_name notes.example.com chat.example.com;
+    location / { set $up $to; proxy_pass http://$up; }
+    location ~* \\.(css|js)$ { set $up $to; proxy_pass http://$up; } }
+}
+"""
+
+
+def test_a_proxy_that_calls_services_as_swarm_does_leads_to_those_of_the_stacks(world: World) -> None:
+    """In a stack a service is called by the stack's name and its own; a second stack of the same names, and
+    one that goes, change what a name means."""
+    stack = "services: {app: {image: acme/app, deploy: {mode: replicated}}}\n"
+    write(world, {"nginx.conf": CONF}, source="conf", type_="files", interpret=True, proxy="edge")
+    kb = ingest(world, {"notes/compose.yaml": stack, "chat/compose.yaml": stack})
+    assert {r["end_key"] for r in kb.edges().to_pylist() if r["type"] == "ROUTES_TO"} == {
+        '["nas/notes","app"]',
+        '["nas/chat","app"]',
+    }
+    answer = kb.answer("Is notes reachable from outside?").text
+    assert answer.startswith("Yes: app (notes) is reached through edge at notes.example.com. ")
+    assert "app (chat):81" in kb.answer("What is behind chat.example.com?").text
+    (world.directory / "stacks" / "chat" / "compose.yaml").unlink()
+    kb = ingest(world, {})
+    assert "chat_app" in {r["end_name"] for r in kb.edges().to_pylist() if r["type"] == "ROUTES_TO"}
+    same_as_scratch(world)

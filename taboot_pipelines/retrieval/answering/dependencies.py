@@ -22,7 +22,6 @@ from taboot_pipelines.retrieval.queries.relations import (
     depends_in_name,
     is_order,
     served_by,
-    unexplained_mentions,
     walk,
 )
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
@@ -39,8 +38,6 @@ _SAID = {
 }
 #: Of which kind of thing something uses one, and what uses it.
 _WHICH_OF = re.compile(r"\b(?:which|what) (@\w*) (?:does|do|is|are|will) (?:the |our )?(@\w*)")
-#: Documents that name a service on which nothing is known to depend.
-_MAX_NAMING = 3
 
 
 class Dependencies(FactKind):
@@ -265,14 +262,12 @@ class Dependencies(FactKind):
     def _nobody(self, service: Service, after: list[Edge], nothing: str = "Nothing") -> CitedStatement:
         """That nothing depends on a service. A document that names it, and of which nothing more is known,
         may mean that something does: then no more is said than that none is declared."""
-        called, named = self.called(service), unexplained_mentions(self.house, service)
+        called, (named, where) = self.called(service), self.named_elsewhere(service)
         declared = self.declaration([service]) or cites(after[:1])
         if not named:
             return CitedStatement(f"{nothing} depends on {called}.", declared, denies=True)
-        paths = [self.house.documents[e.doc_id].path for e in named[:_MAX_NAMING]]
-        more = [f"{len(named) - _MAX_NAMING} more"] if len(named) > _MAX_NAMING else []
-        text = f"No dependency on {called} is declared; it is named in {listed(paths + more)}."
-        return CitedStatement(text, declared + cites(named[:_MAX_NAMING]), denies=True)
+        text = f"No dependency on {called} is declared; {named}."
+        return CitedStatement(text, declared + where, denies=True)
 
     def _starters(
         self, scoped: ResolvedMentions, service: Service, edges: list[Edge]

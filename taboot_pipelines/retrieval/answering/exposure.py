@@ -22,7 +22,7 @@ from taboot_pipelines.retrieval.queries.citations import (
     listed,
 )
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry, of_servers
-from taboot_pipelines.retrieval.queries.relations import in_force, reachable, target_name_of, way_of
+from taboot_pipelines.retrieval.queries.relations import in_force, reachable, target_name_of, ways
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, distinct
 
 # --- Which ports are published, by whom, and where else a service listens
@@ -209,15 +209,15 @@ class Exposure(FactKind):
             return self._unproxied(scoped, routes, used)
         if _NAMES.search(scoped.question.lower):
             routes = [e for e in routes if e.properties.get("host")]
-            ways = distinct(way_of(self.house, e) for e in routes)
-            text = f"The names that are served are {listed(ways)}."
-            return Found([CitedStatement(text, cites(routes))] if ways else [], used, looked_for="names")
-        ways_of: dict[str, list[str]] = {}
+            places = ways(self.house, routes)
+            text = f"The names that are served are {listed(places)}."
+            return Found([CitedStatement(text, cites(routes))] if places else [], used, looked_for="names")
+        led: dict[str, list[Edge]] = {}
         for edge in routes:
-            ways_of.setdefault(target_name_of(self.house, edge), []).append(way_of(self.house, edge))
+            led.setdefault(target_name_of(self.house, edge), []).append(edge)
         proxies = listed(distinct(self.house.name(e.start) for e in routes))
-        said = listed([f"{name} ({listed(ways)})" for name, ways in sorted(ways_of.items())])
-        count = f"{len(ways_of)}: " if scoped.question.counts else ""
+        said = listed([f"{name} ({listed(ways(self.house, held))})" for name, held in sorted(led.items())])
+        count = f"{len(led)}: " if scoped.question.counts else ""
         statements = [CitedStatement(f"{proxies} leads to {count}{said}.", cites(routes))]
         if not _PROXY_ONLY.search(scoped.question.lower):
             statements += self._publishing()
@@ -258,20 +258,23 @@ class Exposure(FactKind):
             routes = in_force(self.house, self.house.into(service.number, "ROUTES_TO"))
             bound = self.house.out(service.number, "BINDS")
             if routes:
-                ways = listed([way_of(self.house, e) for e in routes])
+                places = listed(ways(self.house, routes))
                 proxies = listed(distinct(self.house.name(e.start) for e in routes))
                 rules = [p for e in routes for p in self._rules(e)]
                 only = _only(rules)
                 begin = "Yes: " if scoped.question.yes_no and not only else ""
-                text = f"{begin}{self.called(service)} is reached through {proxies} at {ways}{only}."
+                text = f"{begin}{self.called(service)} is reached through {proxies} at {places}{only}."
                 statements.append(CitedStatement(text, [*cites(routes), *(p.cite for p in rules)]))
             elif bound:
                 made = self.published(service, bound, scoped.question)
                 said = made.text.removeprefix("Yes: ")
                 statements.append(CitedStatement(f"No proxy leads to it; {said}", made.cites))
             elif service.declared:
-                text = f"No: no proxy leads to {self.called(service)}, and it publishes no port."
-                statements.append(CitedStatement(text, self.declaration([service]), denies=True))
+                called, (named, where) = self.called(service), self.named_elsewhere(service)
+                text = f"No: no proxy leads to {called}, and it publishes no port."
+                if named:
+                    text = f"No route to {called} and no published port is declared; {named}."
+                statements.append(CitedStatement(text, self.declaration([service]) + where, denies=True))
         statements = [s for s in statements if s.cites]
         return Found(statements, used, looked_for="how it is reached") if statements else None
 
@@ -282,8 +285,8 @@ class Exposure(FactKind):
         allowed = [p for p in rules if p.value.path[-1] == "allow"]
         if not allowed:
             return None
-        ways = listed([way_of(self.house, e) for e in edges])
-        text = f"{ways} may be opened from {listed([p.value.value for p in allowed])}"
+        places = listed(ways(self.house, edges))
+        text = f"{places} may be opened from {listed([p.value.value for p in allowed])}"
         text += " only." if len(rules) > len(allowed) else "."
         return Found(
             [CitedStatement(text, [*(p.cite for p in rules), *cites(edges)][:MAX_CITED])],

@@ -17,8 +17,11 @@ from taboot_pipelines.retrieval.queries.citations import (
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.queries.relations import declaring_edges
+from taboot_pipelines.retrieval.queries.relations import declaring_edges, unexplained_mentions
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
+
+#: Documents that are named of those that name a service.
+_MAX_NAMING = 3
 
 
 def over(services: Sequence[Service]) -> str:
@@ -60,6 +63,14 @@ class FactKind:
         """The names of services, each with its project where these are of several."""
         projects = {(s.place, s.project) for s in services}
         return [self.called(s) if len(projects) > 1 else s.name for s in services]
+
+    def named_elsewhere(self, service: Service) -> tuple[str, list[StatementSpan]]:
+        """``it is named in …``, and where: the documents of which nothing more is known about a service. What
+        is declared nowhere may be said there; empty where there are none."""
+        named = unexplained_mentions(self.house, service)
+        paths = [self.house.documents[e.doc_id].path for e in named[:_MAX_NAMING]]
+        more = [f"{len(named) - _MAX_NAMING} more"] if len(named) > _MAX_NAMING else []
+        return (f"it is named in {listed(paths + more)}" if named else ""), cites(named[:_MAX_NAMING])
 
     def network(self, node: int, project: str = "") -> str:
         """A network's name as its project writes it, and its real name where that is another."""

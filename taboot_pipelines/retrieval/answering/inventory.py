@@ -16,8 +16,8 @@ from taboot_pipelines.retrieval.queries.citations import (
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.queries.relations import networks_of, target_of, way_of
-from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
+from taboot_pipelines.retrieval.queries.relations import networks_of, target_of, ways
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, distinct
 
 # --- Images, versions and who uses an image
 
@@ -39,7 +39,9 @@ class Images(FactKind):
         question, statements, weight = scoped.question, [], 1.0
         for service in services[:MAX_SCOPES]:
             edges = self.house.out(service.number, "BUILDS")
-            main = [e for e in edges if e.method in ("compose_image", "compose_build")] or edges
+            main = [e for e in edges if e.method in ("compose_image", "compose_build")] or self._containers(
+                service, edges
+            )
             if not main:
                 continue
             facts = self.house.properties(main[0].end)
@@ -55,6 +57,7 @@ class Images(FactKind):
                 weight = 0.9
                 continue
             if version:
+                main = [e for e in main if e.end == main[0].end]
                 shown = (
                     tag if tag and not facts.get("digest") else str(facts.get("digest") or tag or "latest")
                 )
@@ -70,6 +73,8 @@ class Images(FactKind):
                 if bases:
                     text += f" from {listed([self._image(e.end) for e in bases])}"
                 main = [*main, *bases]
+            elif len(others := distinct([self._image(e.end) for e in main])) > 1:
+                text = f"{self.called(service)} uses the images {listed(others)}"
             else:
                 text = f"{self.called(service)} uses the image {reference}"
             statements.append(CitedStatement(text + ".", cites(main)))
@@ -80,6 +85,16 @@ class Images(FactKind):
             if statements
             else None
         )
+
+    def _containers(self, service: Service, edges: list[Edge]) -> list[Edge]:
+        """The images of a service of several containers as they are written; first that which is called as
+        the service."""
+
+        def is_another(edge: Edge) -> bool:
+            repository = str(self.house.properties(edge.end).get("repository") or "")
+            return repository.rpartition("/")[2] != self.house.name(service.number)
+
+        return sorted(edges, key=lambda e: (is_another(e), e.doc_id, e.span))
 
     def _compared(
         self, scoped: ResolvedMentions, statements: list[CitedStatement], used: set[int]
@@ -368,7 +383,7 @@ class Inventory(FactKind):
                 parts.append(f"{address} is {listed([self.house.name(e.start) for e in names])}")
             if routes:
                 targets = listed([target_of(self.house, e) for e in routes])
-                parts.append(f"{listed([way_of(self.house, e) for e in routes])} leads to {targets}")
+                parts.append(f"{listed(ways(self.house, routes))} leads to {targets}")
             if bound:
                 ports = listed(
                     [

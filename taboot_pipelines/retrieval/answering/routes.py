@@ -23,6 +23,7 @@ from taboot_pipelines.retrieval.queries.relations import (
     target_name_of,
     target_of,
     way_of,
+    ways,
 )
 from taboot_pipelines.retrieval.queries.service_index import Edge, distinct
 
@@ -114,9 +115,9 @@ class Routes(FactKind):
             groups.setdefault((proxy, target), []).append(edge)
         said = []
         for (proxy, target), held in list(groups.items())[:MAX_SCOPES]:
-            ways = listed([way_of(self.house, e) for e in held][:8])
+            said_ways = listed(ways(self.house, held)[:8])
             tls = " (TLS)" if any(e.properties.get("tls") for e in held) else ""
-            said.append(f"{ways} → {proxy}{tls} → {target}")
+            said.append(f"{said_ways} → {proxy}{tls} → {target}")
         return "; ".join(said) + "."
 
     def _unrouted(self, scoped: ResolvedMentions) -> Found | None:
@@ -157,21 +158,22 @@ class Routes(FactKind):
         first = list({e.end: e for e in reversed(edges)}.values())
         first.sort(key=lambda e: target_name_of(self.house, e))
         names = distinct(target_name_of(self.house, e) for e in first)
-        ways = listed(distinct(way_of(self.house, e) for e in edges))
+        places = listed(ways(self.house, edges))
         verb = "is" if len(names) == 1 else "are"
-        return CitedStatement(f"{listed(names)} {verb} reached through {called}: {ways}.", cites(first))
+        return CitedStatement(f"{listed(names)} {verb} reached through {called}: {places}.", cites(first))
 
     def behind(self, scoped: ResolvedMentions) -> Found | None:
         edges, used = self.routes_of(scoped)
         if not edges or not any(m.of("route") for m in scoped.mentions):
             return None
         targets = listed([target_of(self.house, e) for e in edges])
-        ways = listed([way_of(self.house, e) for e in edges][:8])
+        places = ways(self.house, edges)
         proxies = listed([self.house.name(e.start) for e in edges])
         return Found(
             [
                 CitedStatement(
-                    f"{ways} {'leads' if len(edges) == 1 else 'lead'} to {targets} through {proxies}.",
+                    f"{listed(places[:8])} {'leads' if len(places) == 1 else 'lead'} to {targets} through"
+                    f" {proxies}.",
                     cites(edges),
                 )
             ],
@@ -191,15 +193,17 @@ class Routes(FactKind):
             edges = [e for e in edges if e.end in meant or e.properties.get("host") in hosts]
         if not edges:
             return None
-        ways = [way_of(self.house, e) for e in edges if e.properties.get("host")] or [
-            way_of(self.house, e) for e in edges
-        ]
+        places = ways(self.house, [e for e in edges if e.properties.get("host")]) or ways(self.house, edges)
         named = [self.called(s) for s in subject[1]] if subject else [m.text for m in scoped.mentions[-1:]]
         names = listed(named[:MAX_SCOPES])
         proxies = listed([self.house.name(e.start) for e in edges])
-        count = f"{plural(len(set(ways)), 'name')}: " if scoped.question.counts else ""
+        count = f"{plural(len(places), 'name')}: " if scoped.question.counts else ""
         return Found(
-            [CitedStatement(f"{names} is reached at {count}{listed(ways)} through {proxies}.", cites(edges))],
+            [
+                CitedStatement(
+                    f"{names} is reached at {count}{listed(places)} through {proxies}.", cites(edges)
+                )
+            ],
             used,
             looked_for="its host name",
         )
@@ -269,10 +273,10 @@ class Routes(FactKind):
             edges = in_force(self.house, [e for p in proxies for e in self.house.out(p, "ROUTES_TO")])
             edges = [e for e in edges if e.properties.get("host")]
             if edges:
-                ways = distinct(way_of(self.house, e).split("/")[0].split("~")[0] for e in edges)
+                names = distinct(way_of(self.house, e).split("/")[0].split("~")[0] for e in edges)
                 proxy = listed([self.house.name(p) for p in sorted(proxies)])
-                count = f"{plural(len(ways), 'name')}: " if scoped.question.counts else ""
-                text = f"{proxy} serves {count}{listed(ways)}."
+                count = f"{plural(len(names), 'name')}: " if scoped.question.counts else ""
+                text = f"{proxy} serves {count}{listed(names)}."
                 return Found(
                     [CitedStatement(text, cites(edges))], scoped.words(mention), looked_for="its host names"
                 )
@@ -291,7 +295,7 @@ class Routes(FactKind):
         return Found(
             [
                 CitedStatement(
-                    f"{begin}: {listed([way_of(self.house, e) for e in shown])} is served {how}.",
+                    f"{begin}: {listed(ways(self.house, shown))} is served {how}.",
                     cites(shown),
                 )
             ],
@@ -311,9 +315,7 @@ class Routes(FactKind):
             if not (scoped.question.yes_no and own and by_proxy):
                 return None
             asked = [m for m in scoped.mentions if not scoped.words(m) & used]
-            text = (
-                f"No: {listed([way_of(self.house, e) for e in own])} asks for no authentication at its proxy."
-            )
+            text = f"No: {listed(ways(self.house, own))} asks for no authentication at its proxy."
             return Found([CitedStatement(text, cites(own))], used.union(*(scoped.words(m) for m in asked)))
         kinds = distinct(map(guard, held))
         begin = "Yes: " if scoped.question.yes_no else ""
@@ -353,8 +355,8 @@ class Routes(FactKind):
             r for s in services for r in self.house.into(s.number, "ROUTES_TO") if r.doc_id in documents
         ]
         if routes:
-            ways = listed(distinct(way_of(self.house, r) for r in routes))
-            found.statements[0].text = f"{found.statements[0].text.removesuffix('.')}: {ways}."
+            places = listed(ways(self.house, routes))
+            found.statements[0].text = f"{found.statements[0].text.removesuffix('.')}: {places}."
         return found
 
 

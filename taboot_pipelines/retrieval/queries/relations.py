@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, distinct
 
 #: Services that a transitive question walks over.
 _MAX_WALK = 500
@@ -98,6 +98,23 @@ def way_of(house: ServiceIndex, edge: Edge) -> str:
     return f"{host}{shown}" if host else (shown or "/")
 
 
+def ways(house: ServiceIndex, edges: Iterable[Edge]) -> list[str]:
+    """The places where routes begin, each once; of a host that leads to one target as a whole not the paths
+    that lead there too."""
+    edges = list(edges)
+    whole = {
+        (e.properties.get("host"), e.start, e.end, e.properties.get("port"))
+        for e in edges
+        if e.properties.get("host") and e.properties.get("path") == "/"
+    }
+    return distinct(
+        way_of(house, e)
+        for e in edges
+        if e.properties.get("path") == "/"
+        or (e.properties.get("host"), e.start, e.end, e.properties.get("port")) not in whole
+    )
+
+
 def host_of_route(house: ServiceIndex, edge: Edge) -> str:
     """The host name of a route, in full where a comment of its conf says it; empty where it has none."""
     host = str(edge.properties.get("host") or "")
@@ -124,7 +141,8 @@ def target_name_of(house: ServiceIndex, edge: Edge) -> str:
     """The name of what a route leads to, a service or an address."""
     service = house.services.get(edge.end)
     if service is not None:
-        return service.name
+        shared = service.declared and service.name in house.shared_names
+        return f"{service.name} ({service.project})" if shared else service.name
     return re.sub(r"^\w+://|:\d+(?=/|$)|/$", "", house.name(edge.end))
 
 

@@ -11,7 +11,7 @@ import json
 import posixpath
 import re
 import threading
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -187,6 +187,12 @@ class ServiceIndex:
             return []
         found: list[int] = np.flatnonzero(self._label_codes == self._label_names.index(label)).tolist()
         return found
+
+    @cached_property
+    def shared_names(self) -> frozenset[str]:
+        """The names that several services of projects have."""
+        held = Counter(s.name for s in self.services.values() if s.declared and s.project)
+        return frozenset(name for name, count in held.items() if count > 1)
 
     @cached_property
     def services(self) -> dict[int, Service]:

@@ -230,7 +230,8 @@ def _declare(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
             "containerName": alias,
         },
         declared=True,
-        aliases=(alias,) if alias and alias != name else (),
+        # In a stack of Swarm it is called so outside of its file.
+        aliases=[other for other in (alias, f"{c.project.name}_{name}") if other and other != name],
     )
 
 
@@ -352,7 +353,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "9"
+    version = "10"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every

@@ -243,7 +243,7 @@ def test_containers_replicas_and_the_host_that_runs_them() -> None:
     assert all(e.end_basis is Basis.SOURCE and e.end.name == "tower" for e in read.edges("RUNS"))
     one = read.node("Service", "one")
     assert (
-        one.aliases == ("main",)
+        one.aliases == ("main", "app_one")
         and one.properties["restart"] == "on-failure:5"
         and one.properties["version"] == "7"
     )

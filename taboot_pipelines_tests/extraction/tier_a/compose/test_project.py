@@ -272,7 +272,7 @@ def test_anchors_and_merge_keys_keep_the_place_of_what_they_bring() -> None:
     """)
     assert images(read) == ["postgres:latest", "redis:7", "nginx:latest", "redis:7"]
     assert read.node("Service", "a").properties["restart"] == "on-failure:5"
-    assert read.node("Service", "a").aliases == ("shared",)
+    assert read.node("Service", "a").aliases == ("shared", "app_a")
     quotes = [read.quote(e.evidence) for e in read.edges("BUILDS")]
     assert quotes == ["postgres", "&img redis:7", "nginx", "&img redis:7"]
     assert read.edges("BUILDS")[1].evidence == read.edges("BUILDS")[3].evidence
