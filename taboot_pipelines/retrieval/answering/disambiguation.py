@@ -160,7 +160,7 @@ class ResolvedMentions:
         held = [h for h in held if h[0].number in inside]
         rank = min(map(_rank, held))
         best = list({s.number: s for s, t in held if _rank((s, t)) == rank}.values())
-        best, said = self._described(best, mention)
+        best, said = self._described([p for s in best for p in self.house.parts_of(s)], mention)
         return best, used | self.words(mention) | said
 
     def _described(self, services: list[Service], mention: Mention) -> tuple[list[Service], set[int]]:

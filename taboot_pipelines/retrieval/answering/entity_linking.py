@@ -37,6 +37,8 @@ _MAX_NAMES = 200_000
 _MIN_TYPO, _MIN_TWO_SLIPS = 5, 9
 #: Letters of a word that may be short for a name.
 _MIN_BEGUN = 4
+#: … and of a word of the language that is one.
+_MIN_COMMON = 6
 
 #: The least share of a name that a word is short for.
 _MIN_SHORT = 0.4
@@ -357,9 +359,13 @@ class Names:
         """Mentions of the one name that a word is a slip of, for the words that mean nothing else."""
         for i, word in enumerate(linked.words):
             plain = word.first and word.last and not taken[i] and len(word.text) >= _MIN_BEGUN
-            if not plain or word.text in stopwords() or word.text in FILLER or not word.text.isalpha():
+            if not plain or word.text in FILLER or not word.text.isalpha():
                 continue
-            near = self._nearest(word.text) if len(word.text) >= _MIN_TYPO else []
+            # A word of the language is no slip, but a name may be short for it: paperless.
+            common = word.text in stopwords()
+            if common and len(word.text) < _MIN_COMMON:
+                continue
+            near = self._nearest(word.text) if len(word.text) >= _MIN_TYPO and not common else []
             near = near or self._beginning(word.text)
             if len(near) > 1:  # the first letter is rarely wrong, and a service is asked for most
                 near = [n for n in near if n[0] == word.text[0]] or near

@@ -7,6 +7,7 @@ and which ports are published.
 
 from __future__ import annotations
 
+import json
 import re
 
 from taboot_pipelines.retrieval.answering.config import Config
@@ -104,7 +105,15 @@ class Ports(FactKind):
                 return CitedStatement(
                     f"{self.called(service)} is reached on port {port} by {by}{rest}.", cites(known)
                 )
-        return None
+        # A Service of Kubernetes is reached in its cluster.
+        offered = [
+            e
+            for e in self.house.out(service.number, "EXPOSES_ENDPOINT")
+            if e.method.startswith("kubernetes_")
+        ]
+        ports = distinct(str(json.loads(self.house.key(e.end))[2]) for e in offered)
+        text = f"{self.called(service)} listens on port {listed(ports)}, and publishes none."
+        return CitedStatement(text, cites(offered)) if offered else None
 
     def port_owner(self, scoped: ResolvedMentions) -> Found | None:
         numbers = [n for n in scoped.question.numbers if 0 < n < 65536]

@@ -108,6 +108,8 @@ class Facts:
 _MIN_OF_GRAPH, _MIN_OF_VALUES = 0.7, 0.75
 #: What an unexplained word costs: one that is hardly a common word, any other, and one that the answer says.
 _COST_NAME, _COST_WORD, _COST_SAID = 0.5, 0.2, 0.03
+#: How probable a kind must be for its facts to go before values that a question names in other words.
+_WHOLE = 0.3
 #: What it costs that a kind is a guess, less its probability.
 _COST_DOUBT = 0.1
 #: Letters of a word that may be part of a name: the TURN port of coturn.
@@ -194,6 +196,7 @@ class Answerer:
             if kinds and asked_kind == "unknown":
                 asked_kind = kinds[0].kind
             scoped = ResolvedMentions(self.house, question)
+            whole: list[_Best] = []
             for asked in kinds:
                 found = self.facts.find(asked.kind, scoped)
                 if found is None and asked.kind == "ports":
@@ -208,7 +211,10 @@ class Answerer:
                 certain = asked.kind == "exposed" or found.statements[0].text.startswith(("Yes", "No"))
                 if question.yes_no and not certain:
                     sure -= 0.05  # a reading that answers yes or no is before one that does not
-                best = _better(best, _Best(sure, asked.kind, found, question))
+                made = _Best(sure, asked.kind, found, question)
+                best = _better(best, made)
+                if asked.probability >= _WHOLE and not question.unexplained(found.used | asked.words):
+                    whole.append(made)
             found = self.holders.find(scoped)
             if found is not None:
                 sure = _confidence(question, found, set()) - 0.01 * n
@@ -216,7 +222,11 @@ class Answerer:
             found = None if self.holders.asks(question) else self.config.find(scoped)
             if found is not None:
                 sure = _confidence(question, found, set(), config=True) - 0.01 * n
-                sure += 0.02 if found.weight > 1 else -0.05  # a key as it is written is before what edges say
+                # A key as it is written is before what edges say; what edges say without a word left, before
+                # any other.
+                sure += 0.02 if found.weight > 1 else -0.05
+                if found.weight <= 1 and whole:
+                    sure = min(sure, whole[0].sure)
                 best = _better(best, _Best(sure, "config", found, question))
         names = tuple(dict.fromkeys(m.text for m in linked.mentions))
         if best is not None and best.sure >= (_MIN_OF_VALUES if best.kind == "config" else _MIN_OF_GRAPH):

@@ -188,6 +188,15 @@ class ServiceIndex:
         found: list[int] = np.flatnonzero(self._label_codes == self._label_names.index(label)).tolist()
         return found
 
+    def parts_of(self, service: Service) -> list[Service]:
+        """The services that a release of a chart consists of, which are called after it (``shop-server``), if
+        it is none itself; else the service."""
+        if not service.declared or self.out(service.number, "BUILDS", "EXPOSES_ENDPOINT", "BINDS"):
+            return [service]
+        beside = (self.services[n] for n in self.projects.get((service.place, service.project), ()))
+        parts = [s for s in beside if s.name.startswith(f"{service.name}-") and self.out(s.number, "BUILDS")]
+        return parts or [service]
+
     @cached_property
     def shared_names(self) -> frozenset[str]:
         """The names that several services of projects have."""

@@ -1,0 +1,85 @@
+"""Questions to a house that Flux runs: what it has is said by values of charts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.world import World
+
+PHOTOS = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: pictures, namespace: media}
+spec:
+  values:
+    controllers:
+      server:
+        containers:
+          app: {image: {repository: ghcr.io/acme/pictures, tag: 3.1.0}, env: {DB_HOST: pictures-db}}
+      learning:
+        containers: {app: {image: {repository: ghcr.io/acme/learning, tag: 2.0.0}}}
+      db:
+        containers: {app: {image: {repository: postgres, tag: 16.2}}}
+    service:
+      server: {ports: {http: {port: 2283}}}
+      learning: {ports: {http: {port: 3003}}}
+      db: {ports: {sql: {port: 5432}}}
+    route:
+      app:
+        hostnames: ["{{ .Release.Name }}.example.org"]
+        parentRefs: [{name: inner, sectionName: https}]
+        rules: [{backendRefs: [{identifier: server}]}]
+"""
+PAPERS = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: paperless-ngx, namespace: office}
+spec:
+  values:
+    controllers:
+      main:
+        containers:
+          main: {image: {repository: ghcr.io/acme/office-papers, tag: 2.9.0}}
+          mailer: {image: {repository: acme/mailer, tag: "4"}}
+    service: {main: {ports: {http: {port: 8000}}}}
+    persistence: {files: {accessMode: ReadWriteOnce, size: 5Gi}}
+    ingress:
+      main:
+        className: inner
+        hosts: [{host: papers.example.org, paths: [{path: /, service: {identifier: main, port: http}}]}]
+"""
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
+    with FakeTei() as tei:
+        world = World(tmp_path_factory.mktemp("flux"), tei.url)
+        folder: Path = world.source("cluster", interpret=True)
+        (folder / "pictures.yaml").write_text(PHOTOS)
+        (folder / "papers.yaml").write_text(PAPERS)
+        world.ingest()
+        yield world.kb()
+
+
+@pytest.mark.parametrize(
+    ("question", "wanted"),
+    [
+        ("What is behind pictures.example.org?", ["pictures-server:2283 through inner"]),
+        ("Which port does pictures listen on?", ["learning (media) listens on port 3003", "on port 2283"]),
+        ("Which version of pictures runs?", ["server (media) runs version 3.1.0", "version 2.0.0"]),
+        ("Which images does paperless run?", ["ghcr.io/acme/office-papers:2.9.0", "acme/mailer:4"]),
+        ("Where can I reach paperless-ngx?", ["papers.example.org", "inner"]),
+        ("What depends on pictures-db?", ["pictures-server"]),
+        ("Is pictures-learning reachable from outside?", ["No"]),
+    ],
+)  # fmt: skip
+def test_what_charts_bring_is_answered(kb: KnowledgeBase, question: str, wanted: list[str]) -> None:
+    answer = kb.answer(question)
+    assert answer.found and answer.kind == "facts", answer.text
+    assert all(part in answer.text for part in wanted), answer.text
+    assert all(c.url.endswith((".yaml", ".yml")) and c.line for c in answer.citations)
