@@ -53,6 +53,7 @@ LABELS = {
     "containers": ("service", "project"),
     "project": ("project",),
     "stack": ("project",),
+    "namespace": ("project",),
     "compose": ("project", "file"),
     "example": ("project",),
     "setup": ("project",),

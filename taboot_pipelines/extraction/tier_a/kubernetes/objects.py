@@ -10,7 +10,7 @@ from itertools import islice
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts
-from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Node, Origin, parse
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Node, Origin, is_open, parse
 from taboot_pipelines.model.records import FileView
 
 DEFAULT_NAMESPACE = "default"
@@ -70,8 +70,67 @@ class Object:
         return (None, None) if template is None else (template.get("metadata"), template.get("spec"))
 
 
-def objects(documents: Iterable[Node]) -> Iterator[Object]:
-    """The objects of a file, those of lists included; what has no name or kind is passed over."""
+KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+#: What the files are called by convention that hold Flux' Kustomizations of the folders beside them.
+_FLUX_FILES = ("ks.yaml", "ks.yml")
+#: Folders above a manifest whose kustomizations are looked at.
+_MAX_ABOVE = 6
+
+
+def default_namespace(path: str, view: FileView) -> str:
+    """The namespace of the objects of a manifest that name none: what Flux puts its folder into
+    (``targetNamespace``), else what the outermost kustomization says that takes it in, else ``default``."""
+    folder = at = posixpath.dirname(path)
+    found, child = "", posixpath.basename(path)
+    for above in range(_MAX_ABOVE):
+        for name in KUSTOMIZATIONS:
+            for one in _read(posixpath.join(at, name), view):
+                listed_ = one.get("resources")
+                taken = {posixpath.normpath(n.text) for n in listed_.each()} if listed_ is not None else set()
+                found = _told(one.scalar("namespace"), found) if not above or child in taken else found
+        for name in _FLUX_FILES:
+            for one in _read(posixpath.join(at, name), view):
+                spec = one.get("spec")
+                leads = spec.scalar("path") if spec is not None else None
+                if spec is not None and leads is not None and _is_tail(folder, leads.text):
+                    target = _told(spec.scalar("targetNamespace"), "")
+                    if target:
+                        return target
+        if not at:
+            break
+        at, child = posixpath.split(at)
+    return found or DEFAULT_NAMESPACE
+
+
+def _told(node: Node | None, otherwise: str) -> str:
+    return node.text if node is not None and not is_open(node.text) else otherwise
+
+
+def _is_tail(folder: str, path: str) -> bool:
+    """Whether a path from a repository's root is a folder's, whose own root may lie above or below that."""
+    wanted = posixpath.normpath(path).strip("/")
+    return (
+        folder == wanted or folder.endswith(f"/{wanted}") or (folder != "" and wanted.endswith(f"/{folder}"))
+    )
+
+
+def _read(path: str, view: FileView) -> tuple[Node, ...]:
+    text = view.read(path)
+    return _parsed(text) if text is not None else ()
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> tuple[Node, ...]:
+    try:
+        return tuple(parse(Origin("", text, ""), Problems()))
+    except TabootError:
+        # It is a problem of its own unit.
+        return ()
+
+
+def objects(documents: Iterable[Node], default: str = DEFAULT_NAMESPACE) -> Iterator[Object]:
+    """The objects of a file, those of lists included; what has no name or kind is passed over. ``default``:
+    the namespace of those that name none."""
     waiting = [(document, 0) for document in documents][::-1]
     while waiting:
         node, depth = waiting.pop()
@@ -95,7 +154,7 @@ def objects(documents: Iterable[Node]) -> Iterator[Object]:
             group if slash else "",
             kind.text,
             name,
-            namespace.text if namespace is not None else DEFAULT_NAMESPACE,
+            namespace.text if namespace is not None else default,
             node,
         )
 
@@ -200,12 +259,12 @@ class Surroundings:
                 if text is not None and "apiVersion" in text and size + len(text) <= _MAX_CHARACTERS:
                     size += len(text)
                     texts.append((path, text))
-            self._others = _folder(tuple(texts))
+            self._others = _folder(tuple(texts), default_namespace(self._path, self._view))
         return self._others
 
 
 @lru_cache(maxsize=2)
-def _folder(texts: tuple[tuple[str, str], ...]) -> Known:
+def _folder(texts: tuple[tuple[str, str], ...], namespace: str) -> Known:
     """What the manifests of a folder have, for each of them that asks, one after the other."""
     known = Known()
     for path, text in texts:
@@ -214,7 +273,7 @@ def _folder(texts: tuple[tuple[str, str], ...]) -> Known:
         except TabootError:
             # It is a problem of its own unit.
             continue
-        for one in objects(found):
+        for one in objects(found, namespace):
             known.add(one)
     return known
 

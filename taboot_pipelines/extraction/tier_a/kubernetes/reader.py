@@ -8,7 +8,14 @@ import re
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
-from taboot_pipelines.extraction.tier_a.kubernetes.objects import Object, Surroundings, listed, objects
+from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
+    KUSTOMIZATIONS,
+    Object,
+    Surroundings,
+    default_namespace,
+    listed,
+    objects,
+)
 from taboot_pipelines.extraction.tier_a.kubernetes.releases import (
     claim_application,
     claim_of_flux,
@@ -24,11 +31,9 @@ from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts
 from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node, Origin, documents, is_open, parse
 from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts
 
-_KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 #: What of a kustomization changes what the manifests say.
 _CHANGES = frozenset(
     {
-        "namespace",
         "namePrefix",
         "nameSuffix",
         "images",
@@ -54,7 +59,7 @@ def looks_like_manifest(head: str) -> bool:
 
 
 def is_kustomization_path(path: str) -> bool:
-    return posixpath.basename(path) in _KUSTOMIZATIONS
+    return posixpath.basename(path) in KUSTOMIZATIONS
 
 
 def is_manifest_path(path: str) -> bool:
@@ -83,7 +88,8 @@ class ManifestReader:
             return claims.result(claim_chart(claims, path, view))
         if path in _patches(path, view):
             return claims.result()
-        found = [one for one in objects(documents(path, texts)) if _is_known(claims, one)]
+        namespace = default_namespace(path, view)
+        found = [one for one in objects(documents(path, texts), namespace) if _is_known(claims, one)]
         surroundings = Surroundings(path, view, found, texts)
         claim_objects(claims, found, surroundings)
         for one in found:
@@ -114,7 +120,7 @@ def _note_changes(claims: ClaimBuilder, path: str) -> None:
 def _patches(path: str, view: FileView) -> frozenset[str]:
     """The files of the folder that a kustomization there lays over others."""
     folder = posixpath.dirname(path)
-    for name in _KUSTOMIZATIONS:
+    for name in KUSTOMIZATIONS:
         text = view.read(posixpath.join(folder, name))
         if text is None:
             continue

@@ -7,7 +7,9 @@ from __future__ import annotations
 import re
 
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
+from taboot_pipelines.extraction.tier_a.compose.claims import version_of
 from taboot_pipelines.extraction.tier_a.endpoints import normal_host
+from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
     Object,
     Surroundings,
@@ -16,12 +18,13 @@ from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
     texts_of,
 )
 from taboot_pipelines.extraction.tier_a.kubernetes.workloads import (
+    claim_image,
     claim_reach,
     named_service,
     protocol_of,
     service_ref,
 )
-from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
+from taboot_pipelines.extraction.tier_a.yaml_nodes import Node, is_open
 from taboot_pipelines.model.graph import SCHEMA_VERSION, SCHEMES, Basis
 from taboot_pipelines.model.records import NodeRef
 
@@ -65,7 +68,11 @@ def claim_service(claims: ClaimBuilder, one: Object, surroundings: Surroundings)
     for port in ports:
         at = number(port.get("port"))
         if at is None:
-            claims.problem(port, "E_PARSE", "this is no port of a service.")
+            written = port.scalar("port")
+            if written is not None and is_open(written.text):
+                claims.problem(port, "E_UNRESOLVED", "the port is yet to be put in.")
+            else:
+                claims.problem(port, "E_PARSE", "this is no port of a service.")
             continue
         _claim_endpoint(claims, service, port, at)
         target = target_port(port, pods)
@@ -98,6 +105,41 @@ def claim_service(claims: ClaimBuilder, one: Object, surroundings: Surroundings)
                 address=external.text,
                 own=True,
             )
+
+
+#: By which names the Services of a database cluster end: to write, to read from any, to read from others.
+_OF_CLUSTERS = ("rw", "ro", "r")
+_POSTGRESQL = 5432
+
+
+def is_database(one: Object) -> bool:
+    """Whether an object is a cluster of PostgreSQL that CloudNativePG runs."""
+    return one.kind == "Cluster" and one.group == "postgresql.cnpg.io"
+
+
+def claim_database(claims: ClaimBuilder, one: Object) -> None:
+    """A cluster of PostgreSQL: a service that answers to the names of the Services which its operator makes
+    (cloudnative-pg.io, "Service management")."""
+    image = one.spec.scalar("imageName") if one.spec is not None else None
+    reference = try_reference(image.text) if image is not None else None
+    service = claims.node(
+        service_ref(claims, one.namespace, one.name.text),
+        one.name,
+        {
+            "schemaVersion": SCHEMA_VERSION,
+            "version": version_of(reference) if reference is not None else None,
+            "port": _POSTGRESQL,
+            "protocol": "tcp",
+        },
+        declared=True,
+        aliases=[f"{one.name.text}-{end}" for end in _OF_CLUSTERS],
+    )
+    if service is None:
+        return
+    names = [f"{one.name.text}-{end}" for end in _OF_CLUSTERS]
+    claim_reach(claims, service, one.namespace, one.name, *names)
+    if image is not None:
+        claim_image(claims, service, image)
 
 
 def target_port(port: Node, pods: list[tuple[str, Node]]) -> int | None:

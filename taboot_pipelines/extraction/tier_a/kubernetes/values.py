@@ -26,7 +26,11 @@ from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
     Surroundings,
     listed,
 )
-from taboot_pipelines.extraction.tier_a.kubernetes.services import claim_service
+from taboot_pipelines.extraction.tier_a.kubernetes.services import (
+    claim_database,
+    claim_service,
+    is_database,
+)
 from taboot_pipelines.extraction.tier_a.kubernetes.workloads import (
     claim_connections,
     claim_reach,
@@ -56,7 +60,7 @@ Value = tuple[str, str, Where, bool]
 
 
 def claim_objects(claims: ClaimBuilder, found: Sequence[Object], surroundings: Surroundings) -> None:
-    """What workloads, Services, Ingresses and routes state; ``surroundings`` knows them."""
+    """What workloads, Services, Ingresses, routes and databases state; ``surroundings`` knows them."""
     for one in found:
         if one.is_workload:
             claim_workload(claims, one, surroundings)
@@ -69,6 +73,8 @@ def claim_objects(claims: ClaimBuilder, found: Sequence[Object], surroundings: S
             claim_class(claims, one)
         elif is_route(one):
             claim_route(claims, one)
+        elif is_database(one):
+            claim_database(claims, one)
 
 
 def claim_brought(

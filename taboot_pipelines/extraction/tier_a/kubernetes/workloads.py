@@ -52,7 +52,7 @@ def claim_workload(claims: ClaimBuilder, one: Object, surroundings: Surroundings
     unresolved: dict[str, None] = {}
     for container in everything:
         image = container.scalar("image")
-        if image is not None and not _claim_image(claims, service, image):
+        if image is not None and not claim_image(claims, service, image):
             unresolved["image"] = None
     shares = pod.get("hostNetwork")
     for port in ports:
@@ -79,7 +79,7 @@ def protocol_of(port: Node) -> str:
     return text if _PROTOCOL.fullmatch(text) is not None else "tcp"
 
 
-def _claim_image(claims: ClaimBuilder, service: NodeRef, image: Node) -> bool:
+def claim_image(claims: ClaimBuilder, service: NodeRef, image: Node) -> bool:
     """False for an image that is yet to be put in."""
     if "$" in image.text or "{{" in image.text:
         claims.problem(image, "E_UNRESOLVED", "the image is yet to be put in.")

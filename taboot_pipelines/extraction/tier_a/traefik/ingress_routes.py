@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.endpoints import Target
+from taboot_pipelines.extraction.tier_a.kubernetes.objects import default_namespace
 from taboot_pipelines.extraction.tier_a.proxying import Guard, Route, RouteClaims, Steps
 from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, Problems, UnitTexts
 from taboot_pipelines.extraction.tier_a.traefik import rules
@@ -43,7 +44,7 @@ class IngressRouteReader:
     """Tier A for the routes among the resources of a Kubernetes manifest; it passes over all others."""
 
     name = "ingressroute"
-    version = "3"
+    version = "4"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file's routes say. What cannot be read or resolved is a problem beside the rest
@@ -52,7 +53,7 @@ class IngressRouteReader:
         claims = RouteClaims(texts, source, path, "traefik", "traefik_ingressroute")
         text = texts.text(path)
         if text is not None and _API.search(text) is not None:
-            place = source.host or source.source_id
+            place, namespace = source.host or source.source_id, default_namespace(path, view)
             try:
                 found = parse(Origin(path, text, ""), Problems())
             except TabootError as error:
@@ -61,7 +62,7 @@ class IngressRouteReader:
                 texts.problem(path, error.code, error.message)
                 found = []
             try:
-                claims.add_all(_Unit(path, texts, _resources(found), place).routes())
+                claims.add_all(_Unit(path, texts, _resources(found), place, namespace).routes())
             except TabootError as error:
                 if error.code not in BAD_TEXT:
                     raise
@@ -80,7 +81,10 @@ def _resources(found: Sequence[Node]) -> list[Node]:
 
 
 class _Unit:
-    def __init__(self, path: str, texts: UnitTexts, resources: Sequence[Node], place: str) -> None:
+    def __init__(
+        self, path: str, texts: UnitTexts, resources: Sequence[Node], place: str, default: str
+    ) -> None:
+        """``default``: the namespace of resources that name none."""
         self._steps = Steps(path)
         self._texts = texts
         self._place = place
@@ -89,7 +93,7 @@ class _Unit:
         self._ports: dict[tuple[str, str], dict[str, int]] = {}
         for resource in resources:
             kind = text_of(option(resource, "kind"))
-            namespace = text_of(option(resource, "metadata", "namespace")) or "default"
+            namespace = text_of(option(resource, "metadata", "namespace")) or default
             key = (kind, namespace, text_of(option(resource, "metadata", "name")))
             if _VERSION.fullmatch(text_of(option(resource, "apiVersion"))) is not None:
                 self._own.append((key, resource))

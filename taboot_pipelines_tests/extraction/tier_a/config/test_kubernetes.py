@@ -518,3 +518,53 @@ spec:
     assert found == [(("inner",), ("src/apps", "web"), 80), (("inner",), ("src/back", "b"), None)]
     quotes = {text[e.evidence.start : e.evidence.end] for e in edges(said, "ROUTES_TO")}
     assert quotes == {"web.example.com"}
+
+
+KUSTOMIZE = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+FLUX = """\
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: web, namespace: flux-system}
+spec: {path: ./cluster/apps/web/app, targetNamespace: site}
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "namespace"),
+    [
+        ({}, "default"),
+        ({"apps/web/app/kustomization.yaml": f"{KUSTOMIZE}namespace: inner\n"}, "inner"),
+        (
+            {
+                "apps/web/app/kustomization.yaml": f"{KUSTOMIZE}namespace: inner\n",
+                "apps/web/kustomization.yaml": f"{KUSTOMIZE}namespace: outer\nresources: [./app]\n",
+            },
+            "outer",
+        ),
+        ({"apps/web/kustomization.yaml": f"{KUSTOMIZE}namespace: o\nresources: [app/ks.yaml]\n"}, "default"),
+        ({"apps/web/app/kustomization.yaml": f"{KUSTOMIZE}namespace: '${{X}}'\n"}, "default"),
+        ({"apps/web/app/kustomization.yaml": "namespace: [\n"}, "default"),
+        (
+            {
+                "apps/web/ks.yaml": FLUX,
+                "apps/web/app/kustomization.yaml": f"{KUSTOMIZE}namespace: inner\n",
+            },
+            "site",
+        ),
+        ({"apps/web/ks.yaml": FLUX.replace("web/app", "mail/app")}, "default"),
+    ],
+)  # fmt: skip
+def test_what_names_no_namespace_is_in_that_of_its_folder(more: dict[str, str], namespace: str) -> None:
+    said = interpret({"apps/web/app/web.yaml": DEPLOYMENT, **more})["apps/web/app/web.yaml"]
+    assert [n.node.key for n in said.nodes if n.declared] == [(f"src/{namespace}", "web")]
+
+
+def test_a_cluster_of_postgresql_answers_to_the_names_of_its_services() -> None:
+    cluster = "apiVersion: postgresql.cnpg.io/v1\nkind: Cluster\nmetadata: {name: pg, namespace: data}\n"
+    cluster += 'spec: {instances: 3, imageName: "ghcr.io/cloudnative-pg/postgresql:17.5"}\n'
+    said = one("pg.yaml", cluster)
+    (node,) = (n for n in said.nodes if n.declared)
+    assert node.node.key == ("src/data", "pg") and node.aliases == ("pg-rw", "pg-ro", "pg-r")
+    assert node.properties["version"] == "17.5" and node.properties["port"] == 5432
+    assert {n for r in said.reaches for n in r.names} >= {"pg-rw", "pg-ro.data", "pg-r.data.svc"}
+    assert len(edges(said, "BUILDS")) == 1
