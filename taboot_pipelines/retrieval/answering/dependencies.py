@@ -10,6 +10,7 @@ from taboot_pipelines.retrieval.answering.fact_base import FactKind
 from taboot_pipelines.retrieval.answering.inventory import Images
 from taboot_pipelines.retrieval.answering.networks import Networks
 from taboot_pipelines.retrieval.answering.routes import Routes
+from taboot_pipelines.retrieval.answering.vocabulary import FILLER
 from taboot_pipelines.retrieval.queries.citations import (
     MAX_SCOPES,
     CitedStatement,
@@ -38,6 +39,9 @@ _SAID = {
 }
 #: Of which kind of thing something uses one, and what uses it.
 _WHICH_OF = re.compile(r"\b(?:which|what) (@\w*) (?:does|do|is|are|will) (?:the |our )?(@\w*)")
+
+#: Letters of a word that may be the name of a product that an image is called after.
+_MIN_PRODUCT = 4
 
 
 class Dependencies(FactKind):
@@ -219,9 +223,35 @@ class Dependencies(FactKind):
             return None  # what it uses itself is not who uses it
         return (
             self._depending(scoped, ("DEPENDS_ON", "CONNECTS_TO"), "use")
+            or self._of_product(scoped)
             or self._images.image_users(scoped)
             or self._networks.network_members(scoped)
         )
+
+    def _of_product(self, scoped: ResolvedMentions) -> Found | None:
+        """Who uses a product that runs as several services, none of which is called so: postgres."""
+        if "image" in scoped.question.lower or len(scoped.mentions) > 1:
+            return None
+        images = {
+            e.start: str(self.house.properties(e.end).get("repository") or "").rpartition("/")[2]
+            for e in self.house.of_type("BUILDS")
+        }
+        words = scoped.question.linked.words
+        meant = scoped.words(*scoped.mentions) or {
+            i for i, word in enumerate(words) if len(word.text) >= _MIN_PRODUCT and word.text not in FILLER
+        }
+        edges: list[Edge] = []
+        used: set[int] = set()
+        for i in sorted(meant):
+            running = [node for node, image in images.items() if image.startswith(words[i].text)]
+            held = [e for n in sorted(running) for e in self.house.into(n, "DEPENDS_ON", "CONNECTS_TO")]
+            held = [e for e in held if depends_in_name(e) and e.start in self.house.services]
+            edges, used = edges + held, used | ({i} if held else set())
+        if not edges:
+            return None
+        others = [self.house.services[e.start] for e in edges]
+        called = " ".join(words[i].text for i in sorted(used))
+        return self.listing(scoped, others, edges, f"use {called}", used)
 
     def _depending(self, scoped: ResolvedMentions, types: tuple[str, ...], verb: str) -> Found | None:
         subject = self._object(scoped)

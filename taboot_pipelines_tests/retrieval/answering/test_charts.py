@@ -75,6 +75,8 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         ("Which images does paperless run?", ["ghcr.io/acme/office-papers:2.9.0", "acme/mailer:4"]),
         ("Where can I reach paperless-ngx?", ["papers.example.org", "inner"]),
         ("What depends on pictures-db?", ["pictures-server"]),
+        ("Which services use postgres?", ["pictures-server"]),
+        ("Which apps run in the office namespace?", ["paperless-ngx"]),
         ("Is pictures-learning reachable from outside?", ["No"]),
     ],
 )  # fmt: skip
