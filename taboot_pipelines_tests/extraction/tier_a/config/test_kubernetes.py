@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks.gold.check import DATA
 from taboot_pipelines.model import ids
@@ -568,3 +571,31 @@ def test_a_cluster_of_postgresql_answers_to_the_names_of_its_services() -> None:
     assert node.properties["version"] == "17.5" and node.properties["port"] == 5432
     assert {n for r in said.reaches for n in r.names} >= {"pg-rw", "pg-ro.data", "pg-r.data.svc"}
     assert len(edges(said, "BUILDS")) == 1
+
+
+NAMES = """
+controllers containers initContainers image repository tag env args service ports port protocol primary
+enabled ingress hosts host paths path identifier name route rules backendRefs parentRefs hostnames matches
+nameOverride forceRename pod hostNetwork defaultPodOptions a main tls value
+"""
+KEYS = st.sampled_from(re.findall(r"\w+", NAMES))
+TEXTS = st.sampled_from(["", "a", "x.example.com", "{{ x }}", "${y}", "/"])
+LEAVES = st.one_of(st.none(), st.booleans(), st.integers(-1, 70000), TEXTS)
+ANY_VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=25,
+)
+
+
+@given(ANY_VALUES)
+def test_any_values_are_read_and_what_they_say_follows_the_model(values: object) -> None:
+    """``one`` checks each claim against the model and its quote; nothing is E_INTERNAL."""
+    for kind in (
+        {"controllers": {"main": {"containers": {"a": values}}}, "service": values, "route": values},
+        {"ingress": values, "service": values, "image": values},
+        values,
+    ):
+        written = yaml.safe_dump({"values": kind}, sort_keys=False)
+        said = one("release.yaml", release_of("", "").replace("  values:\n", indented(written, 2)))
+        assert "E_INTERNAL" not in {p.code for p in said.problems}
