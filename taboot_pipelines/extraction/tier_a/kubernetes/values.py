@@ -44,6 +44,7 @@ from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     documents,
     is_open,
     with_children,
+    with_text,
 )
 from taboot_pipelines.model.records import FileView, NodeRef
 
@@ -173,6 +174,9 @@ def _claim_dependencies(
         if name is None or name.text not in entries:
             continue
         key, given = entries[name.text]
-        rest = claim_brought(claims, given, release, DEFAULT_NAMESPACE, surroundings)
+        # The common library calls its objects as the release, other charts theirs after themselves too.
+        plain = is_of_library(given) or name.text in release.text
+        called = release if plain else with_text(name, f"{release.text}-{name.text}")
+        rest = claim_brought(claims, given, called, DEFAULT_NAMESPACE, surroundings)
         entries[name.text] = (key, given if rest is None else rest)
     return with_children(values, entries=entries) if values.kind == MAPPING else values

@@ -453,7 +453,7 @@ def test_a_chart_with_a_dependency_says_what_a_release_with_its_values_says() ->
     alone = one("release.yaml", release_of(LIBRARY))
     for type_ in ("BUILDS", "CONNECTS_TO", "BINDS"):
         assert said_of(said, type_) == said_of(alone, type_)
-    more = {("src", "shop", "front.example.com", "/", False)}
+    more = {("src", "shop-front", "front.example.com", "/", False)}
     assert said_of(said, "ROUTES_TO") == said_of(alone, "ROUTES_TO") | more
 
 
