@@ -47,7 +47,7 @@ class Conversation:
     def _meant(self, question: str) -> list[str]:
         """The full questions that a question may mean, the likeliest first."""
         said = " ".join(question.split())
-        if not self._last or not self._named:
+        if not said or not self._last or not self._named:
             return [question]
         own = self._names(said)
         full = whole(said, self._last, self._named, own)

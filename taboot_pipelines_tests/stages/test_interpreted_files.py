@@ -220,13 +220,14 @@ def test_real_formats_through_the_chain(world: World) -> None:
     (path / "haproxy.cfg").write_text(HAPROXY)
     (path / "dynamic.yml").write_text(DYNAMIC)
     (path / "compose.yaml").write_text("services: {db: {image: redis, ports: ['6379:6379']}}\n")
-    (path / "nginx.conf").write_text("server { location / { proxy_pass http://no:80; } }\n")
+    (path / "nginx.conf").write_text("server { location / { proxy_pass http://front:80; } }\n")
     world.ingest()
     assert routes(world) == {
         ("edge", "shop", "shop.lan", "Caddyfile"),
         ("edge", "api", "shop.lan", "api.caddy"),
         ("edge", "web", None, "haproxy.cfg"),
         ("edge", "app", "a.lan", "dynamic.yml"),
+        ("edge", "front", None, "nginx.conf"),
     }
     assert {e["type"] for e in world.kb().edges().to_pylist()} == {
         "ROUTES_TO",
@@ -237,7 +238,7 @@ def test_real_formats_through_the_chain(world: World) -> None:
     assert interpret(world, "conf").counts["interpreted"] == 3, "it, the Caddyfile, and its document"
     shutil.rmtree(path / "sites")
     world.ingest()
-    assert {target for _, target, _, _ in routes(world)} == {"shop", "web", "app"}
+    assert {target for _, target, _, _ in routes(world)} == {"shop", "web", "app", "front"}
 
 
 def test_each_repository_is_a_root_of_its_configuration_files(
