@@ -21,6 +21,7 @@ from taboot_pipelines.retrieval.queries.citations import (
 )
 from taboot_pipelines.retrieval.queries.relations import (
     depends_in_name,
+    in_force,
     is_order,
     served_by,
     walk,
@@ -245,7 +246,9 @@ class Dependencies(FactKind):
         for i in sorted(meant):
             running = [node for node, image in images.items() if image.startswith(words[i].text)]
             held = [e for n in sorted(running) for e in self.house.into(n, "DEPENDS_ON", "CONNECTS_TO")]
-            held = [e for e in held if depends_in_name(e) and e.start in self.house.services]
+            held = in_force(
+                self.house, [e for e in held if depends_in_name(e) and e.start in self.house.services]
+            )
             edges, used = edges + held, used | ({i} if held else set())
         if not edges:
             return None

@@ -41,11 +41,8 @@ _OF_A_DAY = re.compile(
     r"|incidents?|post-?mortems?|minutes|archived?|adr|decisions)(?:$|[/._-])",
     re.IGNORECASE,
 )
-#: A path that tells of what is not in force.
-_SET_ASIDE = re.compile(
-    r"(?:^|[/._-])(?:old|bak|archived?|disabled|unused|deprecated|inactive|retired|trash|tests?)(?:$|[/._-])",
-    re.IGNORECASE,
-)
+#: A path of configuration that is not in force, beside what :func:`is_example_path` knows.
+_SET_ASIDE = re.compile(r"(?:^|[/._-])(?:old|bak|tests?)(?:$|[/._-])", re.IGNORECASE)
 #: Why a statement cannot be quoted now; `explain` says it.
 _NO_QUOTE = frozenset({"E_BLOB_CORRUPT", "E_BLOB_MISSING", "E_EVIDENCE", "E_EDGE_UNKNOWN"})
 

@@ -47,7 +47,11 @@ CONFIG_TYPES = frozenset(
     {"application/yaml", "application/json", "application/toml", "text/x-nginx-conf", "text/x-ini"}
 )
 #: A path that says of itself that it is not in force.
-_EXAMPLE = re.compile(r"(?:^|[/._-])(?:samples?|examples?|templates?|demos?)(?:$|[/._-])", re.IGNORECASE)
+_EXAMPLE = re.compile(
+    r"(?:^|[/._-])(?:samples?|examples?|templates?|demos?|archived?|disabled|unused|deprecated|retired"
+    r"|inactive|trash)(?:$|[/._-])",
+    re.IGNORECASE,
+)
 
 _EDGE_COLUMNS = (
     "edge_id",

@@ -53,6 +53,18 @@ spec:
         className: inner
         hosts: [{host: papers.example.org, paths: [{path: /, service: {identifier: main, port: http}}]}]
 """
+#: What was run once, and lies in the archive.
+GALLERY = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: gallery, namespace: media}
+spec:
+  values:
+    controllers:
+      main:
+        containers:
+          main: {image: {repository: acme/gallery, tag: "1"}, env: {DB_HOST: pictures-db}}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +74,8 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         folder: Path = world.source("cluster", interpret=True)
         (folder / "pictures.yaml").write_text(PHOTOS)
         (folder / "papers.yaml").write_text(PAPERS)
+        (folder / "archive").mkdir()
+        (folder / "archive" / "gallery.yaml").write_text(GALLERY)
         world.ingest()
         yield world.kb()
 
@@ -85,3 +99,8 @@ def test_what_charts_bring_is_answered(kb: KnowledgeBase, question: str, wanted:
     assert answer.found and answer.kind == "facts", answer.text
     assert all(part in answer.text for part in wanted), answer.text
     assert all(c.url.endswith((".yaml", ".yml")) and c.line for c in answer.citations)
+
+
+def test_what_lies_in_an_archive_is_not_in_force(kb: KnowledgeBase) -> None:
+    assert "gallery" not in kb.answer("Which services use postgres?").text
+    assert {"gallery", "pictures-server"} <= {e["start_name"] for e in kb.edges().to_pylist()}
