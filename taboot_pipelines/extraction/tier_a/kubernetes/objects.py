@@ -73,8 +73,8 @@ class Object:
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 #: What the files are called by convention that hold Flux' Kustomizations of the folders beside them.
 _FLUX_FILES = ("ks.yaml", "ks.yml")
-#: Folders above a manifest whose kustomizations are looked at.
-_MAX_ABOVE = 6
+#: Folders above a manifest whose kustomizations are looked at, and characters of one.
+_MAX_ABOVE, _MAX_KUSTOMIZATION = 6, 200_000
 
 
 def default_namespace(path: str, view: FileView) -> str:
@@ -83,19 +83,18 @@ def default_namespace(path: str, view: FileView) -> str:
     folder = at = posixpath.dirname(path)
     found, child = "", posixpath.basename(path)
     for above in range(_MAX_ABOVE):
-        for name in KUSTOMIZATIONS:
-            for one in _read(posixpath.join(at, name), view):
-                listed_ = one.get("resources")
-                taken = {posixpath.normpath(n.text) for n in listed_.each()} if listed_ is not None else set()
-                found = _told(one.scalar("namespace"), found) if not above or child in taken else found
-        for name in _FLUX_FILES:
-            for one in _read(posixpath.join(at, name), view):
-                spec = one.get("spec")
-                leads = spec.scalar("path") if spec is not None else None
-                if spec is not None and leads is not None and _is_tail(folder, leads.text):
-                    target = _told(spec.scalar("targetNamespace"), "")
-                    if target:
-                        return target
+        for one in _read(at, KUSTOMIZATIONS, view):
+            resources = one.get("resources")
+            taken = {posixpath.normpath(n.text) for n in resources.each()} if resources is not None else ()
+            if not above or child in taken:
+                found = _told(one.scalar("namespace"), found)
+        for one in _read(at, _FLUX_FILES, view):
+            spec = one.get("spec")
+            leads = spec.scalar("path") if spec is not None else None
+            if spec is not None and leads is not None and _is_tail(folder, leads.text):
+                target = _told(spec.scalar("targetNamespace"), "")
+                if target:
+                    return target
         if not at:
             break
         at, child = posixpath.split(at)
@@ -114,9 +113,12 @@ def _is_tail(folder: str, path: str) -> bool:
     )
 
 
-def _read(path: str, view: FileView) -> tuple[Node, ...]:
-    text = view.read(path)
-    return _parsed(text) if text is not None else ()
+def _read(folder: str, names: Iterable[str], view: FileView) -> Iterator[Node]:
+    """The documents of the files of these names in a folder; of one that is no YAML, or too long, none."""
+    for name in names:
+        text = view.read(posixpath.join(folder, name))
+        if text is not None and len(text) <= _MAX_KUSTOMIZATION:
+            yield from _parsed(text)
 
 
 @lru_cache(maxsize=256)
