@@ -107,8 +107,8 @@ MAX_BLOCK_DEPTH = 100
 MAX_DIRECTIVES = 200_000
 
 _SSO = re.compile(r"(?i)(?:^|[._-])(?:authelia|authentik|ldap|tinyauth)(?:[._-]|$)")
-#: Ways on that one directive may have by maps.
-_MAX_MAPPED = 2_000
+#: Ways on that one directive may have by maps, and maps that lead to maps.
+_MAX_MAPPED, _MAX_MAPS = 2_000, 8
 #: Words of a `map` that are no pattern.
 _OF_MAPS = frozenset({"default", "hostnames", "volatile", "include"})
 #: Blocks whose content is data; an include in them names a file of data.
@@ -394,19 +394,24 @@ class Reader:
                 entries.append(MapEntry(line.name.removeprefix("\\"), line.args[0], inner.place))
         self._maps[args[1][1:]] = Map(args[0].strip("${}"), tuple(entries), default)
 
-    def _mapped(self, value: str, names: Sequence[str]) -> Iterator[tuple[str, Mapped | None, bool]]:
+    def _mapped(
+        self, value: str, names: Sequence[str], depth: int = 0
+    ) -> Iterator[tuple[str, Mapped | None, bool]]:
         """(a value with the variables of maps put in, what gave the first of them, whether it is by the name
         in TLS) for each that a value may be."""
         known = next((name for name in variables(value) if name in self._maps), None)
-        if known is None:
+        if known is None or depth >= _MAX_MAPS:
             yield value, None, False
             return
         table = self._maps[known]
         for given in table.values(names):
+            self._budget -= 1
+            if self._budget < 0:
+                return
             put = value.replace(f"${{{known}}}", given.value).replace(f"${known}", given.value)
             # A line without a value leads nowhere.
             if given.value and len(put) <= MAX_VALUE and known not in variables(put):
-                for text, _, _ in self._mapped(put, names):
+                for text, _, _ in self._mapped(put, names, depth + 1):
                     yield text, given, table.by_name
 
     def _upstream(self, item: _Item, context: _Context) -> None:

@@ -278,3 +278,11 @@ def test_a_map_by_the_name_in_tls_leads_a_stream() -> None:
 def test_any_map_is_read(lines: str, names: str) -> None:
     server = f"server {{ server_name {names}; location / {{ proxy_pass http://$t; }} }}"
     read({"nginx.conf": f"map $host $t {{ {lines} }}\n{server}"})
+
+
+def test_maps_without_end_take_bounded_time() -> None:
+    chain = "".join(f"map $x $m{n} {{ default $m{n + 1}; }}\n" for n in range(3_000))
+    wide = "".join(f"map $x $w{n} {{ {' '.join(f'k{k} v{k};' for k in range(400))} }}\n" for n in range(4))
+    server = "server { location / { proxy_pass http://$m0; } location /w { proxy_pass $w0$w1$w2$w3; } }"
+    result, _ = read({"nginx.conf": f"{chain}{wide}{server}"})
+    assert not routes(result) and {p.code for p in result.problems} <= {"E_UNRESOLVED", "E_TOO_LARGE"}
