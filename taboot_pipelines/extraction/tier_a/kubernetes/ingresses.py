@@ -6,6 +6,7 @@ Reference: networking.k8s.io/v1 and its beta versions; gateway.networking.k8s.io
 from __future__ import annotations
 
 import re
+from itertools import islice, product
 
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
@@ -16,6 +17,7 @@ from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
     texts_of,
 )
 from taboot_pipelines.extraction.tier_a.kubernetes.workloads import service_ref
+from taboot_pipelines.extraction.tier_a.proxying import MAX_ROUTES
 from taboot_pipelines.extraction.tier_a.yaml_nodes import Node, is_open
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import NodeRef
@@ -87,13 +89,20 @@ def claim_route(claims: ClaimBuilder, one: Object) -> None:
     ]
     named = spec.get("hostnames")
     hosts: list[Node | None] = list(named.each()) if named is not None else []
-    for rule in listed(spec, "rules"):
-        matches: list[Node | None] = [match.get("path") for match in listed(rule, "matches")]
-        for backend in listed(rule, "backendRefs"):
-            for host in hosts or [None]:
-                for path in matches or [None]:
-                    for gateway, tls in gateways:
-                        _claim_rule(claims, one, gateway, tls, backend, host, path)
+    ways = (
+        way
+        for rule in listed(spec, "rules")
+        for way in product(
+            gateways,
+            listed(rule, "backendRefs"),
+            hosts or [None],
+            [match.get("path") for match in listed(rule, "matches")] or [None],
+        )
+    )
+    for (gateway, tls), backend, host, path in islice(ways, MAX_ROUTES):
+        _claim_rule(claims, one, gateway, tls, backend, host, path)
+    if next(ways, None) is not None:
+        claims.problem(spec, "E_TOO_LARGE", f"only the first {MAX_ROUTES} ways of the route are kept.")
 
 
 def _is_by_tls(one: Object, parent: Node) -> bool:

@@ -599,3 +599,17 @@ def test_any_values_are_read_and_what_they_say_follows_the_model(values: object)
         written = yaml.safe_dump({"values": kind}, sort_keys=False)
         said = one("release.yaml", release_of("", "").replace("  values:\n", indented(written, 2)))
         assert "E_INTERNAL" not in {p.code for p in said.problems}
+
+
+def test_a_route_of_a_thousand_hosts_paths_and_backends_takes_bounded_time() -> None:
+    hosts = ", ".join(f"h{n}.example.com" for n in range(1000))
+    matches = ", ".join(f"{{path: {{value: /p{n}}}}}" for n in range(1000))
+    backends = ", ".join(f"{{name: b{n}}}" for n in range(1000))
+    said = one(
+        "route.yaml",
+        "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: web}\n"
+        f"spec:\n  parentRefs: [{{name: edge}}]\n  hostnames: [{hosts}]\n"
+        f"  rules: [{{matches: [{matches}], backendRefs: [{backends}]}}]\n",
+    )
+    assert len(edges(said, "ROUTES_TO")) <= 30_000
+    assert "E_TOO_LARGE" in {p.code for p in said.problems}
