@@ -132,6 +132,10 @@ class _Library:
         self._values, self._release, self._namespace = values, release, namespace
         self._controllers = _enabled(values, "controllers")
         self._services = _enabled(values, "service")
+        #: {controller: the services that lead to it}
+        self._led: dict[str, list[Node]] = {}
+        for key, (_, service) in self._services.items():
+            self._led.setdefault(self._controller(key, service), []).append(service)
 
     def objects(self) -> Iterator[Object]:
         for key, (name, controller) in self._controllers.items():
@@ -180,10 +184,9 @@ class _Library:
         return key if key in self._controllers else "main"
 
     def _pod(self, key: str, controller: Node) -> Node:
-        led = [s for name, (_, s) in self._services.items() if self._controller(name, s) == key]
         ports = [
             _mapping(port, containerPort=port.get("targetPort") or port.get("port"))
-            for service in led
+            for service in self._led.get(key, ())
             for port in _library_ports(service)
             if number(port.get("targetPort") or port.get("port")) is not None
         ]
