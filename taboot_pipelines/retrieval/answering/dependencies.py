@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
 from taboot_pipelines.retrieval.answering.entity_linking import Mention
@@ -229,14 +230,18 @@ class Dependencies(FactKind):
             or self._networks.network_members(scoped)
         )
 
+    @cached_property
+    def _products(self) -> dict[int, str]:
+        """{service: the last part of the repository that it runs}"""
+        return {
+            e.start: str(self.house.properties(e.end).get("repository") or "").rpartition("/")[2]
+            for e in self.house.of_type("BUILDS")
+        }
+
     def _of_product(self, scoped: ResolvedMentions) -> Found | None:
         """Who uses a product that runs as several services, none of which is called so: postgres."""
         if "image" in scoped.question.lower or len(scoped.mentions) > 1:
             return None
-        images = {
-            e.start: str(self.house.properties(e.end).get("repository") or "").rpartition("/")[2]
-            for e in self.house.of_type("BUILDS")
-        }
         words = scoped.question.linked.words
         meant = scoped.words(*scoped.mentions) or {
             i for i, word in enumerate(words) if len(word.text) >= _MIN_PRODUCT and word.text not in FILLER
@@ -244,7 +249,7 @@ class Dependencies(FactKind):
         edges: list[Edge] = []
         used: set[int] = set()
         for i in sorted(meant):
-            running = [node for node, image in images.items() if image.startswith(words[i].text)]
+            running = [n for n, image in self._products.items() if image.startswith(words[i].text)]
             held = [e for n in sorted(running) for e in self.house.into(n, "DEPENDS_ON", "CONNECTS_TO")]
             held = in_force(
                 self.house, [e for e in held if depends_in_name(e) and e.start in self.house.services]
