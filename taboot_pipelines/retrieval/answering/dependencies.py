@@ -24,6 +24,7 @@ from taboot_pipelines.retrieval.queries.relations import (
     depends_in_name,
     in_force,
     is_order,
+    product_of,
     served_by,
     walk,
 )
@@ -232,11 +233,8 @@ class Dependencies(FactKind):
 
     @cached_property
     def _products(self) -> dict[int, str]:
-        """{service: the last part of the repository that it runs}"""
-        return {
-            e.start: str(self.house.properties(e.end).get("repository") or "").rpartition("/")[2]
-            for e in self.house.of_type("BUILDS")
-        }
+        """{service: what it runs, by its image}"""
+        return {e.start: product_of(self.house, e.end) for e in self.house.of_type("BUILDS")}
 
     def _of_product(self, scoped: ResolvedMentions) -> Found | None:
         """Who uses a product that runs as several services, none of which is called so: postgres."""

@@ -196,7 +196,7 @@ class Answerer:
             if kinds and asked_kind == "unknown":
                 asked_kind = kinds[0].kind
             scoped = ResolvedMentions(self.house, question)
-            whole: list[_Best] = []
+            whole: _Best | None = None
             for asked in kinds:
                 found = self.facts.find(asked.kind, scoped)
                 if found is None and asked.kind == "ports":
@@ -214,7 +214,7 @@ class Answerer:
                 made = _Best(sure, asked.kind, found, question)
                 best = _better(best, made)
                 if asked.probability >= _WHOLE and not question.unexplained(found.used | asked.words):
-                    whole.append(made)
+                    whole = whole or made
             found = self.holders.find(scoped)
             if found is not None:
                 sure = _confidence(question, found, set()) - 0.01 * n
@@ -225,8 +225,8 @@ class Answerer:
                 # A key as it is written is before what edges say; what edges say without a word left, before
                 # any other.
                 sure += 0.02 if found.weight > 1 else -0.05
-                if found.weight <= 1 and whole:
-                    sure = min(sure, whole[0].sure)
+                if found.weight <= 1 and whole is not None:
+                    sure = min(sure, whole.sure)
                 best = _better(best, _Best(sure, "config", found, question))
         names = tuple(dict.fromkeys(m.text for m in linked.mentions))
         if best is not None and best.sure >= (_MIN_OF_VALUES if best.kind == "config" else _MIN_OF_GRAPH):

@@ -16,7 +16,7 @@ from taboot_pipelines.retrieval.queries.citations import (
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.queries.relations import networks_of, target_of, ways
+from taboot_pipelines.retrieval.queries.relations import networks_of, product_of, target_of, ways
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, distinct
 
 # --- Images, versions and who uses an image
@@ -89,12 +89,7 @@ class Images(FactKind):
     def _containers(self, service: Service, edges: list[Edge]) -> list[Edge]:
         """The images of a service of several containers as they are written; first that which is called as
         the service."""
-
-        def is_another(edge: Edge) -> bool:
-            repository = str(self.house.properties(edge.end).get("repository") or "")
-            return repository.rpartition("/")[2] != self.house.name(service.number)
-
-        return sorted(edges, key=lambda e: (is_another(e), e.doc_id, e.span))
+        return sorted(edges, key=lambda e: (product_of(self.house, e.end) != service.name, e.doc_id, e.span))
 
     def _compared(
         self, scoped: ResolvedMentions, statements: list[CitedStatement], used: set[int]

@@ -167,8 +167,12 @@ def served_by(house: ServiceIndex, service: Service) -> list[Edge]:
 
 def _products(house: ServiceIndex, service: Service) -> set[str]:
     """The last parts of the names of the images that a service runs."""
-    images = [house.name(e.end) for e in house.out(service.number, "BUILDS")]
-    return {re.split(r"[:@]", name.rpartition("/")[2])[0] for name in images}
+    return {product_of(house, e.end) for e in house.out(service.number, "BUILDS")}
+
+
+def product_of(house: ServiceIndex, image: int) -> str:
+    """The last part of an image's name, without its tag: what it is an image of."""
+    return re.split(r"[:@]", house.name(image).rpartition("/")[2])[0]
 
 
 def guards(house: ServiceIndex, route: Edge) -> list[Edge]:

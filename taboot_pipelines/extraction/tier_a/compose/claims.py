@@ -50,6 +50,10 @@ class ProjectClaims(ClaimBuilder):
         """The name that Compose gives to a service's container where `container_name` does not."""
         return self.project.separator.join((self.project.name, service, str(index)))
 
+    def stack_name(self, service: str) -> str:
+        """The name that Swarm gives to a service of a stack."""
+        return f"{self.project.name}_{service}"
+
     def mark(self, service: str, what: str, node: Node) -> bool:
         """Note that a field of a service could not be resolved; True if so."""
         if not node.missing:

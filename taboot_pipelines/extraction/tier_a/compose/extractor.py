@@ -231,7 +231,7 @@ def _declare(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
         },
         declared=True,
         # In a stack of Swarm it is called so outside of its file.
-        aliases=[other for other in (alias, f"{c.project.name}_{name}") if other and other != name],
+        aliases=[other for other in (alias, c.stack_name(name)) if other and other != name],
     )
 
 
@@ -243,7 +243,7 @@ def _names(c: ProjectClaims, name: str, node: Node) -> Iterator[str]:
     hostname = node.scalar("hostname")
     if hostname is not None and not hostname.missing and hostname.text:
         yield hostname.text
-    yield f"{c.project.name}_{name}"
+    yield c.stack_name(name)
 
 
 def _lent(c: ProjectClaims, node: Node) -> tuple[str, Node] | None:

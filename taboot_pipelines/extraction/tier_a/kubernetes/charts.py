@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from taboot_pipelines.extraction.tier_a.kubernetes.ingresses import GATEWAY
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import Object, number
 from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     MAPPING,
@@ -30,7 +31,6 @@ _RELEASE = re.compile(r"\{\{-?\s*\.Release\.(Name|Namespace)\s*-?\}\}")
 _LABEL = "app.kubernetes.io/controller"
 #: Protocols of the common library that are no transports, but what is spoken over TCP.
 _SPOKEN = frozenset({"HTTP", "HTTPS"})
-_GATEWAY = "gateway.networking.k8s.io"
 
 
 def is_of_library(values: Node) -> bool:
@@ -143,12 +143,11 @@ class _Library:
                 self._name(self._controllers, key, name), self._namespace, self._pod(key, controller), key
             )
         for key, (name, service) in self._services.items():
-            led = _sequence(service, list(_library_ports(service)))
             yield _service(
                 self._name(self._services, key, name),
                 self._namespace,
                 service,
-                led.items,
+                list(_library_ports(service)),
                 self._controller(key, service),
             )
         for key, (name, ingress) in _enabled(self._values, "ingress").items():
@@ -268,7 +267,7 @@ class _Library:
             parentRefs=route.get("parentRefs"),
             rules=_sequence(route, rules),
         )
-        return _object(_GATEWAY, kind.text if kind is not None else "HTTPRoute", name, self._namespace, spec)
+        return _object(GATEWAY, kind.text if kind is not None else "HTTPRoute", name, self._namespace, spec)
 
     def _references(self, place: Node, given: Node | None) -> Iterator[Node]:
         for each in given.items if given is not None and given.items else (None,):

@@ -33,15 +33,14 @@ _BACKENDS = {
 _PATTERN = re.compile(r"[()\[\]{}*+?^$|\\]")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECURE = frozenset({"websecure", "https"})
-
-
-_GATEWAY = "gateway.networking.k8s.io"
+#: The API group of the Gateway API, and its routes.
+GATEWAY = "gateway.networking.k8s.io"
 _ROUTES = frozenset({"HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute"})
 
 
 def is_route(one: Object) -> bool:
     """Whether an object is a route of the Gateway API."""
-    return one.group == _GATEWAY and one.kind in _ROUTES
+    return one.group == GATEWAY and one.kind in _ROUTES
 
 
 def claim_class(claims: ClaimBuilder, one: Object) -> None:
@@ -124,15 +123,10 @@ def _claim_rule(
     name, namespace = backend.scalar("name"), backend.scalar("namespace")
     if name is None or (backend.scalar("kind") or backend).text not in ("", "Service"):
         return
-    said = host.text if host is not None else ""
-    unset = _VARIABLE.findall(said)
     value, kind = (path.scalar("value"), path.scalar("type")) if path is not None else (None, None)
-    texts = [_VARIABLE.sub("", said), name.text, value.text if value is not None else ""]
-    if any(map(is_open, texts)):
-        claims.problem(backend, "E_UNRESOLVED", "the route is yet to be put in.")
+    unset = _unset(claims, backend, host or backend, host, name, value)
+    if unset is None:
         return
-    if unset and host is not None:
-        claims.problem(host, "E_UNRESOLVED", "the host's name is yet to be put in.")
     location = value.text if value is not None else None
     # What is no HTTP has no path.
     pathless = one.kind in ("TLSRoute", "TCPRoute", "UDPRoute")
@@ -151,6 +145,22 @@ def _claim_rule(
         port=number(backend.get("port")),
         unresolved=unset,
     )
+
+
+def _unset(
+    claims: ClaimBuilder, route: Node, named: Node, host: Node | None, name: Node, path: Node | None
+) -> list[str] | None:
+    """The variables in a host's name, which stand there by their own names and are noted at ``named``; None,
+    and a note at ``route``, where anything else of a route is yet to be put in."""
+    said = host.text if host is not None else ""
+    unset = _VARIABLE.findall(said)
+    texts = [_VARIABLE.sub("", said), name.text, path.text if path is not None else ""]
+    if any(map(is_open, texts)):
+        claims.problem(route, "E_UNRESOLVED", "the route is yet to be put in.")
+        return None
+    if unset:
+        claims.problem(named, "E_UNRESOLVED", "the host's name is yet to be put in.")
+    return unset
 
 
 def _proxy(
@@ -208,15 +218,9 @@ class _Routes:
         name, port = _backend(backend)
         if name is None:
             return
-        said = host.text if host is not None else ""
-        # A variable in the host's name stands there by its own name.
-        unset = _VARIABLE.findall(said)
-        texts = [_VARIABLE.sub("", said), name.text, path.text if path is not None else ""]
-        if any(map(is_open, texts)):
-            claims.problem(place, "E_UNRESOLVED", "the route is yet to be put in.")
+        unset = _unset(claims, place, place, host, name, path)
+        if unset is None:
             return
-        if unset:
-            claims.problem(place, "E_UNRESOLVED", "the host's name is yet to be put in.")
         end = claims.node(service_ref(claims, self._one.namespace, name.text), name)
         location = path.text if path is not None and path.text else None
         claims.edge(

@@ -87,12 +87,12 @@ def default_namespace(path: str, view: FileView) -> str:
             resources = one.get("resources")
             taken = {posixpath.normpath(n.text) for n in resources.each()} if resources is not None else ()
             if not above or child in taken:
-                found = _told(one.scalar("namespace"), found)
+                found = told(one.scalar("namespace"), found)
         for one in _read(at, _FLUX_FILES, view):
             spec = one.get("spec")
             leads = spec.scalar("path") if spec is not None else None
             if spec is not None and leads is not None and _is_tail(folder, leads.text):
-                target = _told(spec.scalar("targetNamespace"), "")
+                target = told(spec.scalar("targetNamespace"), "")
                 if target:
                     return target
         if not at:
@@ -101,7 +101,8 @@ def default_namespace(path: str, view: FileView) -> str:
     return found or DEFAULT_NAMESPACE
 
 
-def _told(node: Node | None, otherwise: str) -> str:
+def told(node: Node | None, otherwise: str) -> str:
+    """The text of a scalar, unless there is none or it is yet to be put in."""
     return node.text if node is not None and not is_open(node.text) else otherwise
 
 
@@ -123,6 +124,7 @@ def _read(folder: str, names: Iterable[str], view: FileView) -> Iterator[Node]:
 
 @lru_cache(maxsize=256)
 def _parsed(text: str) -> tuple[Node, ...]:
+    """The documents of a file that many manifests ask for; none where it is no YAML."""
     try:
         return tuple(parse(Origin("", text, ""), Problems()))
     except TabootError:

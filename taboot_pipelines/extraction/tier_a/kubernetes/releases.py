@@ -12,6 +12,7 @@ from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
     Object,
     Surroundings,
     listed,
+    told,
 )
 from taboot_pipelines.extraction.tier_a.kubernetes.values import (
     VALUES,
@@ -87,8 +88,7 @@ def _claim_release(
     """What a HelmRelease connects to by ``values``, and by those in ConfigMaps. Its objects are in the
     namespace that it names, and it answers to its own name there."""
     spec = one.spec
-    target = spec.scalar("targetNamespace") if spec is not None else None
-    namespace = one.namespace if target is None or is_open(target.text) else target.text
+    namespace = told(spec.scalar("targetNamespace") if spec is not None else None, one.namespace)
     claim_reach(claims, service, namespace, one.name, one.name.text)
     for item in listed(spec, "valuesFrom"):
         kind, key = item.scalar("kind"), item.scalar("valuesKey")

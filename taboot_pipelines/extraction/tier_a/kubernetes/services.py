@@ -122,6 +122,7 @@ def claim_database(claims: ClaimBuilder, one: Object) -> None:
     (cloudnative-pg.io, "Service management")."""
     image = one.spec.scalar("imageName") if one.spec is not None else None
     reference = try_reference(image.text) if image is not None else None
+    names = [f"{one.name.text}-{end}" for end in _OF_CLUSTERS]
     service = claims.node(
         service_ref(claims, one.namespace, one.name.text),
         one.name,
@@ -132,11 +133,10 @@ def claim_database(claims: ClaimBuilder, one: Object) -> None:
             "protocol": "tcp",
         },
         declared=True,
-        aliases=[f"{one.name.text}-{end}" for end in _OF_CLUSTERS],
+        aliases=names,
     )
     if service is None:
         return
-    names = [f"{one.name.text}-{end}" for end in _OF_CLUSTERS]
     claim_reach(claims, service, one.namespace, one.name, *names)
     if image is not None:
         claim_image(claims, service, image)
