@@ -12,8 +12,10 @@ from taboot_pipelines.extraction.tier_a.nginx.parser import Directive
 
 #: A value that grows beyond this stays as written.
 MAX_VALUE = 4096
-#: A longer regular expression of a map is not tried.
-MAX_PATTERN = 200
+#: A regular expression of a map that is longer, repeats more, or repeats a group, is not tried; characters of
+#: a host's name (RFC 1035).
+MAX_PATTERN, _MAX_REPEATS, _MAX_NAME = 200, 2, 253
+_REPEATED_GROUP = re.compile(r"\)[*+{]")
 
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
 
@@ -104,7 +106,12 @@ class Map:
                 wild = len(pattern), entry
         if wild is not None:
             return wild[1]
-        return next((e for e in self.entries if _matches(folded, e.pattern)), self.default)
+        for entry in self.entries:
+            matches = _matches(folded, entry.pattern)
+            if matches is not False:
+                # What is not tried may be it, and then nothing behind it holds.
+                return entry if matches else None
+        return self.default
 
 
 def _is_plain(name: str) -> bool:
@@ -121,14 +128,18 @@ def _fits(name: str, pattern: str) -> bool:
     return pattern.endswith(".*") and name.startswith(pattern[:-1])
 
 
-def _matches(name: str, pattern: str) -> bool:
-    """Whether a host matches ``~regular expression``; one that Python reads otherwise matches nothing."""
+def _matches(name: str, pattern: str) -> bool | None:
+    """Whether a host matches ``~regular expression``; None for one that is not tried: Python does not read
+    it, or it might take Python a time without bounds."""
     if not pattern.startswith("~"):
         return False
+    repeats = sum(map(pattern[1:].lstrip("*").count, "*+{"))
+    if len(pattern) > MAX_PATTERN or repeats > _MAX_REPEATS or _REPEATED_GROUP.search(pattern):
+        return None
     try:
-        return len(pattern) <= MAX_PATTERN and re.search(pattern[1:].lstrip("*"), name, re.I) is not None
+        return re.search(pattern[1:].lstrip("*"), name[:_MAX_NAME], re.I) is not None
     except re.error:
-        return False
+        return None
 
 
 def _may_be(name: str, pattern: str) -> bool:

@@ -16,7 +16,9 @@ MAX_QUOTE = 2000
 
 
 #: Directives that no other program's configuration begins a line with.
-_NGINX = re.compile(r"^[ \t]*(?:server_name|(?:proxy|fastcgi|grpc|uwsgi|scgi)_pass)[ \t]+[^;{}]*;", re.M)
+_NGINX = re.compile(
+    r"^[ \t]*(?:server_name|(?:proxy|fastcgi|grpc|uwsgi|scgi)_pass)[ \t]+[^;{}]{0,2000};", re.M
+)
 _BLOCK = re.compile(r"^[ \t]*(?:server|http|stream|upstream[ \t]+\S+|map[ \t]+\S+[ \t]+\$\w+)\s*\{", re.M)
 
 

@@ -286,3 +286,11 @@ def test_maps_without_end_take_bounded_time() -> None:
     server = "server { location / { proxy_pass http://$m0; } location /w { proxy_pass $w0$w1$w2$w3; } }"
     result, _ = read({"nginx.conf": f"{chain}{wide}{server}"})
     assert not routes(result) and {p.code for p in result.problems} <= {"E_UNRESOLVED", "E_TOO_LARGE"}
+
+
+@pytest.mark.parametrize("pattern", ["~(a+)+$", "~a*a*a*a*a*a*b", "~([a-z]+)*!", "~(?<x", f"~{'a' * 300}"])
+def test_a_pattern_that_is_not_tried_decides_nothing(pattern: str) -> None:
+    """Python would look for hours; and what stands behind it does not hold for a name that it may match."""
+    block = f'map $host $backend {{ default "other:1"; known.example.com "known:2"; "{pattern}" "web:3"; }}\n'
+    names = f"{'a' * 60}.example.com known.example.com"
+    assert served(names, block) == {("known.example.com", "known", 2)}
