@@ -22,8 +22,8 @@ from taboot_pipelines.errors import TabootError
 #: Python's own encoder decides how a value is written. One for all: `json.dumps` builds one for each call.
 _written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 _FAST = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
-#: What orjson may write otherwise: numbers with an exponent, and those that are none.
-_OTHERWISE = re.compile(rb"0\.0000|(?:^|[\[,:])-?[\d.]+e-?\d|null")
+#: A number with an exponent, as orjson may write it otherwise, within a list or an object.
+_EXPONENT = re.compile(rb"[\[,:]-?\d[\d.]*e")
 NAME_PATTERN = re.compile(r"^[a-z0-9][a-z0-9_-]{0,62}$")
 #: Buckets of every Delta table: a change rewrites only the buckets its keys fall in.
 BUCKETS = 32
@@ -35,7 +35,11 @@ def canonical_json(value: object) -> str:
         made = orjson.dumps(value, option=_FAST)
     except TypeError:  # keys that are no text, numbers beyond 64 bits, halves of surrogate pairs
         return _written(value)
-    return _written(value) if _OTHERWISE.search(made) else made.decode()
+    # Small numbers, and those that are none, are written otherwise as well. Plain searches before the pattern:
+    # this is asked for every key and every row.
+    if isinstance(value, float) or b"null" in made or b"0.0000" in made or _EXPONENT.search(made):
+        return _written(value)
+    return made.decode()
 
 
 def composite(*parts: object) -> str:
