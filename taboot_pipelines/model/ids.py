@@ -35,8 +35,8 @@ def canonical_json(value: object) -> str:
         made = orjson.dumps(value, option=_FAST)
     except TypeError:  # keys that are no text, numbers beyond 64 bits, halves of surrogate pairs
         return _written(value)
-    # Small numbers, and those that are none, are written otherwise as well. Plain searches before the pattern:
-    # this is asked for every key and every row.
+    # Small numbers, and those that are none, are written otherwise as well. Plain searches come before the
+    # pattern: this is asked for every key and every row.
     if isinstance(value, float) or b"null" in made or b"0.0000" in made or _EXPONENT.search(made):
         return _written(value)
     return made.decode()

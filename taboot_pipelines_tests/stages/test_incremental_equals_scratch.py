@@ -91,6 +91,14 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
             ],
         ),
         (
+            # Beside a project that has what it lacks it is a layer of that one, else a project of its own.
+            "alpha/compose.full.yaml",
+            [
+                "services: {vault: {restart: always}, agent: {image: agent, depends_on: [vault]}}\n",
+                "services: {vault: {image: other}, agent: {image: agent, depends_on: [jellyfin]}}\n",
+            ],
+        ),
+        (
             "alpha/.env",
             [
                 "TAG=11\nPORT=81\n",
@@ -721,6 +729,19 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
         ("write", ("stacks", "alpha/.env"), 0),
         ("crash", ("notes", "page.html"), 7),
         ("rollback", ("notes", "page.html"), 1),
+    ],
+    confirmed=True,
+)
+@example(
+    # A layer comes, changes what runs and so is a project of its own, and is a layer of nothing at last.
+    start=[(("stacks", "alpha/compose.yaml"), 0), (("stacks", "alpha/compose.full.yaml"), 0)],
+    operations=[
+        ("write", ("stacks", "alpha/compose.full.yaml"), 1),
+        ("crash", ("stacks", "alpha/compose.full.yaml"), 2),
+        ("write", ("stacks", "alpha/compose.full.yaml"), 0),
+        ("remove", ("stacks", "alpha/compose.yaml"), 0),
+        ("ingest", ("stacks", "alpha/compose.yaml"), 0),
+        ("write", ("stacks", "alpha/compose.yaml"), 1),
     ],
     confirmed=True,
 )

@@ -353,7 +353,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "10"
+    version = "11"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every
@@ -367,7 +367,12 @@ class ComposeExtractor:
         main = unit.files[0]
         chosen = select(loader, unit.files, source.folder or source.source_id)
         project = loader.load(
-            chosen.files, chosen.base, chosen.environment, chosen.name, default=chosen.default
+            chosen.files,
+            chosen.base,
+            chosen.environment,
+            chosen.name,
+            default=chosen.default,
+            beside=chosen.beside,
         )
         if project is None:
             return Interpretation((), (), problems=loader.problems.listed())

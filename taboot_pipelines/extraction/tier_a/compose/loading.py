@@ -7,6 +7,8 @@ stands.
 Compose looks into the directory that it is started in: ``COMPOSE_FILE`` of the ``.env`` there names the
 files, else the directory's default file and its override are the project. The first file's directory is the
 project's: it gives the name, the relative paths start there, and its own ``.env`` stands beneath the other.
+Files beside the default one that Compose would refuse without it belong to its project too: people lay them
+over it with ``-f``.
 """
 
 from __future__ import annotations
@@ -114,13 +116,21 @@ class Loader:
         return parse_env(text, environment, earlier)
 
     def load(
-        self, files: Sequence[str], base: str, environment: Environment, name: str, *, default: bool
+        self,
+        files: Sequence[str],
+        base: str,
+        environment: Environment,
+        name: str,
+        *,
+        default: bool,
+        beside: Sequence[str] = (),
     ) -> Project | None:
         """The project of ``files`` (in the order in which they are merged), or None if they are no Compose
         files, the first cannot be read, or there is nothing to run in them.
 
         ``base``: the directory its relative paths start from. ``name``: what it is called where neither its
         files nor, of a project that Compose takes by ``default``, ``COMPOSE_PROJECT_NAME`` says so.
+        ``beside``: files that may be layers of it.
         """
         if self.parsed(files[0], base) is None or not any(
             is_model(d, path) for path in files for d in self.parsed(path, base) or ()
@@ -136,6 +146,13 @@ class Loader:
         model = self._layered(files, base, 0, ())
         if model is None:
             return None
+        for path in beside:
+            layer = self._laid_over(model, path, base)
+            if layer is not None:
+                self.subordinates.add(path)
+                model = merging.merge(model, layer, merging.MODEL_RULES)
+        if self._tagged:
+            model = merging.prune(model)
         services = self._named(model.get("services"), "service")
         if not any(runs(node) for _, node in services.values()):
             self._report_idle(model, files, default)
@@ -148,6 +165,34 @@ class Loader:
             values,
             "_" if (environment.get("COMPOSE_COMPATIBILITY") or "").strip().lower() in _TRUE else "-",
         )
+
+    def _laid_over(self, model: Node, path: str, base: str) -> Node | None:
+        """The model of a file that is a layer of this project; None if it is none.
+
+        It is one if Compose would refuse it alone, since a service of it has nothing to run or depends on one
+        that it does not have, if the project has what it lacks, and if it adds a service. A file that changes
+        what a service of the project runs is another way to run it, such as one for development; one that
+        adds nothing only says how it may be run.
+        """
+        services = _services(model)
+        try:
+            text = self.texts.text(path)
+            documents = parse(Origin(path, text, base), Problems()) if looks_like_compose(path, text) else []
+        except TabootError:
+            return None  # It is a problem of its own unit.
+        if len(documents) != 1 or not is_model(documents[0], path):
+            return None
+        own = _services(documents[0])
+        lacking = {name for name, node in own.items() if not runs(node) and node.get("extends") is None}
+        for node in own.values():
+            needed = node.get("depends_on")
+            lacking |= set(_names_of(needed)) - own.keys() if needed is not None else set()
+        added = [name for name in own.keys() - services.keys() if name not in lacking]
+        if not (lacking and added and lacking <= services.keys()):
+            return None
+        if any(runs(own[name]) for name in own.keys() & services.keys()):
+            return None
+        return self.model(path, base, 0, ())
 
     def _report_shape(self, files: Sequence[str], base: str, default: bool) -> None:
         """Say of files that Compose would take by their name why they are none."""
@@ -428,12 +473,23 @@ class Loader:
         return self._layered(paths, base, number, including)
 
 
+def _services(model: Node) -> dict[str, Node]:
+    services = model.get("services")
+    return {} if services is None else {name: node for name, (_, node) in services.entries.items()}
+
+
+def _names_of(node: Node) -> list[str]:
+    """The names in a list, or the keys of a mapping."""
+    return [item.text for item in node.items if item.kind == SCALAR] or list(node.entries)
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """The files of a project in the order in which they are merged; ``base``: its directory.
 
     ``name`` is what it is called where neither it nor its environment says so. ``default``: Compose takes it
-    without being told which files, so that ``COMPOSE_PROJECT_NAME`` of ``environment`` names it.
+    without being told which files, so that ``COMPOSE_PROJECT_NAME`` of ``environment`` names it. ``beside``:
+    files of its directory that somebody may lay over it where nothing says which are.
     """
 
     files: tuple[str, ...]
@@ -441,6 +497,7 @@ class Selection:
     environment: Environment
     name: str
     default: bool
+    beside: tuple[str, ...] = ()
 
 
 def select(loader: Loader, unit: Sequence[str], root: str) -> Selection:
@@ -474,7 +531,14 @@ def select(loader: Loader, unit: Sequence[str], root: str) -> Selection:
     environment = loader.read_environment(posixpath.join(directory, ".env"), {}) or {}
     folder = _folder(directory, root)
     name = folder if default else f"{folder}-{posixpath.splitext(file)[0]}"
-    return Selection(tuple(unit), directory, environment, name, default)
+    beside = _beside(loader, directory, unit) if default else ()
+    return Selection(tuple(unit), directory, environment, name, default, beside)
+
+
+def _beside(loader: Loader, directory: str, unit: Sequence[str]) -> tuple[str, ...]:
+    """The other Compose files of a directory by their names, sorted."""
+    found = (p for kind in ("yaml", "yml") for p in loader.view.glob(posixpath.join(directory, f"*.{kind}")))
+    return tuple(sorted(p for p in found if p not in unit and named_compose(p)))
 
 
 def _folder(directory: str, root: str) -> str:

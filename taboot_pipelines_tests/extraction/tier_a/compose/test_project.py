@@ -559,6 +559,50 @@ def test_a_default_file_that_yields_nothing_is_a_problem(text: str, code: str) -
     assert read.result.problems[0].message.startswith("a/compose.yaml")
 
 
+CORE = "services: {web: {image: nginx}, db: {image: postgres}}"
+FULL = "services: {web: {depends_on: [queue]}, queue: {image: kafka}, worker: {image: w, depends_on: [db]}}"
+
+
+def test_a_file_that_cannot_stand_alone_is_a_layer_of_the_project_beside_it() -> None:
+    files = {"a/compose.yaml": CORE, "a/compose.full.yaml": FULL}
+    read = interpret(files, "a/compose.yaml")
+    assert {n.node.name for n in read.nodes("Service")} == {"web", "db", "queue", "worker"}
+    assert {n.node.key[0] for n in read.nodes("Service")} == {"lab/a"}
+    edges = {(e.start.name, e.end.name, e.evidence.path) for e in read.edges("DEPENDS_ON")}
+    assert edges == {
+        ("web", "queue", "a/compose.full.yaml"),
+        ("worker", "db", "a/compose.full.yaml"),
+    }
+    assert read.result.subordinates == {"a/compose.full.yaml"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # It has all that it needs.
+        "services: {queue: {image: kafka}, worker: {image: w, depends_on: [queue]}}",
+        # It says what a service runs otherwise: for development, as like as not.
+        "services: {web: {build: .}, mail: {image: mailhog}, db: {ports: ['5432:5432']}}",
+        # It adds nothing.
+        "services: {web: {ports: ['80:80']}}",
+        # What it lacks, this project does not have either.
+        "services: {worker: {image: w, depends_on: [cache]}}",
+        "services: [",
+        "",
+    ],
+)
+def test_any_other_file_beside_it_is_none(text: str) -> None:
+    read = interpret({"a/compose.yaml": CORE, "a/compose.dev.yml": text}, "a/compose.yaml")
+    assert {n.node.name for n in read.nodes("Service")} == {"web", "db"}
+    assert not read.result.subordinates and not read.result.problems
+
+
+def test_where_compose_file_says_which_files_nothing_else_is_a_layer() -> None:
+    files = {"a/compose.yaml": CORE, "a/compose.full.yaml": FULL, "a/.env": "COMPOSE_FILE=compose.yaml"}
+    read = interpret(files, "a/compose.yaml")
+    assert {n.node.name for n in read.nodes("Service")} == {"web", "db"}
+
+
 @pytest.mark.parametrize("path", ["a/prod.yml", "a/docker-compose.prod.yml", "a/compose.override.yml"])
 def test_a_fragment_that_is_laid_over_others_is_no_project(path: str) -> None:
     text = "services: {web: {environment: {A: b}, ports: ['80:80']}, db: {deploy: {replicas: 2}}}\n"
