@@ -33,8 +33,12 @@ from taboot_pipelines.model.records import Event, Known, Role
 _YAML = re.compile(r"(?i).*\.ya?ml", re.DOTALL)
 COMPOSE_NAME = re.compile(r"(?i)(?:.*[._-])?compose(?:[._-].*)?\.ya?ml", re.DOTALL)
 _DOCKERFILE = re.compile(r"(?:Dockerfile|Containerfile).*|.*\.(?:[Dd]ockerfile|[Cc]ontainerfile)", re.DOTALL)
-#: What makes a project of several files.
-_JOINS = re.compile(r"\bextends\b|^\s*(?:export\s+)?COMPOSE_FILE\b", re.MULTILINE)
+#: What makes a project of several files: another file, or one that a service mounts.
+_JOINS = re.compile(
+    r"\bextends\b|^\s*(?:export\s+)?COMPOSE_FILE\b"
+    r"|^\s*-\s+(?:source:\s*)?[\"']?(?:\.{1,2}/|\$\{?\w)[^\s:]*:|\bsource:\s*[\"']?[.$]|[\[,]\s*[\"']?\.{1,2}/",
+    re.MULTILINE,
+)
 #: GitLab's pipelines have the same top-level words and are no projects.
 _OTHER_NAME = re.compile(r"\.gitlab-ci.*", re.DOTALL)
 _FIRST_KEY = re.compile(r"^(?!---|%|[ \t]*(?:#|$))(?P<indent> *)", re.MULTILINE)

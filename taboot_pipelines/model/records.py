@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from itertools import islice, takewhile
 from typing import Any, Literal, NamedTuple
 
 from taboot_pipelines.errors import TabootError
@@ -332,11 +334,20 @@ def _component(pattern: str) -> Callable[[str], bool]:
     return lambda name: (dot or not name.startswith(".")) and match(name) is not None
 
 
+#: Files beneath one folder: what is found is kept as an input.
+_MAX_BENEATH = 2_000
+
+
+@lru_cache(maxsize=2)
+def _ordered(paths: frozenset[str]) -> Sequence[str]:
+    return sorted(paths)
+
+
 @lru_cache(maxsize=2)
 def _by_folder(paths: frozenset[str]) -> Mapping[str, Sequence[str]]:
     """The paths of a listing by their folder."""
     found: dict[str, list[str]] = {}
-    for path in paths:
+    for path in _ordered(paths):
         found.setdefault(path.rpartition("/")[0], []).append(path)
     return found
 
@@ -367,16 +378,23 @@ class FileView:
 
     def glob(self, pattern: str) -> tuple[str, ...]:
         """The paths that match, sorted. ``*``, ``?`` and ``[…]`` stay within one component, and a leading dot
-        must be written out."""
+        must be written out; ``FOLDER/**`` is what lies in a folder, however deep, of which the first
+        :data:`_MAX_BENEATH` are looked at."""
         found = self.globs.get(pattern)
         if found is None:
             folder, slash, last = pattern.rpartition("/")
-            if _WILD.search(folder) is None:
+            if slash and last == "**":
+                ordered, beneath = _ordered(self._paths), f"{folder}/"
+                first = bisect_left(ordered, beneath)
+                near = islice(ordered, first, first + _MAX_BENEATH)
+                there = takewhile(lambda p: p.startswith(beneath), near)
+                found = tuple(p for p in there if "/." not in p[len(folder) :])
+            elif _WILD.search(folder) is None:
                 # Nearly every pattern is of this kind, and many units ask for one, or one for many.
                 within = len(folder) + len(slash)
                 matches = _component(last)
-                there = _by_folder(self._paths).get(folder, ()) if folder or not slash else ()
-                found = tuple(sorted(p for p in there if matches(p[within:])))
+                inside = _by_folder(self._paths).get(folder, ()) if folder or not slash else ()
+                found = tuple(p for p in inside if matches(p[within:]))
             else:
                 parts = [_component(part) for part in pattern.split("/")]
                 found = tuple(

@@ -326,6 +326,10 @@ def test_names_and_neighbours_stay() -> None:
     assert masked == f"environment:\n  POSTGRES_PASSWORD: {'*' * len(S)}\n  POSTGRES_USER: app\n"
     masked = mask("url: postgres://app:s3cret@db:5432/app?sslmode=off\n", YAML)
     assert masked == "url: postgres://app:******@db:5432/app?sslmode=off\n"
+    masked = mask('command: "-u postgresql://${U}:${P}@db:5432/konga"\n', YAML)
+    assert "@db:5432/konga" in masked
+    masked = mask('command: "-u postgresql://app:s3cret@db:5432/x -u app:s3cret"\n', YAML)
+    assert "@db:5432/x" in masked and "s3cret" not in masked
     masked = mask("P_TOKEN: ${P_TOKEN:-abc123}\n", YAML)
     assert masked == "P_TOKEN: ${P_TOKEN:-******}\n"
 

@@ -226,6 +226,54 @@ def test_whose_network_it_is_belongs_to_the_use_and_not_to_the_network(world: Wo
         assert uses == {"app": True, "db": None}
 
 
+MONITORING = """\
+services:
+  grafana:
+    image: grafana/grafana
+    volumes: ["./grafana/provisioning:/etc/grafana/provisioning", "${CONF}:/etc/agent.yml", "data:/var"]
+    environment: {PUSH: "3100"}
+  prometheus: {image: prom/prometheus}
+  loki: {image: grafana/loki}
+  proxy: {image: traefik}
+"""
+
+
+def test_configuration_that_a_service_mounts_comes_with_its_project(world: World) -> None:
+    kb = ingest(
+        world,
+        {
+            "m/compose.yaml": MONITORING,
+            "m/.env": "CONF=./agent.yml\n",
+            "m/grafana/provisioning/datasources/all.yml": (
+                "datasources:\n  - {name: P, type: prometheus}\n    \n"
+                "  - name: Q\n    access: proxy\n    url: http://prometheus:9090\n"
+            ),
+            "m/agent.yml": "push: http://loki:${PUSH}/api\nother: http://${GONE}:1\n",
+            "m/elsewhere/notes.yml": "url: http://proxy:80\n",
+        },
+    )
+    # `access: proxy` is a word of the data source, and no host.
+    assert links(kb) == {"grafana CONNECTS_TO prometheus", "grafana CONNECTS_TO loki"}
+    found = [r for r in kb.edges().to_pylist() if (r["type"], r["end_name"]) == ("CONNECTS_TO", "prometheus")]
+    quote = kb.explain(found[0]["edge_id"]).quotes[0]
+    assert quote.url.endswith("m/grafana/provisioning/datasources/all.yml") and quote.line == 6
+    same_as_scratch(world)
+    (world.directory / "stacks" / "m" / "agent.yml").unlink()
+    assert links(ingest(world, {})) == {"grafana CONNECTS_TO prometheus"}
+    same_as_scratch(world)
+
+
+def test_a_command_with_a_url_for_its_user_keeps_the_host_in_its_quote(world: World) -> None:
+    kong = """\
+        services:
+          db: {image: "postgres:16"}
+          prepare:
+            image: pantsel/konga
+            command: "-c prepare -a postgres -u postgresql://${U}:${P}@db:5432/konga_db"
+        """
+    assert links(ingest(world, {"k/compose.yaml": kong})) == {"prepare CONNECTS_TO db"}
+
+
 CLUSTER = """\
 apiVersion: v1
 kind: Service

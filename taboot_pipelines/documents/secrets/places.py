@@ -64,8 +64,9 @@ _WEBHOOK_PATHS = {
 _BEARER = re.compile(r"(?i)(bearer|basic|token)[ \t]{1,4}([A-Za-z0-9._~+/=:-]{8,4096})")
 #: Between a flag and its value, which may be the next item of a list.
 _GAP = r"(?:[ \t=]{1,3}|[\"'],[ \t]{0,3})"
+#: Not a URL, whose own credentials are masked as such.
 _USER_FLAG = re.compile(
-    rf"(?:-u|--user|--proxy-user){_GAP}[\"']?([^\s:\"'$(<>&]{{1,100}}):"
+    rf"(?:-u|--user|--proxy-user){_GAP}[\"']?([^\s:\"'$(<>&]{{1,100}}):(?!//)"
     r"((?:[^\s\"'<>&]|&(?!(?:#39|#34|quot|lt|gt);)){1,200})"
 )
 

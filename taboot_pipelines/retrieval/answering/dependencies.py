@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cached_property
+from itertools import product
 
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
 from taboot_pipelines.retrieval.answering.entity_linking import Mention
@@ -11,7 +13,7 @@ from taboot_pipelines.retrieval.answering.fact_base import FactKind
 from taboot_pipelines.retrieval.answering.inventory import Images
 from taboot_pipelines.retrieval.answering.networks import Networks
 from taboot_pipelines.retrieval.answering.routes import Routes
-from taboot_pipelines.retrieval.answering.vocabulary import FILLER
+from taboot_pipelines.retrieval.answering.vocabulary import DATABASES, FILLER, STORES
 from taboot_pipelines.retrieval.queries.citations import (
     MAX_SCOPES,
     CitedStatement,
@@ -26,9 +28,10 @@ from taboot_pipelines.retrieval.queries.relations import (
     is_order,
     product_of,
     served_by,
+    used_by,
     walk,
 )
-from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, plain_name
 
 #: The words for a condition of ``depends_on``, and how each is said.
 _CONDITIONS = (
@@ -43,8 +46,9 @@ _SAID = {
 #: Of which kind of thing something uses one, and what uses it.
 _WHICH_OF = re.compile(r"\b(?:which|what) (@\w*) (?:does|do|is|are|will) (?:the |our )?(@\w*)")
 
-#: Letters of a word that may be the name of a product that an image is called after.
-_MIN_PRODUCT = 4
+#: Letters of a word that may be the name of a product that an image is called after, and so many more may
+#: stand behind it: postgresql is postgres, postgres-exporter is not.
+_MIN_PRODUCT, _MORE_LETTERS = 4, 3
 
 
 class Dependencies(FactKind):
@@ -111,6 +115,61 @@ class Dependencies(FactKind):
                 statements.append(CitedStatement(text, cites(edges)))
         words = used | scoped.words(held[0])
         return Found(statements, words, looked_for=f"its {held[0].text}") if statements else None
+
+    def shared_services(self, scoped: ResolvedMentions) -> Found | None:
+        """What two services both connect to or need; asked for a database, a cache or a broker, or for one by
+        its name, of these alone. That they share none is said only where it is known what each uses."""
+        words = scoped.question.linked.words
+        named = [(m, *scoped.services(m)) for m in scoped.mentions]
+        named = [n for n in named if n[1] and not any(words[i].text in STORES for i in scoped.words(n[0]))]
+        if len(named) < 2:
+            return None
+        (_, left, used), (_, right, more) = named[0], named[1]
+        store = scoped.question.store
+        used = used | more | ({store} if store is not None else set())
+        kind = STORES[words[store].text] if store is not None else frozenset()
+        meant = [m for m, *_ in named[2:]]
+        of_name = {t.node for m in meant for t in m.of("service")}
+        used = used | scoped.words(*meant)
+
+        def of_kind(service: Service) -> list[Edge]:
+            held = used_by(self.house, service)
+            if of_name:
+                return [e for e in held if e.end in of_name]
+            return [e for e in held if not kind or self._is_of(e.end, kind)]
+
+        pairs = [(a, b) for a, b in product(left[:MAX_SCOPES], right[:MAX_SCOPES]) if a != b]
+        yes_no = scoped.question.yes_no
+        both = [s for a, b in pairs if (s := self._both(a, b, of_kind(a), of_kind(b), yes_no))]
+        apart = (s for a, b in pairs if (s := self._apart(a, b, of_kind(a), of_kind(b), yes_no)))
+        statements = both or [s for s in [next(apart, None)] if s is not None]
+        return Found(statements, used, looked_for="what both use") if statements else None
+
+    def _both(
+        self, a: Service, b: Service, ours: list[Edge], theirs: list[Edge], yes_no: bool
+    ) -> CitedStatement | None:
+        common = {e.end for e in ours} & {e.end for e in theirs}
+        if not common:
+            return None
+        shared = listed(self.names([self.house.services[n] for n in sorted(common)]))
+        text = f"{'Yes: ' if yes_no else ''}{self.called(a)} and {self.called(b)} both use {shared}."
+        return CitedStatement(text, cites(e for e in (*ours, *theirs) if e.end in common))
+
+    def _apart(
+        self, a: Service, b: Service, ours: list[Edge], theirs: list[Edge], yes_no: bool
+    ) -> CitedStatement | None:
+        if not (ours and theirs):
+            return None
+        mine, other = (
+            listed(self.names([self.house.services[e.end] for e in edges])) for edges in (ours, theirs)
+        )
+        said = f"{self.called(a)} uses {mine} and {self.called(b)} uses {other}"
+        return CitedStatement(f"{'No: ' if yes_no else ''}{said}.", cites([*ours, *theirs]))
+
+    def _is_of(self, node: int, products: frozenset[str]) -> bool:
+        """Whether a service runs one of these products, by its image or its name."""
+        said = f"{self._products.get(node, '')} {self.house.name(node)}".lower()
+        return any(word in products or word in STORES for word in re.findall(r"[a-z]+", said))
 
     def connections(self, scoped: ResolvedMentions) -> Found | None:
         """What a service connects to by its own settings; else what it depends on."""
@@ -225,8 +284,8 @@ class Dependencies(FactKind):
         if re.search(r"\b(?:do|does) @\w* (?:\w+ )?(?:use|connect|talk)", scoped.question.masked[0]):
             return None  # what it uses itself is not who uses it
         return (
-            self._depending(scoped, ("DEPENDS_ON", "CONNECTS_TO"), "use")
-            or self._of_product(scoped)
+            self._of_product(scoped)
+            or self._depending(scoped, ("DEPENDS_ON", "CONNECTS_TO"), "use")
             or self._images.image_users(scoped)
             or self._networks.network_members(scoped)
         )
@@ -237,7 +296,8 @@ class Dependencies(FactKind):
         return {e.start: product_of(self.house, e.end) for e in self.house.of_type("BUILDS")}
 
     def _of_product(self, scoped: ResolvedMentions) -> Found | None:
-        """Who uses a product that runs as several services, none of which is called so: postgres."""
+        """Who uses a product, such as postgres, that several services run, or that one runs which has another
+        name."""
         if "image" in scoped.question.lower or len(scoped.mentions) > 1:
             return None
         words = scoped.question.linked.words
@@ -246,18 +306,56 @@ class Dependencies(FactKind):
         }
         edges: list[Edge] = []
         used: set[int] = set()
+        named = {s.number for m in scoped.mentions for s in scoped.services(m)[0]}
         for i in sorted(meant):
-            running = [n for n, image in self._products.items() if image.startswith(words[i].text)]
-            held = [e for n in sorted(running) for e in self.house.into(n, "DEPENDS_ON", "CONNECTS_TO")]
-            held = in_force(
-                self.house, [e for e in held if depends_in_name(e) and e.start in self.house.services]
-            )
+            running = {n for n, image in self._products.items() if _is_of_product(image, words[i].text)}
+            own = {n for n in running | named if n in self.house.services and self.house.services[n].own}
+            running &= own or running
+            is_store = any(_is_of_product(words[i].text, p) for p in STORES["queue"] | DATABASES)
+            if named and not (is_store and (running - named or len(named) > MAX_SCOPES)):
+                continue
+            held = [e for n in sorted(running | named) for e in self._using(n)]
             edges, used = edges + held, used | ({i} if held else set())
         if not edges:
             return None
         others = [self.house.services[e.start] for e in edges]
         called = " ".join(words[i].text for i in sorted(used))
-        return self.listing(scoped, others, edges, f"use {called}", used)
+        store = scoped.question.store
+        used |= {store} if store is not None else set()
+        return self._told(scoped, others, edges, "use", called, used)
+
+    def _using(self, number: int) -> list[Edge]:
+        """The edges in force by which services connect to one, or need it."""
+        held = self.house.into(number, "DEPENDS_ON", "CONNECTS_TO")
+        return in_force(
+            self.house, [e for e in held if depends_in_name(e) and e.start in self.house.services]
+        )
+
+    def _told(
+        self,
+        scoped: ResolvedMentions,
+        services: Sequence[Service],
+        edges: Sequence[Edge],
+        verb: str,
+        called: str,
+        used: set[int],
+        total: int | None = None,
+    ) -> Found:
+        """The list of services that use one. What only a document names is said apart: it may be another name
+        of one that configuration declares, or none that runs."""
+        declared = [(s, e) for s, e in zip(services, edges, strict=True) if s.declared]
+        if not declared or len(declared) == len(edges):
+            return self.listing(scoped, services, edges, f"{verb} {called}", used, total)
+        held, known = zip(*declared, strict=True)
+        found = self.listing(scoped, held, known, f"{verb} {called}", used)
+        told = {plain_name(s.name) for s in held}
+        rest = [(s, e) for s, e in zip(services, edges, strict=True) if not s.declared]
+        rest = [(s, e) for s, e in rest if plain_name(s.name) not in told]
+        if rest:
+            names = listed(sorted({s.name for s, _ in rest}))
+            text = f"A document says so of {names} too, which no configuration declares."
+            found.statements.append(CitedStatement(text, cites(e for _, e in rest)))
+        return found
 
     def _depending(self, scoped: ResolvedMentions, types: tuple[str, ...], verb: str) -> Found | None:
         subject = self._object(scoped)
@@ -283,7 +381,8 @@ class Dependencies(FactKind):
                 called = self.called(service)
                 if len({(s.place, s.project) for s in (*others, service)}) == 1 and len(services) == 1:
                     called = service.name
-                found = self.listing(scoped, others, edges, f"{verb} {called}", used, total)
+                held = [e for e in edges if e.start in self.house.services]
+                found = self._told(scoped, others, held, verb, called, used, total)
                 if question.yes_no:
                     found.statements[0].text = f"Yes: {found.statements[0].text}"
                 statements += found.statements
@@ -363,5 +462,21 @@ class Dependencies(FactKind):
                 if mention.first in place:
                     services, used = scoped.services(mention)
                     if services:
-                        return mention, services, used
-        return self.subject(scoped)
+                        return self._store_of(scoped, mention, services, used)
+        subject = self.subject(scoped)
+        return subject and self._store_of(scoped, *subject)
+
+    def _store_of(
+        self, scoped: ResolvedMentions, mention: Mention, services: list[Service], used: set[int]
+    ) -> tuple[Mention, list[Service], set[int]]:
+        """What a mention means where it stands with the word for a database: the librenms database, the
+        database of librenms."""
+        store = scoped.question.store
+        if store is None or store not in (mention.first - 2, mention.last):
+            return mention, services, used
+        return mention, scoped.databases(services), used | {store}
+
+
+def _is_of_product(image: str, word: str) -> bool:
+    more = image.removeprefix(word)
+    return image.startswith(word) and len(more) <= _MORE_LETTERS and (not more or more.isalpha())

@@ -160,8 +160,20 @@ class ResolvedMentions:
         held = [h for h in held if h[0].number in inside]
         rank = min(map(_rank, held))
         best = list({s.number: s for s, t in held if _rank((s, t)) == rank}.values())
+        if mention.label == "database":
+            best = self.databases(best)
         best, said = self._described([p for s in best for p in self.house.parts_of(s)], mention)
         return best, used | self.words(mention) | said
+
+    def databases(self, services: list[Service]) -> list[Service]:
+        """The databases among services that are called so; where none is one, those of their projects: the
+        database of librenms is what its project runs as one."""
+        word = stem("database")
+        if any(word in description(self.house, s) for s in services):
+            return services
+        projects = {(s.place, s.project) for s in services if s.declared}
+        beside = [self.house.services[n] for p in sorted(projects) for n in self.house.projects.get(p, ())]
+        return [s for s in beside[:_MAX_SERVICES] if word in description(self.house, s)] or services
 
     def _described(self, services: list[Service], mention: Mention) -> tuple[list[Service], set[int]]:
         """Those of ``services`` that the words beside their name describe, and those words: the celery

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -58,6 +58,7 @@ class Facts:
             "network_members": networks.network_members,
             "network_peers": networks.network_peers,
             "shared_networks": networks.shared_networks,
+            "shared_services": dependencies.shared_services,
             "sharers": networks.sharers,
             "dependencies": dependencies.dependencies,
             "connections": dependencies.connections,
@@ -188,7 +189,7 @@ class Answerer:
         best: _Best | None = None
         asked_kind = "unknown"
         compounds = compounded(self.house, linked)
-        joined = [Question(linked, compounds)] if compounds else []
+        joined = readings(replace(linked, mentions=list(compounds))) if compounds else []
         for n, question in enumerate([*joined, *readings(linked)]):
             if not question.is_fact:
                 continue

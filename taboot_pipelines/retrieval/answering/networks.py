@@ -202,8 +202,9 @@ class Networks(FactKind):
     def shared_networks(self, scoped: ResolvedMentions) -> Found | None:
         named = [(m, *scoped.services(m)) for m in scoped.mentions]
         named = _heads([n for n in named if n[1]])
-        if len(named) < 2:
-            return None
+        store = scoped.question.store
+        if len(named) < 2 or (store is not None and store not in scoped.question.named):
+            return None  # whether they share a database is another question
         (_, left, used), (_, right, more) = named[0], named[1]
         if len(left) > MAX_SCOPES or len(right) > MAX_SCOPES:
             return None

@@ -15,7 +15,7 @@ from taboot_pipelines.retrieval.answering import question_types
 from taboot_pipelines.retrieval.answering.answer_types import COUNT, Reading, read
 from taboot_pipelines.retrieval.answering.entity_linking import Linked, Mention
 from taboot_pipelines.retrieval.answering.question_types import Guess
-from taboot_pipelines.retrieval.answering.vocabulary import FILLER, NOT_FACTS, SECRETS
+from taboot_pipelines.retrieval.answering.vocabulary import FILLER, NOT_FACTS, SECRETS, STORES
 from taboot_pipelines.retrieval.answering.words import is_slip, stem
 
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?(?![\w.])")
@@ -84,6 +84,11 @@ class Question:
     @property
     def transitive(self) -> bool:
         return self.reading.transitive
+
+    @cached_property
+    def store(self) -> int | None:
+        """The word that says what kind of store is asked for, such as a database, if one does."""
+        return next((i for i, word in enumerate(self.linked.words) if word.text in STORES), None)
 
     @property
     def is_fact(self) -> bool:

@@ -61,6 +61,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "namespace_sharers": ("sharers", "vpn_users"),
     "services_in_networks": ("network_members",),
     "shared_networks": ("shared_networks",),
+    "shared_services": ("shared_services",),
     "services_on_host": ("members", "inventory"),
     "host_of": ("location",),
     "services_of_project": ("members",),
@@ -78,7 +79,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "yesno_dependency": ("dependencies", "users", "dependents", "connections"),
     "yesno_exposure": ("exposed", "ports"),
     "yesno_membership": ("networks", "network_members", "members", "location"),
-    "compare": ("shared_networks",),
+    "compare": ("shared_services",),
 }
 #: Types that ask what the named thing needs, and those that ask what needs it: only syntax tells these apart.
 OF_SUBJECT = frozenset({"dependencies_of", "connections_of", "store_of"})

@@ -84,6 +84,19 @@ DATABASES = frozenset(
     ]
 )
 
+#: The images of caches, and of what passes messages on.
+CACHES = frozenset(["redis", "valkey", "keydb", "dragonfly", "memcached"])
+BROKERS = frozenset(["rabbitmq", "kafka", "nats", "activemq", "pulsar", "mosquitto", "emqx", "redpanda"])
+#: What people call a thing that services keep something in, and the images by which it is one.
+STORES = {
+    "database": DATABASES,
+    "databases": DATABASES,
+    "db": DATABASES,
+    "cache": CACHES,
+    "broker": BROKERS,
+    "queue": BROKERS | CACHES,
+}
+
 #: Who asks for these wants nothing that stands beside them.
 SECRETS = frozenset(
     [

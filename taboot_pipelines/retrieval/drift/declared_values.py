@@ -27,7 +27,7 @@ from taboot_pipelines.extraction.tier_a.prose.things import is_ordinary_name
 from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView
 from taboot_pipelines.model.graph import TAILNET
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntries, ConfigEntry
-from taboot_pipelines.retrieval.queries.service_index import Edge, ServiceIndex
+from taboot_pipelines.retrieval.queries.service_index import Edge, ServiceIndex, plain_name
 
 Labels = tuple[str, ...]
 
@@ -130,11 +130,6 @@ _NAMED_UNDER = frozenset(
 )
 #: Values of more characters are texts.
 _MAX_VALUE_CHARS = 500
-
-
-def plain_name(text: str) -> str:
-    """A name as it is compared: ``Discovery Server`` and ``discovery_server`` are ``discovery-server``."""
-    return re.sub(r"[\s_]+", "-", text.strip().lower())
 
 
 def labels_of(host: str) -> Labels:

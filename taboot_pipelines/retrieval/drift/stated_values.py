@@ -41,8 +41,8 @@ from taboot_pipelines.retrieval.drift.declared_values import (
     image_of,
     is_of_a_machine,
     labels_of,
-    plain_name,
 )
+from taboot_pipelines.retrieval.queries.service_index import plain_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,6 +232,17 @@ _ALL = (
         answers=("dependents_of",),
     ),
     Query(
+        "shared_services",
+        "What two services both connect to or need, such as one database.",
+        (_ONE, _OTHER, *_WITHIN),
+        (*_BOTH, "other", "other_project", "shared", "shared_project"),
+        ("CONNECTS_TO", "DEPENDS_ON"),
+        dependencies.shared_services,
+        Sentence("{service} and {other}", "both use", "{shared}"),
+        "they use nothing together",
+        answers=("shared_services",),
+    ),
+    Query(
         "impact",
         "What fails without a service: what needs it, connects to it, is reached through it.",
         (*_OF_ONE, _TRANSITIVE),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from taboot_pipelines.retrieval.queries.citations import cite
+from taboot_pipelines.retrieval.queries.citations import cite, cites
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
-from taboot_pipelines.retrieval.queries.relations import is_order, served_by, walk, way_of
+from taboot_pipelines.retrieval.queries.relations import is_order, served_by, used_by, walk, way_of
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service
 from taboot_pipelines.retrieval.results.queries import Cell
 
@@ -59,6 +59,21 @@ def consumers(house: House, args: Arguments) -> Iterator[Row]:
             how = "connects" if edge.type == "CONNECTS_TO" else "depends"
             cells = {**house.service(service), **house.other(edge.start, "consumer"), "how": how}
             yield Row(cells, [cite(edge)])
+
+
+def shared_services(house: House, args: Arguments) -> Iterator[Row]:
+    for service in house.asked(args):
+        own = used_by(house.index, service)
+        for other in args.others:
+            for edge in used_by(house.index, other):
+                mine = [e for e in own if e.end == edge.end]
+                if mine and other != service:
+                    cells = {
+                        **house.service(service),
+                        **house.other(other.number, "other"),
+                        **house.other(edge.end, "shared"),
+                    }
+                    yield Row(cells, cites([*mine, edge]))
 
 
 def impact(house: House, args: Arguments) -> Iterator[Row]:

@@ -53,6 +53,12 @@ def walk(house: ServiceIndex, node: int, *, forward: bool) -> list[Edge]:
     return found
 
 
+def used_by(house: ServiceIndex, service: Service) -> list[Edge]:
+    """What a service connects to or needs; where several files say so, those in force."""
+    edges = house.out(service.number, "CONNECTS_TO", "DEPENDS_ON")
+    return in_force(house, [e for e in edges if not is_order(e) and e.end in house.services])
+
+
 def unexplained_mentions(house: ServiceIndex, service: Service) -> list[Edge]:
     """The mentions of a service in documents of which nothing more is known about it, one a document, in the
     order of their paths: what they say may be a dependency that no declaration states."""

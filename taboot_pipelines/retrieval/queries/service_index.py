@@ -453,3 +453,8 @@ def is_example_path(path: str) -> bool:
 
 def distinct(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
+
+
+def plain_name(text: str) -> str:
+    """A name as it is compared: ``Discovery Server`` and ``discovery_server`` are ``discovery-server``."""
+    return re.sub(r"[\s_]+", "-", text.strip().lower())

@@ -22,6 +22,14 @@ _HOST_PORT = re.compile(
 )
 
 
+#: A key of a program's own configuration under which a lone name is where something is. Much else in such
+#: files is called as a service is: what an alert is about, the mode of a data source.
+_IS_ADDRESS = re.compile(
+    r"(?i)(?:host(?:name)?|server|addr(?:ess)?|endpoint|ur[il]|upstream|target|broker|backend|peer|node|dsn"
+    r"|remote|origin|relay|proxy)s?$"
+)
+
+
 def claim_connections(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> None:
     """Connections to the services that the texts of this one name, and the hosts that may be other
     projects'."""
@@ -64,7 +72,7 @@ def claim_connections(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> 
         for scheme, host, port in named_hosts(text):
             if answering.get(host) != name:
                 c.use(ref, host, where, "compose_mounted_url", protocol=scheme, port=port)
-        for host, confidence in lone_hosts(key, text):
+        for host, confidence in lone_hosts(key, text) if _IS_ADDRESS.search(key) else ():
             if answering.get(host) != name:
                 c.use(ref, host, where, "compose_mounted_host", confidence=confidence)
 

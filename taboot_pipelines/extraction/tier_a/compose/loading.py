@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -146,11 +147,9 @@ class Loader:
         model = self._layered(files, base, 0, ())
         if model is None:
             return None
-        for path in beside:
-            layer = self._laid_over(model, path, base)
-            if layer is not None:
-                self.subordinates.add(path)
-                model = merging.merge(model, layer, merging.MODEL_RULES)
+        for path, layer in self._layers(model, beside, base).items():
+            self.subordinates.add(path)
+            model = merging.merge(model, layer, merging.MODEL_RULES)
         if self._tagged:
             model = merging.prune(model)
         services = self._named(model.get("services"), "service")
@@ -166,21 +165,36 @@ class Loader:
             "_" if (environment.get("COMPOSE_COMPATIBILITY") or "").strip().lower() in _TRUE else "-",
         )
 
+    def _layers(self, model: Node, beside: Sequence[str], base: str) -> dict[str, Node]:
+        """The files that are layers of a project, each with its model. Of those that publish a port which the
+        project or another one publishes too only one can be meant, and none is taken."""
+        found = {path: layer for path in beside if (layer := self._laid_over(model, path, base)) is not None}
+        own = _services(model)
+        ports = {
+            path: {p for n, node in _services(layer).items() if n not in own for p in _published(node)}
+            for path, layer in found.items()
+        }
+        taken = Counter(port for held in ports.values() for port in held)
+        taken.update({port for node in own.values() for port in _published(node)})
+        return {path: layer for path, layer in found.items() if all(taken[p] == 1 for p in ports[path])}
+
     def _laid_over(self, model: Node, path: str, base: str) -> Node | None:
         """The model of a file that is a layer of this project; None if it is none.
 
         It is one if Compose would refuse it alone, since a service of it has nothing to run or depends on one
         that it does not have, if the project has what it lacks, and if it adds a service. A file that changes
-        what a service of the project runs is another way to run it, such as one for development; one that
-        adds nothing only says how it may be run.
+        what a service of the project runs or which network it has, or that takes something away, is another
+        way to run it, such as one for development; one that adds nothing only says how it may be run.
         """
         services = _services(model)
         try:
-            text = self.texts.text(path)
+            text = self.texts.text(path) or ""
             documents = parse(Origin(path, text, base), Problems()) if looks_like_compose(path, text) else []
         except TabootError:
             return None  # It is a problem of its own unit.
         if len(documents) != 1 or not is_model(documents[0], path):
+            return None
+        if merging.RESET in text or merging.OVERRIDE in text:
             return None
         own = _services(documents[0])
         lacking = {name for name, node in own.items() if not runs(node) and node.get("extends") is None}
@@ -190,7 +204,8 @@ class Loader:
         added = [name for name in own.keys() - services.keys() if name not in lacking]
         if not (lacking and added and lacking <= services.keys()):
             return None
-        if any(runs(own[name]) for name in own.keys() & services.keys()):
+        patched = [own[name] for name in own.keys() & services.keys()]
+        if any(runs(node) or node.get("network_mode") is not None for node in patched):
             return None
         return self.model(path, base, 0, ())
 
@@ -359,8 +374,12 @@ class Loader:
     ) -> Node | None:
         wanted = extends if extends.kind == SCALAR else extends.scalar("service")
         file = extends.scalar("file")
-        if wanted is None or wanted.missing or (file is not None and file.missing):
+        if wanted is None or wanted.missing:
             extends.report(self.problems, "E_PARSE", "`extends` does not name a service.")
+            return None
+        if file is not None and file.missing:
+            what = "the file that `extends` names holds a variable without a value."
+            file.report(self.problems, "E_UNRESOLVED", what)
             return None
         target, target_base = path, base
         documents = [document]
@@ -463,7 +482,11 @@ class Loader:
         outer = self._environments[environment]
         values: dict[str, str | None] = {}
         for source in sources:
-            values.update(self.read_environment(source, outer, earlier=values) or {})
+            read = self.read_environment(source, outer, earlier=values)
+            if read is None and env_files is not None:
+                what = "an environment file that `include` names is not in the source."
+                env_files.report(self.problems, "E_NOT_FOUND", what)
+            values.update(read or {})
         values.update(outer)
         # Equal environments share one number, so that a file included twice is loaded once.
         if values not in self._environments:
@@ -476,6 +499,17 @@ class Loader:
 def _services(model: Node) -> dict[str, Node]:
     services = model.get("services")
     return {} if services is None else {name: node for name, (_, node) in services.entries.items()}
+
+
+def _published(service: Node) -> set[str]:
+    """The published ports of a service as they are written, with their address."""
+    ports = service.get("ports")
+    found = set()
+    for item in ports.items if ports is not None else ():
+        number = item.scalar("published") if item.kind == MAPPING else item
+        if number is not None:
+            found.add(number.text.rpartition(":")[0] if item.kind == SCALAR else number.text)
+    return found - {""}
 
 
 def _names_of(node: Node) -> list[str]:

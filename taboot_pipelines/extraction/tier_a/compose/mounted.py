@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from taboot_pipelines.extraction.tier_a.claims import Located, Quote
+from taboot_pipelines.extraction.tier_a.compose import merging
 from taboot_pipelines.extraction.tier_a.compose.claims import ProjectClaims
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.compose.variables import expand
@@ -47,6 +48,11 @@ _COMMENT = re.compile(r"[ \t]+#.*")
 def mounted_values(c: ProjectClaims, node: Node) -> Iterator[tuple[str, str, Located]]:
     """(key, value, where it stands) of the lines of the files that a service mounts, and of its `configs`;
     the key is empty where there is none."""
+    given = {
+        name: None if value.missing else value.text
+        for name, (_, value) in merging.pairs(node.get("environment")).items()
+        if value.kind == SCALAR
+    }
     volumes = node.get("volumes")
     for item in volumes.items if volumes is not None else ():
         source = item.scalar("source") if item.is_map else item if item.kind == SCALAR else None
@@ -56,7 +62,11 @@ def mounted_values(c: ProjectClaims, node: Node) -> Iterator[tuple[str, str, Loc
         # Anything else is the name of a volume, or lies outside of the source.
         path = resolve_path(source.origin.base, written) if written.startswith(".") else None
         for found in _files(c, path) if path else ():
-            yield from _values(c, found, source)
+            for key, value, where in _values(c, found, source):
+                # Many programs fill their configuration with the variables of their container.
+                expanded = expand(value, given)
+                known = expanded.valid and not expanded.missing
+                yield key, expanded.text if known else value, where
     configs = node.get("configs")
     for item in configs.items if configs is not None else ():
         source = item.scalar("source") if item.is_map else item if item.kind == SCALAR else None
@@ -106,11 +116,11 @@ def _files(c: ProjectClaims, path: str) -> list[str]:
     """The files of configuration that a mounted path is, or has in it."""
     if path in c.loader.view.paths:
         return [path] if _configures(path) else []
-    if not any(char in path for char in "*?["):
-        within = c.loader.view.glob(posixpath.join(path, "*"))
-        return [p for p in within if _configures(p)][:_MAX_FILES]
-    return []
+    if any(char in path for char in "*?["):
+        return []
+    return [p for p in c.loader.view.glob(f"{path}/**") if _configures(p)][:_MAX_FILES]
 
 
 def _configures(path: str) -> bool:
+    """Whether a file may configure a program, by the end of its name."""
     return posixpath.basename(path).lower().rpartition(".")[2] in _ENDINGS

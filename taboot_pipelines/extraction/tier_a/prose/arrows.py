@@ -87,7 +87,9 @@ def _label(label: str) -> Thing:
             break
     first = re.sub(r"^[^\w/~.]+", "", first.strip(" *_`\"'"))
     first = (
-        re.split(r"\s*\((?=[^)]*(?:\d|$))|\s+:\d|:\d{2}|\s+\d{1,3}(?:\.\d{1,3}){3}", first)[0].strip()
+        re.split(r"\s+[-–—]\s+|\s*\((?=[^)]*(?:\d|$))|\s+:\d|:\d{2}|\s+\d{1,3}(?:\.\d{1,3}){3}", first)[
+            0
+        ].strip()
         or first
     )
     return Thing(0, len(first), first, "name", "node")

@@ -583,6 +583,9 @@ def test_a_file_that_cannot_stand_alone_is_a_layer_of_the_project_beside_it() ->
         "services: {queue: {image: kafka}, worker: {image: w, depends_on: [queue]}}",
         # It says what a service runs otherwise: for development, as like as not.
         "services: {web: {build: .}, mail: {image: mailhog}, db: {ports: ['5432:5432']}}",
+        # It gives a service the network of another, or takes one away.
+        "services: {web: {network_mode: 'service:vpn'}, vpn: {image: gluetun}}",
+        "services: {web: {networks: !reset []}, vpn: {image: gluetun, depends_on: [web]}}",
         # It adds nothing.
         "services: {web: {ports: ['80:80']}}",
         # What it lacks, this project does not have either.
@@ -595,6 +598,29 @@ def test_any_other_file_beside_it_is_none(text: str) -> None:
     read = interpret({"a/compose.yaml": CORE, "a/compose.dev.yml": text}, "a/compose.yaml")
     assert {n.node.name for n in read.nodes("Service")} == {"web", "db"}
     assert not read.result.subordinates and not read.result.problems
+
+
+def test_of_two_that_publish_one_port_neither_is_a_layer() -> None:
+    proxy = "services: {{{0}: {{image: {0}, ports: ['80:80'], depends_on: [web]}}}}"
+    files = {"a/compose.yaml": CORE} | {f"a/compose.{n}.yaml": proxy.format(n) for n in ("haproxy", "nginx")}
+    read = interpret(files, "a/compose.yaml")
+    assert {n.node.name for n in read.nodes("Service")} == {"web", "db"}
+    del files["a/compose.nginx.yaml"]
+    read = interpret(files, "a/compose.yaml")
+    assert {n.node.name for n in read.nodes("Service")} == {"web", "db", "haproxy"}
+
+
+def test_a_file_with_a_variable_without_a_value_is_said_to_be_so() -> None:
+    read = interpret({"a/compose.yaml": "services: {web: {extends: {file: '${R}/b.yaml', service: a}}}"})
+    assert "E_UNRESOLVED" in read.codes()
+    assert "holds a variable without a value" in " ".join(p.message for p in read.result.problems)
+
+
+def test_an_environment_file_of_an_include_that_is_missing_is_told() -> None:
+    files = {"a/compose.yaml": "include: [{path: b.yaml, env_file: gone.env}]\n" + WEB, "a/b.yaml": CORE}
+    read = interpret(files, "a/compose.yaml")
+    assert {n.node.name for n in read.nodes("Service")} == {"web", "db"}
+    assert read.codes() == ["E_NOT_FOUND"]
 
 
 def test_where_compose_file_says_which_files_nothing_else_is_a_layer() -> None:

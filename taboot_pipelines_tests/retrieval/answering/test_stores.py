@@ -1,0 +1,123 @@
+"""Databases, caches and brokers: who uses which, and what two services share. A house of three projects in
+which most stores are not called as what they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from taboot_pipelines.retrieval.answering.fact_answers import FactAnswer, answer_from_facts
+from taboot_pipelines.retrieval.session import View
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.world import World
+
+pytestmark = pytest.mark.slow
+
+BOOKS = """\
+services:
+  shelf:
+    image: acme/shelf:2
+    environment: {DATABASE_URL: "postgres://u@records:5432/x", CACHE: "redis://quick:6379"}
+    depends_on: [records]
+  reader:
+    image: acme/reader:2
+    environment: {DB_HOST: records}
+  records: {image: "postgres:16"}
+  quick: {image: "valkey/valkey:8"}
+  lamp: {image: "acme/lamp:1"}
+"""
+MONEY = """\
+services:
+  money:
+    image: acme/money:1
+    environment: {DB_URL: "postgres://u@db:5432/m"}
+    depends_on: [db]
+  teller:
+    image: acme/money:1
+    environment: {DB_URL: "postgres://u@db:5432/m"}
+  db: {image: "postgres:15"}
+"""
+POST = """\
+services:
+  sorter:
+    image: acme/sorter:1
+    environment: {QUEUE: "amqp://letters:5672", SESSIONS: "redis://valkey:6379"}
+  letters: {image: "rabbitmq:4"}
+  valkey: {image: "valkey/valkey:8"}
+"""
+NOTES = """\
+# Books
+
+## Services
+
+| Service | Image | Depends on |
+|---|---|---|
+| `shelf` | `acme/shelf:2` | `records` |
+| `shelf-backup` | `acme/backup:3` | `records` |
+"""
+
+
+@pytest.fixture(scope="module")
+def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
+    with FakeTei() as tei:
+        world = World(tmp_path_factory.mktemp("stores"), tei.url)
+        stacks = world.source("stacks", "compose", host="hearth.lan")
+        for project, text in (("books", BOOKS), ("money", MONEY), ("post", POST)):
+            (stacks / project).mkdir()
+            (stacks / project / "compose.yaml").write_text(text)
+        (world.source("notes", "files") / "books.md").write_text(NOTES)
+        world.ingest()
+        yield world.kb()._session.view()
+        world.workspace.close()
+
+
+def ask(view: View, question: str) -> FactAnswer:
+    answer = answer_from_facts(view, question)
+    assert answer is not None and answer.found, answer
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("question", "said", "unsaid"),
+    [
+        # A store by what it runs, whatever it is called.
+        ("which services use postgres?", ["shelf", "reader", "money", "teller"], ["sorter"]),
+        ("who uses valkey?", ["shelf", "sorter"], ["money", "reader"]),
+        ("who uses a valkey cache?", ["shelf", "sorter"], ["money"]),
+        # The database of a thing is not that thing.
+        ("who uses the money database?", ["money and teller use db"], ["shelf"]),
+        ("what depends on the database of money?", ["money depends on db"], ["shelf"]),
+        # What only a document names is said apart.
+        ("who uses records?", ["shelf and reader use records", "document says so of shelf-backup"], []),
+        # What two use.
+        ("do shelf and reader share a database?", ["Yes", "both use records"], ["network"]),
+        ("do shelf and money use the same database?", ["No", "records", "db"], ["network"]),
+        ("do money and teller use the same postgres?", ["Yes", "both use db"], []),
+        ("what do shelf and reader both depend on?", ["both use records"], []),
+        ("do shelf and reader share a network?", ["Yes", "network"], ["records"]),
+    ],
+)
+def test_who_uses_a_store_and_who_shares_it(
+    view: View, question: str, said: list[str], unsaid: list[str]
+) -> None:
+    text = ask(view, question).text
+    for part in said:
+        assert part in text, text
+    for part in unsaid:
+        assert part not in text, text
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        # They are on one network, and lamp has no database that is known.
+        "do shelf and lamp share a database?",
+        "do lamp and reader use the same cache?",
+        "do shelf and sorter talk to the same broker?",
+    ],
+)
+def test_that_one_has_none_that_is_known_is_no_ground_for_a_no(view: View, question: str) -> None:
+    answer = answer_from_facts(view, question)
+    assert answer is None or not answer.found, answer
