@@ -13,7 +13,7 @@ from taboot_pipelines.retrieval.answering.fact_base import FactKind
 from taboot_pipelines.retrieval.answering.inventory import Images
 from taboot_pipelines.retrieval.answering.networks import Networks
 from taboot_pipelines.retrieval.answering.routes import Routes
-from taboot_pipelines.retrieval.answering.vocabulary import DATABASES, FILLER, STORES
+from taboot_pipelines.retrieval.answering.vocabulary import FILLER, STORES
 from taboot_pipelines.retrieval.queries.citations import (
     MAX_SCOPES,
     CitedStatement,
@@ -64,6 +64,8 @@ class Dependencies(FactKind):
         question = scoped.question
         if question.yes_no and len(scoped.mentions) > 1:
             return self._depends(scoped)
+        if (store := self._asked_store(scoped)) is not None:
+            return self._stores(scoped, store)
 
         def depends(service: Service) -> CitedStatement | None:
             stated = self.house.out(service.number, "DEPENDS_ON")
@@ -169,7 +171,10 @@ class Dependencies(FactKind):
     def _is_of(self, node: int, products: frozenset[str]) -> bool:
         """Whether a service runs one of these products, by its image or its name."""
         said = f"{self._products.get(node, '')} {self.house.name(node)}".lower()
-        return any(word in products or word in STORES for word in re.findall(r"[a-z]+", said))
+        return any(
+            word in products or not products.isdisjoint(STORES.get(word, ()))
+            for word in re.findall(r"[a-z]+", said)
+        )
 
     def connections(self, scoped: ResolvedMentions) -> Found | None:
         """What a service connects to by its own settings; else what it depends on."""
@@ -177,6 +182,9 @@ class Dependencies(FactKind):
             return self._which(scoped)
         if scoped.question.yes_no and len(scoped.mentions) > 1:
             return self._depends(scoped)
+
+        if (store := self._asked_store(scoped)) is not None:
+            return self._stores(scoped, store)
 
         def connects(service: Service) -> CitedStatement | None:
             edges = self.house.out(service.number, "CONNECTS_TO")
@@ -186,6 +194,27 @@ class Dependencies(FactKind):
             )
 
         return self.each(scoped, connects, "what it connects to") or self.dependencies(scoped)
+
+    def _asked_store(self, scoped: ResolvedMentions) -> int | None:
+        """The word for the store that a service is asked for, which is not that service's own name."""
+        store, subject = scoped.question.store, self.subject(scoped)
+        own = set() if subject is None else set(range(subject[0].first, subject[0].last))
+        return None if store in own else store
+
+    def _stores(self, scoped: ResolvedMentions, store: int) -> Found | None:
+        """Which database, cache or broker a service uses: of what it uses those that are one."""
+        kind = STORES[scoped.question.linked.words[store].text]
+
+        def uses(service: Service) -> CitedStatement | None:
+            edges = used_by(self.house, service)
+            held = [e for e in edges if self._is_of(e.end, kind)]
+            names = listed(self.names([self.house.services[e.end] for e in held]))
+            return CitedStatement(f"{self.called(service)} uses {names}.", cites(held)) if held else None
+
+        found = self.each(scoped, uses, "what it keeps its data in")
+        if found is not None:
+            found.used.add(store)
+        return found
 
     def _depends(self, scoped: ResolvedMentions) -> Found | None:
         """Does A depend on B?"""
@@ -311,7 +340,7 @@ class Dependencies(FactKind):
             running = {n for n, image in self._products.items() if _is_of_product(image, words[i].text)}
             own = {n for n in running | named if n in self.house.services and self.house.services[n].own}
             running &= own or running
-            is_store = any(_is_of_product(words[i].text, p) for p in STORES["queue"] | DATABASES)
+            is_store = any(_is_of_product(words[i].text, p) for p in STORES)
             if named and not (is_store and (running - named or len(named) > MAX_SCOPES)):
                 continue
             held = [e for n in sorted(running | named) for e in self._using(n)]
@@ -396,13 +425,14 @@ class Dependencies(FactKind):
 
     def _nobody(self, service: Service, after: list[Edge], nothing: str = "Nothing") -> CitedStatement:
         """That nothing depends on a service. A document that names it, and of which nothing more is known,
-        may mean that something does: then no more is said than that none is declared."""
+        may mean that something does: then no more is said than that none is declared, and nothing of a
+        service of which it is not known what it runs, such as one that a chart brings."""
         called, (named, where) = self.called(service), self.named_elsewhere(service)
         declared = self.declaration([service]) or cites(after[:1])
         if not named:
             return CitedStatement(f"{nothing} depends on {called}.", declared, denies=True)
         text = f"No dependency on {called} is declared; {named}."
-        return CitedStatement(text, declared + where, denies=True)
+        return CitedStatement(text, declared and declared + where, denies=True)
 
     def _starters(
         self, scoped: ResolvedMentions, service: Service, edges: list[Edge]

@@ -291,7 +291,9 @@ def _confidence(question: Question, found: Found, asked: set[int], *, config: bo
             sure = min(sure, mention.sureness)
     for i in left:
         word = question.linked.words[i].text
-        common = word not in SECRETS and word.isalpha() and word in stopwords() and i not in question.named
+        # Who asks for its database does not ask for the thing itself.
+        of_another = word in SECRETS or i == question.store or i in question.named
+        common = word.isalpha() and word in stopwords() and not of_another
         dear = config and found.matched < 2
         sure -= (1.5 if dear else 1.0) * (_COST_WORD if common else _COST_NAME)
     return sure

@@ -87,7 +87,7 @@ class Question:
 
     @cached_property
     def store(self) -> int | None:
-        """The word that says what kind of store is asked for, such as a database, if one does."""
+        """The word that says what kind of store is asked for, such as a database or redis, if one does."""
         return next((i for i, word in enumerate(self.linked.words) if word.text in STORES), None)
 
     @property

@@ -87,7 +87,7 @@ DATABASES = frozenset(
 #: The images of caches, and of what passes messages on.
 CACHES = frozenset(["redis", "valkey", "keydb", "dragonfly", "memcached"])
 BROKERS = frozenset(["rabbitmq", "kafka", "nats", "activemq", "pulsar", "mosquitto", "emqx", "redpanda"])
-#: What people call a thing that services keep something in, and the images by which it is one.
+#: What people call a thing that services keep something in or pass on by, and the images by which it is one.
 STORES = {
     "database": DATABASES,
     "databases": DATABASES,
@@ -95,6 +95,7 @@ STORES = {
     "cache": CACHES,
     "broker": BROKERS,
     "queue": BROKERS | CACHES,
+    **{product: frozenset([product]) for product in (*DATABASES, *CACHES, *BROKERS)},
 }
 
 #: Who asks for these wants nothing that stands beside them.

@@ -36,6 +36,7 @@ services:
     depends_on: [db]
   teller:
     image: acme/money:1
+    ports: ["7070:7070"]
     environment: {DB_URL: "postgres://u@db:5432/m"}
   db: {image: "postgres:15"}
 """
@@ -91,6 +92,10 @@ def ask(view: View, question: str) -> FactAnswer:
         ("what depends on the database of money?", ["money depends on db"], ["shelf"]),
         # What only a document names is said apart.
         ("who uses records?", ["shelf and reader use records", "document says so of shelf-backup"], []),
+        # Which store a thing uses.
+        ("which database does shelf use?", ["shelf (books) uses records."], ["quick"]),
+        ("which cache does shelf use?", ["shelf (books) uses quick."], ["records"]),
+        ("which broker does sorter use?", ["sorter (post) uses letters."], ["valkey"]),
         # What two use.
         ("do shelf and reader share a database?", ["Yes", "both use records"], ["network"]),
         ("do shelf and money use the same database?", ["No", "records", "db"], ["network"]),
@@ -116,6 +121,11 @@ def test_who_uses_a_store_and_who_shares_it(
         "do shelf and lamp share a database?",
         "do lamp and reader use the same cache?",
         "do shelf and sorter talk to the same broker?",
+        # What it uses besides is no answer.
+        "which database does sorter use?",
+        "which cache does reader use?",
+        # The port of teller itself is none either.
+        "on which port does teller reach its cache?",
     ],
 )
 def test_that_one_has_none_that_is_known_is_no_ground_for_a_no(view: View, question: str) -> None:
