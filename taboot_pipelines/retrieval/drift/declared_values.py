@@ -128,6 +128,7 @@ _NAMED_UNDER = frozenset(
         "applications",
     ]
 )
+_NO_WORD = re.compile(r"[^a-z0-9]+")
 #: Values of more characters are texts.
 _MAX_VALUE_CHARS = 500
 
@@ -178,6 +179,8 @@ class DeclaredValues:
         self._by_name: dict[str, list[Declared]] = defaultdict(list)
         self._folders: dict[str, set[str]] = defaultdict(set)
         self._numbers: dict[str, set[str]] = defaultdict(set)
+        #: {address: what has it}
+        self._at: dict[str, set[str]] = defaultdict(set)
         #: Folders of files that declare what runs.
         self.running: set[str] = set()
         self.networks: set[str] = set()
@@ -202,6 +205,7 @@ class DeclaredValues:
             self.networks.add(found.value)
         elif found.property is Property.ADDRESS:
             self.addresses.add(found.value)
+            self._at[found.value].update(found.names[:1])
         if found.property in (Property.PORT, Property.IMAGE):
             self.running.add(found.folder)
         if found.property is Property.PORT:
@@ -243,6 +247,15 @@ class DeclaredValues:
         """The host names that are declared under a domain."""
         return self._by_domain.get(domain, [])
 
+    def at_address(self, address: str) -> list[str]:
+        """The one thing that has an address; none where several have it, or nothing is known of it."""
+        held = self._at.get(address, set())
+        return list(held) if len(held) == 1 else []
+
+    def joined(self, text: str) -> list[str]:
+        """The names that are a text but for what parts its words."""
+        return self._joined.get(_NO_WORD.sub("", text.lower()), [])
+
     def knows(self, name: str) -> bool:
         return name in self._by_name
 
@@ -272,6 +285,13 @@ class DeclaredValues:
         for declared in {d: 0 for held in self._by_name.values() for d in held}:
             if declared.property is Property.HOST_NAME:
                 found[domain_of(labels_of(declared.value))].append(declared)
+        return found
+
+    @cached_property
+    def _joined(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = defaultdict(list)
+        for name in self._names:
+            found[_NO_WORD.sub("", name)].append(name)
         return found
 
     @cached_property

@@ -87,7 +87,7 @@ def stated_values(
         subjects = _subjects(segment, whole, above, of_file, folder, configured)
         for value in values:
             found = _compared(value, subjects, folder, configured)
-            if found is None or not (found.agrees or _is_in_force(value, whole, segment, found.declared)):
+            if found is None or not (found.agrees or _is_in_force(value, whole, segment, found)):
                 continue
             start, end = value.text.place(value.start, value.end)
             yield Stated(
@@ -117,8 +117,9 @@ class _Value:
     """A value at ``text.plain[start:end]``.
 
     ``about``: what it says itself that it is of, an image's repository or a setting's key; ``of``: the
-    machine or container whose port it is. ``outside``: a port of an address, behind which anything may
-    answer. ``mapping``: where the mapping stands that a port is a part of, and ``role`` which end it is."""
+    machine or container whose port it is, by its name or address. ``outside``: a port of an address, behind
+    which anything may answer. ``mapping``: where the mapping stands that a port is a part of, and ``role``
+    which end it is."""
 
     property: Property
     value: str
@@ -161,7 +162,9 @@ _UNDER_PLACEHOLDER = re.compile(
 )
 _VERSION = re.compile(r"(?<![\w.:/=-])v?\d+(?:\.\d+){1,2}(?![\w.]*[/:]|\.\d)")
 _ASSIGNED = re.compile(
-    r"(?<![\w{$])(?P<key>[A-Z][A-Za-z0-9]*(?:_+[A-Za-z0-9]+)+)`?\s*[=:]\s*`?(?P<value>[\w./:@+-]+)(?![\w${])"
+    r"(?<![\w{$/])(?P<key>[A-Z][A-Za-z0-9]*(?:_+[A-Za-z0-9]+)+)`?\s*"
+    # What prose says behind a colon goes on in words.
+    r"(?:=\s*`?(?P<value>[\w./:@+-]+)(?![\w${])|:\s*`?(?P<said>[\w./:@+-]+)(?![\w${]|\s+[A-Za-z]))"
 )
 #: An item that begins with a number, as lists of ports do.
 _LEADING_NUMBER = re.compile(r"\W*\d{2,5}\b(?:/\w+)?\s*(?:[:–—(]|-\s)")
@@ -250,7 +253,10 @@ def _of_thing(thing: Thing, text: Text) -> Iterator[_Value]:
     if thing.kind == "image" or (thing.placeholder and thing.kind not in ("url", "hostport", "host")):
         return
     host = thing.host or ""
-    of = plain_name(host) if host and "." not in host and host.lower() != "localhost" else ""
+    is_name = bool(host) and "." not in host and host.lower() != "localhost"
+    # A name in capitals stands for the reader's own machine.
+    of = plain_name(host) if is_name and not SETTING_KEY.fullmatch(host) else ""
+    of = host if IPV4.fullmatch(host) and is_of_a_machine(host) else of
     for port, end_of_mapping in ((thing.port, PUBLISHED), (thing.target, TARGET)):
         # Behind a mapping's colon, or an arrow, stands its other end.
         begin = thing.start + len(str(thing.port)) if end_of_mapping == TARGET else thing.start
@@ -276,7 +282,8 @@ def _settings(segment: Segment, headers: Sequence[str]) -> Iterator[_Value]:
     """``KEY=value``, ``KEY: value``, and rows that begin with a key; a column of defaults says none."""
     for text in _parts(segment):
         for match in _ASSIGNED.finditer(text.plain):
-            start, said = match.start("value"), match["value"].rstrip(".,;:")
+            group = "value" if match["value"] else "said"
+            start, said = match.start(group), match[group].rstrip(".,;:")
             about = about_setting(match["key"])
             yield _Value(Property.SETTING, said, text, start, start + len(said), about)
     key = segment.cells[0].plain.strip() if len(segment.cells) > 1 else ""
@@ -319,7 +326,7 @@ def _subjects(
 ) -> _Subjects:
     subject = _subject(segment)
     levels = [
-        configured.named_in(subject, folder),
+        [*configured.named_in(subject, folder), *_called(subject, segment, configured)],
         # Names in a line of code are keys.
         configured.named_in(whole, folder) if segment.form != "code" else [],
     ]
@@ -329,8 +336,7 @@ def _subjects(
         near = 2
     for depth, heading in reversed([*enumerate(segment.headings)]):
         levels.append(configured.named_in(heading, folder))
-        of_another = depth and not is_ordinary_name(heading) and folder not in configured.running
-        if levels[-1] or of_another:
+        if levels[-1] or (depth and not is_ordinary_name(heading)):
             near = min(near, len(levels))
     levels.append([name for name in of_file if configured.knows(name)])
     names_a_row = segment.form != "table" or len(segment.cells) > 2
@@ -338,6 +344,21 @@ def _subjects(
         near = _IN_PIECE
     of_cells = {cell.start: configured.named_in(cell.plain, folder) for cell in segment.cells[1:]}
     return _Subjects(levels, near, of_cells)
+
+
+#: A folder that a text names, mostly by a link to it.
+_FOLDER = re.compile(r"(?<![\w.-])([\w.-]+)/(?![\w.-])")
+
+
+def _called(subject: str, segment: Segment, configured: DeclaredValues) -> list[str]:
+    """What a subject means that no name says: a name that is written in one word, as ``homeassistant`` is for
+    Home Assistant, or the folder in its row that is called as it begins, as ``paperless/`` for
+    Paperless-ngx."""
+    if not subject or is_ordinary_name(subject):
+        return []
+    folders = [plain_name(f) for text in segment.cells[1:] for f in _FOLDER.findall(text.plain)]
+    own = [f for f in folders if configured.knows(f) and plain_name(subject).startswith(f)]
+    return configured.joined(subject) or own
 
 
 def _subject(segment: Segment) -> str:
@@ -389,9 +410,12 @@ class _Items:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
+    """``meets``: of a mapping of ports, that one of its ends is a declared port."""
+
     name: str
     declared: Sequence[Declared]
     agrees: bool
+    meets: bool = False
 
 
 def _compared(
@@ -403,12 +427,23 @@ def _compared(
         return _of_what_it_says(value, subjects.levels, folder, configured)
     if value.property is Property.HOST_NAME:
         return _of_host_name(value, subjects.levels, folder, configured)
-    levels: Sequence[Sequence[str]] = [[], [value.of]] if value.of else subjects.levels[: subjects.near]
+    levels: Sequence[Sequence[str]] = subjects.levels[: subjects.near]
     if subjects.of_cells.get(value.text.start):
         levels = [subjects.of_cells[value.text.start]]
+    if before := _named_before(value, folder, configured):
+        levels = [[before]]
+    if value.of:
+        held = configured.at_address(value.of) if IPV4.fullmatch(value.of) else [value.of]
+        levels = [[], held] if held else levels
     for level, names in enumerate(levels):
         declared = _held(value, names, folder, configured)
+        if value.property is Property.ADDRESS:
+            # A folder is called as its main service, and other services lie in it.
+            declared = [d for d in declared if d.names[0] in names] or declared
         if declared:
+            start, end = value.mapping or (value.start, value.end)
+            ends = set(NUMBER.findall(value.text.plain[start:end]))
+            meets = not ends.isdisjoint(d.value for d in declared)
             mapped = [d for d in declared if value.role and d.role == value.role]
             declared = mapped or declared
             agrees = any(_is_same(value, d.value) for d in declared)
@@ -426,10 +461,25 @@ def _compared(
                 around = [*([] if mapped else [folder, *names]), *([""] if value.outside else [])]
                 if int(value.value) in OF_PROXIES or configured.is_number_of(value.value, around):
                     return None
-            return _Compared(_first(names, declared), declared, agrees)
+            return _Compared(_first(names, declared), declared, agrees, meets)
         if names and level != _IN_PIECE:
             return None  # What the row or the section is about has no such value.
     return None
+
+
+#: What stands between a name and its value: "dispatcharr `192.0.2.5`", "gitea (3000)".
+_BETWEEN = re.compile(r"[\s`*(\[:=]+(?:https?://)?\Z")
+
+
+def _named_before(value: _Value, folder: str, configured: DeclaredValues) -> str:
+    """The name that stands right before a value; empty if none does."""
+    before = value.text.plain[max(0, value.start - 60) : value.start]
+    between = _BETWEEN.search(before)
+    if between is None or not between.start():
+        return ""
+    said = before[: between.start()]
+    names = configured.named_in(said, folder)
+    return names[-1] if names and plain_name(said).endswith(names[-1]) else ""
 
 
 def _held(value: _Value, names: Iterable[str], folder: str, configured: DeclaredValues) -> list[Declared]:
@@ -533,15 +583,22 @@ def _shape(text: str) -> str:
 #: A heading or a path under which stands what is not in force: other times, other places, what goes wrong.
 _ELSEWHEN = re.compile(
     r"(?i)troubleshoot|\bfaq\b|example|change-?log|histor|migrat|upgrad|roadmap|\btodo|\bplan(?:s|ned)?\b"
-    r"|known issues|\berrors?\b|problem|deprecat|alternativ|local(?:ly)?\b.*(?:dev|run|test)|\bdevelopment\b"
-    r"|\btesting\b|without docker"
+    r"|\bplanning\b|\bresearch\b|known issues|\berrors?\b|problem|deprecat|alternativ"
+    r"|local(?:ly)?\b.*(?:dev|run|test)|\bdevelopment\b|\btesting\b|without docker"
 )
 #: What is written as a port's mapping is, and is an owner.
 _OWNER = re.compile(r"(?i)\b(?:chown|users?|p?uid|p?gid|owner\w*)\b")
 
 
-def _is_in_force(value: _Value, whole: str, segment: Segment, declared: Sequence[Declared]) -> bool:
+def _says_ports(whole: str, segment: Segment) -> bool:
+    """Whether a piece says of its numbers that they are ports, and no owner and group."""
+    headers = [cell.plain for cell in segment.table.header] if segment.table is not None else []
+    return re.search(r"(?i)\bports?\b", " ".join((whole, *headers, *segment.headings[-1:]))) is not None
+
+
+def _is_in_force(value: _Value, whole: str, segment: Segment, found: _Compared) -> bool:
     """Whether a value that differs is said of now and of this purpose, and the right one is not said too."""
+    declared = found.declared
     around = value.text.plain if segment.form == "table" else whole
     if is_of_another_time(around.replace(value.text.plain[value.start : value.end], " ")):
         return False
@@ -549,7 +606,7 @@ def _is_in_force(value: _Value, whole: str, segment: Segment, declared: Sequence
         return True
     if value.property is Property.PORT:
         if value.mapping is not None:
-            if _OWNER.search(whole):
+            if _OWNER.search(whole) or not (found.meets or _says_ports(whole, segment)):
                 return False
         elif not value.of:
             # What is headed "Port" is the port, whatever is said of it behind.
@@ -559,6 +616,11 @@ def _is_in_force(value: _Value, whole: str, segment: Segment, declared: Sequence
                 return False
     if value.property is Property.ADDRESS and is_of_a_purpose(whole):
         return False
+    if value.property is Property.PORT and segment.form == "table":
+        # As many ports as are declared are all of them: each is right or wrong by itself.
+        listed = set(NUMBER.findall(around))
+        if len(listed) > 1 and len(listed) == len({d.value for d in declared}):
+            return True
     start, end = value.mapping or (value.start, value.end)
     rest = value.text.plain[:start] + " " + value.text.plain[end:]
     if value.property is Property.PORT and segment.form != "sentence":

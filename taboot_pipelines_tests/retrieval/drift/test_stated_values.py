@@ -39,6 +39,19 @@ services:
     labels:
       - traefik.http.routers.searx.rule=Host(`find.${BASE_DOMAIN}`)
 """,
+    "stacks/homeassistant/compose.yaml": """
+services:
+  homeassistant:
+    image: homeassistant/home-assistant:2026.1
+    ports: ["8123:8123"]
+    networks:
+      lan: {ipv4_address: 10.20.0.31}
+  mosquitto:
+    image: eclipse-mosquitto:2.0.20
+    ports: ["1883:1883", "9001:9001"]
+    networks:
+      lan: {ipv4_address: 10.20.0.32}
+""",
     "ansible/group_vars/all.yaml": "k3s_version: v1.31.4\nminio_port: 9000\n",
     "apps/wiki/values.yaml": """
 image:
@@ -112,6 +125,19 @@ TABLE = "| Service | Image | Port | URL | Network |\n|---|---|---|---|---|\n"
          [("host name", "searxng", "finder.${base_domain}")]),
         ("`attic` has the address 10.20.0.9.", [("address", "attic", "10.20.0.9")]),
         ("`attic` asks 8.8.8.8 for names.", []),
+        # A name that is one word in configuration, and a folder that the row names.
+        (TABLE + "| Home Assistant | | 8124 | | |", [("port", "homeassistant", "8124")]),
+        ("| App | Port | Folder |\n|---|---|---|\n| Search-ng | 8898 | `search/` |",
+         [("port", "search", "8898")]),
+        ("| App | Port | Folder |\n|---|---|---|\n| Prowlarr | 9696 | `search/` |", []),
+        # Each value is that of the name right before it.
+        ("On the LAN are homeassistant `10.20.0.33` and mosquitto `10.20.0.32`.",
+         [("address", "homeassistant", "10.20.0.33")]),
+        ("The tuner is at `http://10.20.0.31:8124`.", [("port", "homeassistant", "8124")]),
+        # The machine of whoever reads, under the heading that says of what.
+        ("#### Mosquitto\n\n1. Go to `http://YOUR_SERVER_IP:9002`", [("port", "mosquitto", "9002")]),
+        ("## mosquitto\n\n| Property | Value |\n|---|---|\n| **Ports** | Internal: 1883 Internal: 9002 |",
+         [("port", "mosquitto", "9002")]),
         ("```env\nFORGEJO__server__SSH_PORT=2200\n```", [("setting", "forgejo", "2200")]),
         ("```yaml\nservices:\n  x:\n    image: searxng/searxng:2025.9.9-abcdef\n```",
          [("image", "searxng", "2025.9.9-abcdef")]),
@@ -137,6 +163,9 @@ def test_each_value_is_compared_with_that_of_the_thing_it_is_said_of(
         "```\nforgejo  | listening on 0.0.0.0:3123\n```",
         "`postgres:latest` behind forgejo-db",
         "chown -R 1000:1000 /srv/forgejo",
+        "| Path | Owned |\n|---|---|\n| `/srv/forgejo` of forgejo | `568:545` |",
+        "- `FORGEJO__server__SSH_PORT`: Public number of the shell of forgejo",
+        "## Mosquitto\n\n### Prowlarr (first)\n\n1. Go to `http://YOUR_IP:9696`",
         "Forgejo is reached at https://code.other.example.",
         "10.20.0.0/24 is the network of attic.",
         "| KEY | Default |\n|---|---|\n| `FORGEJO__server__SSH_PORT` | 22 |",
