@@ -8,7 +8,7 @@ One row per (type, ends, what makes it another fact, document), however often th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -163,61 +163,57 @@ def mention(
     )
 
 
-def relation_rows(doc_id: str, statements: Iterable[Relation]) -> list[dict[str, Any]]:
-    """Rows of ``tables.RELATIONS`` of one document, ordered by identity; the strongest statement speaks, all
-    support.
+def relation_rows(doc_id: str, statements: Iterable[Relation]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of ``tables.RELATIONS`` of one document, ordered by identity; the strongest statement
+    speaks, all support.
     """
     groups: dict[tuple[str, ...], list[Relation]] = {}
     for statement in statements:
         groups.setdefault(statement.identity, []).append(statement)
-    rows = []
     for identity in sorted(groups):
-        group = list(dict.fromkeys(groups[identity]))
+        group = list(dict.fromkeys(groups.pop(identity)))
         if len(group) > 1:
             group.sort(key=lambda s: s.strength)
         best = group[0]
         supports = {(s.place.byte_start, s.place.byte_end, s.run_id, s.method): s for s in group}
-        rows.append(
-            {
-                "bucket": ids.doc_bucket(doc_id),
-                "doc_id": doc_id,
-                "type": best.type,
-                "start_label": best.start.label,
-                "start_key": best.start.key,
-                "start_name": best.start.name,
-                "end_label": best.end.label,
-                "end_key": best.end.key,
-                "end_name": best.end.name,
-                "discriminator": best.discriminator,
-                "properties": _joined(group),
-                "confidence": best.confidence,
-                "source": best.source,
-                "extraction_method": best.method,
-                "start_basis": best.start_basis,
-                "end_basis": best.end_basis,
-                "run_id": best.run_id,
-                "blob_sha256": best.blob_sha256,
-                "byte_start": best.place.byte_start,
-                "byte_end": best.place.byte_end,
-                "line": best.place.line,
-                "supports": canonical_json(
-                    [
-                        {
-                            "run": s.run_id,
-                            "blob": s.blob_sha256,
-                            "start": s.place.byte_start,
-                            "end": s.place.byte_end,
-                            "line": s.place.line,
-                            "span": [s.place.span_start, s.place.span_end],
-                            "method": s.method,
-                        }
-                        for _, s in sorted(supports.items())
-                    ]
-                    + [json.loads(g) for g in sorted({g for s in group for g in s.ground})]
-                ),
-            }
-        )
-    return rows
+        yield {
+            "bucket": ids.doc_bucket(doc_id),
+            "doc_id": doc_id,
+            "type": best.type,
+            "start_label": best.start.label,
+            "start_key": best.start.key,
+            "start_name": best.start.name,
+            "end_label": best.end.label,
+            "end_key": best.end.key,
+            "end_name": best.end.name,
+            "discriminator": best.discriminator,
+            "properties": _joined(group),
+            "confidence": best.confidence,
+            "source": best.source,
+            "extraction_method": best.method,
+            "start_basis": best.start_basis,
+            "end_basis": best.end_basis,
+            "run_id": best.run_id,
+            "blob_sha256": best.blob_sha256,
+            "byte_start": best.place.byte_start,
+            "byte_end": best.place.byte_end,
+            "line": best.place.line,
+            "supports": canonical_json(
+                [
+                    {
+                        "run": s.run_id,
+                        "blob": s.blob_sha256,
+                        "start": s.place.byte_start,
+                        "end": s.place.byte_end,
+                        "line": s.place.line,
+                        "span": [s.place.span_start, s.place.span_end],
+                        "method": s.method,
+                    }
+                    for _, s in sorted(supports.items())
+                ]
+                + [json.loads(g) for g in sorted({g for s in group for g in s.ground})]
+            ),
+        }
 
 
 def _joined(group: Sequence[Relation]) -> str:
@@ -270,8 +266,8 @@ class DocumentInput:
 class DocumentFacts:
     """What one document brings into the snapshot."""
 
-    #: Rows of ``tables.RELATIONS``.
-    relations: list[dict[str, Any]]
+    #: Rows of ``tables.RELATIONS``, made as they are taken: a large file has hundreds of thousands.
+    relations: Iterator[dict[str, Any]]
     #: What it says of nodes, ascending.
     claims: list[Claim]
     #: Why its blob could not be read: its mentions stand all the same, without their lines.
@@ -304,11 +300,8 @@ def document_facts(
             failure = error
             quoted = QuotedText(text, OffsetMap.loads(offsets), sha256, rendered_from=b"")
         statements += name_statements(given, hits, quoted, known, chunks)
-    return DocumentFacts(
-        relations=relation_rows(given.doc_id, statements),
-        claims=document_claims(given, statements),
-        failure=failure,
-    )
+    claims = document_claims(given, statements)
+    return DocumentFacts(relation_rows(given.doc_id, statements), claims, failure)
 
 
 def observed_statements(given: DocumentInput, chunks: ChunkIndex) -> list[Relation]:

@@ -10,8 +10,10 @@ applied here. Holds rules ``unit-of-interpretation``, ``versioned-runs``, ``dete
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -352,6 +354,10 @@ class _Names:
     #: for a host that is something else now.
     rescan: Mapping[str, str]
 
+    @cached_property
+    def matcher(self) -> NameMatcher:
+        return NameMatcher(self.known)
+
 
 @dataclass(frozen=True)
 class _Related:
@@ -591,6 +597,80 @@ def _titles(listed: pa.Table, sources: _Sources, changes: Changes) -> tuple[pa.A
     return now, differing.filter(pc.invert(elsewhere)).to_pylist()
 
 
+#: Rows of relations that are held as Python's objects, a kilobyte or two each.
+_MAX_ROWS = 10_000
+
+
+class _Relations:
+    """The relations of a batch of documents, in tables of at most :data:`_MAX_ROWS` rows."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._rows: list[dict[str, Any]] = []
+        self._tables: list[pa.Table] = []
+
+    def take(self, rows: Iterable[dict[str, Any]]) -> str:
+        """Take in the rows of a document; returns their hash, as :func:`ids.digest` makes it of all of
+        them."""
+        hashed = hashlib.sha256(b"[")
+        for n, row in enumerate(rows):
+            text = ids.canonical_json(list(row.values()))
+            hashed.update((b"," if n else b"") + text.encode("utf-8", "surrogatepass"))
+            self._rows.append(row)
+            self.count += 1
+            if len(self._rows) >= _MAX_ROWS:
+                self._flush()
+        hashed.update(b"]")
+        return hashed.hexdigest()
+
+    def table(self) -> pa.Table:
+        self._flush()
+        return pa.concat_tables(self._tables)
+
+    def _flush(self) -> None:
+        self._tables.append(pa.Table.from_pylist(self._rows, schema=RELATIONS))
+        self._rows = []
+
+
+@dataclass
+class _Made:
+    """What the documents of a batch bring into the snapshot."""
+
+    relations: _Relations = field(default_factory=_Relations)
+    doc_states: list[dict[str, Any]] = field(default_factory=list)
+    title_links: list[dict[str, Any]] = field(default_factory=list)
+    claims: list[tuple[Latest, Sequence[Claim]]] = field(default_factory=list)
+    unread: dict[str, TabootError] = field(default_factory=dict)
+
+
+def _make(
+    made: _Made,
+    found: list[DocumentInput],
+    source: str,
+    state: SourceState,
+    names: _Names,
+    every_title: TitleMatcher | None,
+    salt: str,
+    read_blob: Callable[[str], bytes],
+) -> None:
+    """Add what documents of one source bring to ``made``. Each is let go once it is read."""
+    matcher = every_title or TitleMatcher(
+        titles_within(names.titles, (given.document["text"] for given in found)).to_pylist()
+    )
+    found.reverse()
+    while found:
+        given = found.pop()
+        facts = document_facts(given, names.matcher, names.known, names.reaches, read_blob)
+        made.claims.append((Latest(given.recency, given.doc_id), facts.claims))
+        if facts.failure is not None:
+            made.unread[given.doc_id] = facts.failure
+        links = _title_links(given, matcher)
+        made.title_links += links
+        row = _doc_state(given, source, state, facts, links)
+        row["relations_fingerprint"] = version_mark(salt) + made.relations.take(facts.relations)
+        made.doc_states.append(row)
+
+
 def _relate(
     snapshot: _Snapshot,
     sources: _Sources,
@@ -609,7 +689,6 @@ def _relate(
         at = {ids.doc_bucket(d) for d, its in names.rescan.items() if its == source}
         if source not in states or (changes.buckets is not None and not at <= changes.buckets):
             states[source] = sources.state(source, at | (changes.buckets or set()))
-    matcher = NameMatcher(names.known)
     # An automaton of all titles takes longer to make than a few texts to be searched.
     every_title = TitleMatcher(names.titles.to_pylist()) if len(todo) > _FEW_TEXTS else None
     removed_claims: list[tuple[Latest, Sequence[Claim]]] = []
@@ -622,36 +701,25 @@ def _relate(
         gone = {*changed, *removed}
         old, old_states = (snapshot.read(name, buckets=buckets) for name in ("relations", "doc_state"))
         removed_claims += _claims(old_states.filter(_among(old_states, "doc_id", gone)))
-        relations: list[dict[str, Any]] = []
-        doc_states: list[dict[str, Any]] = []
-        title_links: list[dict[str, Any]] = []
+        made = _Made()
         for source, doc_ids in _by_owner(changed, owner):
-            found = list(sources.documents(source, doc_ids, buckets, states[source]))
-            title_matcher = every_title or TitleMatcher(
-                titles_within(names.titles, (given.document["text"] for given in found)).to_pylist()
-            )
-            for given in found:
-                facts = document_facts(given, matcher, names.known, names.reaches, read_blob)
-                relations += facts.relations
-                added_claims.append((Latest(given.recency, given.doc_id), facts.claims))
-                if facts.failure is not None:
-                    unread[given.doc_id] = facts.failure
-                links = _title_links(given, title_matcher)
-                title_links += links
-                doc_states.append(_doc_state(given, source, states[source], facts, links, sources.salt))
+            found = sources.documents(source, doc_ids, buckets, states[source])
+            _make(made, list(found), source, states[source], names, every_title, sources.salt, read_blob)
+        added_claims += made.claims
+        unread.update(made.unread)
         for name, rows, current in (
-            ("relations", pa.Table.from_pylist(relations, schema=RELATIONS), old),
+            ("relations", made.relations.table(), old),
             (
                 "title_links",
-                pa.Table.from_pylist(title_links, schema=TITLE_LINKS),
+                pa.Table.from_pylist(made.title_links, schema=TITLE_LINKS),
                 snapshot.read("title_links", buckets=buckets),
             ),
-            ("doc_state", pa.Table.from_pylist(doc_states, schema=DOC_STATE), old_states),
+            ("doc_state", pa.Table.from_pylist(made.doc_states, schema=DOC_STATE), old_states),
         ):
             kept = current.filter(pc.invert(_among(current, "doc_id", gone)))
             if rows.num_rows or kept.num_rows != current.num_rows:
                 snapshot.replace(name, pa.concat_tables([kept, rows]).sort_by("doc_id"), buckets)
-        edges += len(relations)
+        edges += made.relations.count
         done += len(changed)
         progress(done, len(todo))
     return _Related(removed=removed_claims, added=added_claims, edges=edges, unread=unread)
@@ -694,9 +762,9 @@ def _doc_state(
     state: SourceState,
     facts: DocumentFacts,
     title_links: Sequence[Mapping[str, Any]],
-    salt: str,
 ) -> dict[str, Any]:
-    """Return the row of ``tables.DOC_STATE`` that says what has been applied of a document."""
+    """Return the row of ``tables.DOC_STATE`` that says what has been applied of a document, but for its
+    relations."""
     doc_id = given.doc_id
     return {
         "bucket": ids.doc_bucket(doc_id),
@@ -706,8 +774,6 @@ def _doc_state(
         "chunks_fingerprint": state.chunks.get(doc_id, ""),
         "links_fingerprint": state.links.get(doc_id, ""),
         "runs_fingerprint": state.runs.get(doc_id, ""),
-        "relations_fingerprint": version_mark(salt)
-        + ids.digest(*(list(row.values()) for row in facts.relations)),
         "titles_fingerprint": ids.digest(*(list(row.values()) for row in title_links)),
         "chunk_count": state.chunk_counts.get(doc_id, 0),
         "recency": given.recency,

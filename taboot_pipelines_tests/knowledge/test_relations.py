@@ -72,7 +72,7 @@ def test_other_facts_are_other_rows_in_a_fixed_order() -> None:
         statement(end=Endpoint("Service", "cache", "cache")),
         statement(type="CONNECTS_TO"),
     ]
-    rows = relation_rows(DOC, other)
+    rows = list(relation_rows(DOC, other))
     assert [(r["type"], r["end_key"], r["discriminator"]) for r in rows] == [
         ("CONNECTS_TO", "db", "[]"),
         ("DEPENDS_ON", "cache", "[]"),
@@ -80,7 +80,7 @@ def test_other_facts_are_other_rows_in_a_fixed_order() -> None:
         ("DEPENDS_ON", "db", "[]"),
     ]
     assert pa.Table.from_pylist(rows, schema=RELATIONS).num_rows == 4
-    assert relation_rows(DOC, []) == []
+    assert list(relation_rows(DOC, [])) == []
 
 
 statements = st.builds(
@@ -99,10 +99,10 @@ statements = st.builds(
 @settings(max_examples=100, deadline=None)
 @given(st.lists(statements, max_size=10), st.randoms(use_true_random=False))
 def test_order_and_repetition_never_matter(given_statements: list[Relation], order: random.Random) -> None:
-    rows = relation_rows(DOC, given_statements)
+    rows = list(relation_rows(DOC, given_statements))
     shuffled = [*given_statements, *order.sample(given_statements, len(given_statements) // 2)]
     order.shuffle(shuffled)
-    assert relation_rows(DOC, shuffled) == rows
+    assert list(relation_rows(DOC, shuffled)) == rows
     for row in rows:
         group = [s for s in given_statements if s.end.key == row["end_key"]]
         assert row["confidence"] == max(s.confidence for s in group)
@@ -114,7 +114,7 @@ def test_order_and_repetition_never_matter(given_statements: list[Relation], ord
 def test_statements_that_tie_in_strength_are_told_apart() -> None:
     tied = [statement(), statement(start_basis="source"), statement(end=Endpoint("Service", "db", "Db"))]
     tied += [dataclasses.replace(tied[0], place=dataclasses.replace(place(), line=9))]
-    assert relation_rows(DOC, tied) == relation_rows(DOC, tied[::-1])
+    assert list(relation_rows(DOC, tied)) == list(relation_rows(DOC, tied[::-1]))
 
 
 def test_a_mention_names_the_first_chunk_that_holds_its_span() -> None:
