@@ -237,8 +237,9 @@ class Answers:
         if len(found) == 1:
             made = self._in_its_own_words(found[0], limit)
             each = [] if made.kind == "text" else self._properties(request, limit)
-            answered = [f.facts.text for f in each if f.facts is not None]
-            if len(set(answered)) < (2 if made.found else 1):
+            answered = [f.facts for f in each if f.facts is not None]
+            surer = made.found and all(made.confidence >= a.confidence for a in answered)
+            if surer or len({a.text for a in answered}) < (2 if made.found else 1):
                 return found[0], made
             found = each
         share = max(1, limit // len(found))

@@ -12,6 +12,7 @@ from taboot_pipelines.retrieval.answering.entity_linking import Mention
 from taboot_pipelines.retrieval.answering.fact_base import FactKind
 from taboot_pipelines.retrieval.answering.inventory import Images
 from taboot_pipelines.retrieval.answering.networks import Networks
+from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.routes import Routes
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, STORES
 from taboot_pipelines.retrieval.queries.citations import (
@@ -43,9 +44,6 @@ _SAID = {
     "service_started": "started",
     "service_completed_successfully": "completed successfully",
 }
-#: Of which kind of thing something uses one, and what uses it.
-_WHICH_OF = re.compile(r"\b(?:which|what) (@\w*) (?:does|do|is|are|will) (?:the |our )?(@\w*)")
-
 #: Letters of a word that may be the name of a product that an image is called after, and so many more may
 #: stand behind it: postgresql is postgres, postgres-exporter is not.
 _MIN_PRODUCT, _MORE_LETTERS = 4, 3
@@ -64,8 +62,8 @@ class Dependencies(FactKind):
         question = scoped.question
         if question.yes_no and len(scoped.mentions) > 1:
             return self._depends(scoped)
-        if (store := self._asked_store(scoped)) is not None:
-            return self._stores(scoped, store)
+        if (asked := self._asked_store(scoped)) is not None:
+            return self._stores(scoped, *asked)
 
         def depends(service: Service) -> CitedStatement | None:
             stated = self.house.out(service.number, "DEPENDS_ON")
@@ -97,26 +95,6 @@ class Dependencies(FactKind):
             return CitedStatement(text, cites(stated) or self.declaration([service]), denies=True)
 
         return self.each(scoped, depends, "dependencies")
-
-    def _which(self, scoped: ResolvedMentions) -> Found | None:
-        """Which database a service uses: of what it connects to or depends on, that which the word means."""
-        match = _WHICH_OF.search(scoped.question.masked[0])
-        at = {s: w for s, _, w in scoped.question.masked[1]}
-        held = [m for g in (1, 2) if match for m in scoped.mentions if m.first in at.get(match.start(g), ())]
-        if len(held) != 2 or held[0].last - held[0].first > 1:
-            return None  # a redis database is one inside of redis
-        wanted = {t.node for t in held[0].of("service")}
-        services, used = scoped.services(held[1])
-        statements = []
-        for service in services[:MAX_SCOPES]:
-            edges = self.house.out(service.number, "CONNECTS_TO", "DEPENDS_ON")
-            edges = [e for e in edges if e.end in wanted]
-            others = [self.house.services[e.end] for e in edges]
-            if others:
-                text = f"{self.called(service)} uses {listed(self.names(others))}."
-                statements.append(CitedStatement(text, cites(edges)))
-        words = used | scoped.words(held[0])
-        return Found(statements, words, looked_for=f"its {held[0].text}") if statements else None
 
     def shared_services(self, scoped: ResolvedMentions) -> Found | None:
         """What two services both connect to or need; asked for a database, a cache or a broker, or for one by
@@ -178,13 +156,10 @@ class Dependencies(FactKind):
 
     def connections(self, scoped: ResolvedMentions) -> Found | None:
         """What a service connects to by its own settings; else what it depends on."""
-        if _WHICH_OF.search(scoped.question.masked[0]):
-            return self._which(scoped)
         if scoped.question.yes_no and len(scoped.mentions) > 1:
             return self._depends(scoped)
-
-        if (store := self._asked_store(scoped)) is not None:
-            return self._stores(scoped, store)
+        if (asked := self._asked_store(scoped)) is not None:
+            return self._stores(scoped, *asked)
 
         def connects(service: Service) -> CitedStatement | None:
             edges = self.house.out(service.number, "CONNECTS_TO")
@@ -195,26 +170,28 @@ class Dependencies(FactKind):
 
         return self.each(scoped, connects, "what it connects to") or self.dependencies(scoped)
 
-    def _asked_store(self, scoped: ResolvedMentions) -> int | None:
-        """The word for the store that a service is asked for, which is not that service's own name."""
-        store, subject = scoped.question.store, self.subject(scoped)
-        own = set() if subject is None else set(range(subject[0].first, subject[0].last))
-        return None if store in own else store
+    def _asked_store(self, scoped: ResolvedMentions) -> tuple[int, Mention] | None:
+        """The word for the store that a service is asked for, and that service; None where a store itself is
+        the subject: "what does the wiki db need", "the database of wiki"."""
+        store = scoped.question.store
+        if store is None:
+            return None
+        inside = [m for m in scoped.mentions if store in range(m.first, m.last)]
+        others = [m for m in scoped.mentions if m not in inside and m.of("service")]
+        others = [m for m in others if not _means_its_store(scoped.question, m)]
+        return (store, others[0]) if others and all(m.last - m.first == 1 for m in inside) else None
 
-    def _stores(self, scoped: ResolvedMentions, store: int) -> Found | None:
+    def _stores(self, scoped: ResolvedMentions, store: int, asking: Mention) -> Found | None:
         """Which database, cache or broker a service uses: of what it uses those that are one."""
         kind = STORES[scoped.question.linked.words[store].text]
-
-        def uses(service: Service) -> CitedStatement | None:
-            edges = used_by(self.house, service)
-            held = [e for e in edges if self._is_of(e.end, kind)]
-            names = listed(self.names([self.house.services[e.end] for e in held]))
-            return CitedStatement(f"{self.called(service)} uses {names}.", cites(held)) if held else None
-
-        found = self.each(scoped, uses, "what it keeps its data in")
-        if found is not None:
-            found.used.add(store)
-        return found
+        services, used = scoped.services(asking)
+        statements = []
+        for service in services[:MAX_SCOPES]:
+            held = [e for e in used_by(self.house, service) if self._is_of(e.end, kind)]
+            if held:
+                names = listed(self.names([self.house.services[e.end] for e in held]))
+                statements.append(CitedStatement(f"{self.called(service)} uses {names}.", cites(held)))
+        return Found(statements, used | {store}, looked_for="its store") if statements else None
 
     def _depends(self, scoped: ResolvedMentions) -> Found | None:
         """Does A depend on B?"""
@@ -502,7 +479,7 @@ class Dependencies(FactKind):
         """What a mention means where it stands with the word for a database: the librenms database, the
         database of librenms."""
         store = scoped.question.store
-        if store is None or store not in (mention.first - 2, mention.last):
+        if store is None or not _means_its_store(scoped.question, mention):
             return mention, services, used
         return mention, scoped.databases(services), used | {store}
 
@@ -510,3 +487,12 @@ class Dependencies(FactKind):
 def _is_of_product(image: str, word: str) -> bool:
     more = image.removeprefix(word)
     return image.startswith(word) and len(more) <= _MORE_LETTERS and (not more or more.isalpha())
+
+
+def _means_its_store(question: Question, mention: Mention) -> bool:
+    """Whether a name stands with the word for a store and means that: the librenms database, the database of
+    librenms."""
+    words, store = question.linked.words, question.store
+    if store == mention.last:
+        return True
+    return store == mention.first - 2 and words[mention.first - 1].text in ("of", "behind", "for")

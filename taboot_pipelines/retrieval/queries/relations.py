@@ -56,7 +56,7 @@ def walk(house: ServiceIndex, node: int, *, forward: bool) -> list[Edge]:
 def used_by(house: ServiceIndex, service: Service) -> list[Edge]:
     """What a service connects to or needs; where several files say so, those in force."""
     edges = house.out(service.number, "CONNECTS_TO", "DEPENDS_ON")
-    return in_force(house, [e for e in edges if not is_order(e) and e.end in house.services])
+    return in_force(house, [e for e in edges if depends_in_name(e) and e.end in house.services])
 
 
 def unexplained_mentions(house: ServiceIndex, service: Service) -> list[Edge]:
