@@ -62,8 +62,8 @@ class Dependencies(FactKind):
         question = scoped.question
         if question.yes_no and len(scoped.mentions) > 1:
             return self._depends(scoped)
-        if (asked := self._asked_store(scoped)) is not None:
-            return self._stores(scoped, *asked)
+        if (asking := self._asks_for_store(scoped)) is not None:
+            return self._stores(scoped, asking)
 
         def depends(service: Service) -> CitedStatement | None:
             stated = self.house.out(service.number, "DEPENDS_ON")
@@ -100,7 +100,7 @@ class Dependencies(FactKind):
         """What two services both connect to or need; asked for a database, a cache or a broker, or for one by
         its name, of these alone. That they share none is said only where it is known what each uses."""
         words = scoped.question.linked.words
-        named = [(m, *scoped.services(m)) for m in scoped.mentions]
+        named = [(m, *self._with_project(scoped, m)) for m in scoped.mentions]
         named = [n for n in named if n[1] and not any(words[i].text in STORES for i in scoped.words(n[0]))]
         if len(named) < 2:
             return None
@@ -118,12 +118,22 @@ class Dependencies(FactKind):
                 return [e for e in held if e.end in of_name]
             return [e for e in held if not kind or self._is_of(e.end, kind)]
 
-        pairs = [(a, b) for a, b in product(left[:MAX_SCOPES], right[:MAX_SCOPES]) if a != b]
+        left, right = ([s for s in services if of_kind(s)][:MAX_SCOPES] for services in (left, right))
+        pairs = [(a, b) for a, b in product(left, right) if a != b]
         yes_no = scoped.question.yes_no
         both = [s for a, b in pairs if (s := self._both(a, b, of_kind(a), of_kind(b), yes_no))]
         apart = (s for a, b in pairs if (s := self._apart(a, b, of_kind(a), of_kind(b), yes_no)))
         statements = both or [s for s in [next(apart, None)] if s is not None]
         return Found(statements, used, looked_for="what both use") if statements else None
+
+    def _with_project(self, scoped: ResolvedMentions, mention: Mention) -> tuple[list[Service], set[int]]:
+        """The services that a mention means; of what is a project's name too, the project's."""
+        services, used = scoped.services(mention)
+        inside = [n for key in sorted(scoped.projects(mention)) for n in self.house.projects.get(key, ())]
+        if not inside:
+            return services, used
+        both = {s.number: s for s in (*services, *(self.house.services[n] for n in inside))}
+        return list(both.values()), used | scoped.words(mention)
 
     def _both(
         self, a: Service, b: Service, ours: list[Edge], theirs: list[Edge], yes_no: bool
@@ -140,8 +150,10 @@ class Dependencies(FactKind):
     ) -> CitedStatement | None:
         if not (ours and theirs):
             return None
+        # With their projects: both may be called db.
         mine, other = (
-            listed(self.names([self.house.services[e.end] for e in edges])) for edges in (ours, theirs)
+            listed(list(dict.fromkeys(self.called(self.house.services[e.end]) for e in edges)))
+            for edges in (ours, theirs)
         )
         said = f"{self.called(a)} uses {mine} and {self.called(b)} uses {other}"
         return CitedStatement(f"{'No: ' if yes_no else ''}{said}.", cites([*ours, *theirs]))
@@ -158,8 +170,8 @@ class Dependencies(FactKind):
         """What a service connects to by its own settings; else what it depends on."""
         if scoped.question.yes_no and len(scoped.mentions) > 1:
             return self._depends(scoped)
-        if (asked := self._asked_store(scoped)) is not None:
-            return self._stores(scoped, *asked)
+        if (asking := self._asks_for_store(scoped)) is not None:
+            return self._stores(scoped, asking)
 
         def connects(service: Service) -> CitedStatement | None:
             edges = self.house.out(service.number, "CONNECTS_TO")
@@ -170,20 +182,21 @@ class Dependencies(FactKind):
 
         return self.each(scoped, connects, "what it connects to") or self.dependencies(scoped)
 
-    def _asked_store(self, scoped: ResolvedMentions) -> tuple[int, Mention] | None:
-        """The word for the store that a service is asked for, and that service; None where a store itself is
-        the subject: "what does the wiki db need", "the database of wiki"."""
+    def _asks_for_store(self, scoped: ResolvedMentions) -> Mention | None:
+        """The service of which a store is asked for; None where none is, or a store itself is the subject:
+        "what does the wiki db need", "the database of wiki"."""
         store = scoped.question.store
         if store is None:
             return None
         inside = [m for m in scoped.mentions if store in range(m.first, m.last)]
         others = [m for m in scoped.mentions if m not in inside and m.of("service")]
         others = [m for m in others if not _means_its_store(scoped.question, m)]
-        return (store, others[0]) if others and all(m.last - m.first == 1 for m in inside) else None
+        return others[0] if others and all(m.last - m.first == 1 for m in inside) else None
 
-    def _stores(self, scoped: ResolvedMentions, store: int, asking: Mention) -> Found | None:
+    def _stores(self, scoped: ResolvedMentions, asking: Mention) -> Found | None:
         """Which database, cache or broker a service uses: of what it uses those that are one."""
-        kind = STORES[scoped.question.linked.words[store].text]
+        stores = scoped.question.stores
+        kind = frozenset().union(*(STORES[scoped.question.linked.words[i].text] for i in stores))
         services, used = scoped.services(asking)
         statements = []
         for service in services[:MAX_SCOPES]:
@@ -191,7 +204,7 @@ class Dependencies(FactKind):
             if held:
                 names = listed(self.names([self.house.services[e.end] for e in held]))
                 statements.append(CitedStatement(f"{self.called(service)} uses {names}.", cites(held)))
-        return Found(statements, used | {store}, looked_for="its store") if statements else None
+        return Found(statements, used | set(stores), looked_for="its store") if statements else None
 
     def _depends(self, scoped: ResolvedMentions) -> Found | None:
         """Does A depend on B?"""
@@ -282,7 +295,19 @@ class Dependencies(FactKind):
             found = self._depends(scoped)
             if found is not None:
                 return found
-        return self._depending(scoped, ("DEPENDS_ON",), "depend on")
+        found = self._depending(scoped, ("DEPENDS_ON",), "depend on")
+        subject = self._object(scoped)
+        if found is None or subject is None or scoped.question.transitive:
+            return found
+        for service in subject[1][:MAX_SCOPES]:
+            into = self.house.into(service.number, "DEPENDS_ON", "CONNECTS_TO")
+            told = {e.start for e in into if e.type == "DEPENDS_ON"}
+            edges = [e for e in into if e.start not in told and e.start in self.house.services]
+            if told and edges:
+                others = [self.house.services[e.start] for e in edges]
+                what = f"connect to {self.called(service)}"
+                found.statements += self.listing(scoped, others, edges, what, set()).statements
+        return found
 
     def users(self, scoped: ResolvedMentions) -> Found | None:
         if scoped.question.yes_no and len(scoped.mentions) > 1:

@@ -133,7 +133,9 @@ class ResolvedMentions:
                 services, used = kept, used | self.words(other)
         if len(services) > 1:
             for other in self.mentions:
-                if other is besides or not other.of("service"):
+                # Any database is no particular thing that others lie near.
+                generic = other.last - other.first == 1 and other.first in self.question.stores
+                if other is besides or generic or not other.of("service"):
                     continue
                 near = {(s.place, s.project) for s in self._best(other) if s.declared}
                 kept = [s for s in services if (s.place, s.project) in near]

@@ -274,7 +274,9 @@ def _confidence(question: Question, found: Found, asked: set[int], *, config: bo
     sure = found.weight
     if not config:
         said = set(_TOKEN.findall(" ".join(s.text for s in found.statements).lower()))
-        excused = {i for i in left if i not in question.named and question.linked.words[i].text in said}
+        # A name that this reading leaves out may be what tells one of several.
+        naming = {i for m in question.linked.mentions for i in range(m.first, m.last)}
+        excused = {i for i in left if i not in naming and question.linked.words[i].text in said}
         left = [i for i in left if i not in excused]
         sure -= _COST_SAID * len(excused)
     names = [m.text.lower() for m in question.mentions if found.used & set(range(m.first, m.last))]

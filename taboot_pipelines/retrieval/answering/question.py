@@ -86,9 +86,13 @@ class Question:
         return self.reading.transitive
 
     @cached_property
+    def stores(self) -> tuple[int, ...]:
+        """The words that say what kinds of stores are asked for, such as a database or redis."""
+        return tuple(i for i, word in enumerate(self.linked.words) if word.text in STORES)
+
+    @property
     def store(self) -> int | None:
-        """The word that says what kind of store is asked for, such as a database or redis, if one does."""
-        return next((i for i, word in enumerate(self.linked.words) if word.text in STORES), None)
+        return self.stores[0] if self.stores else None
 
     @property
     def is_fact(self) -> bool:
@@ -175,7 +179,7 @@ class Question:
         for guess in sorted(best.values(), key=lambda g: (-g.probability, g.type)):
             if guess.type in self._reversed:
                 continue
-            words = self._explained(guess.type)
+            words = self._explained(guess)
             guessed = guess.probability < question_types.PROBABLE
             told = (
                 self.named or self.literals or not all(_is_filler(self.linked.words[i].text) for i in words)
@@ -205,9 +209,10 @@ class Question:
             return question_types.OF_SUBJECT
         return frozenset()
 
-    def _explained(self, of: str) -> frozenset[int]:
+    def _explained(self, guess: Guess) -> frozenset[int]:
         """The words that a type explains: those of its exemplars, and those that ask how many."""
-        explained = question_types.vocabulary()[of]
+        certain = guess.probability >= question_types.CERTAIN
+        explained = question_types.vocabulary(certain)[guess.type]
         counting = self._counting
         return frozenset(
             i

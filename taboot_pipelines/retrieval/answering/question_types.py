@@ -109,8 +109,8 @@ _SLOT = re.compile(r"<([A-Z]+)2?>")
 NUMBER = "#"
 #: Buckets of words and parts of words.
 _BUCKETS = 4096
-#: A word of fewer exemplars of a type says nothing of it.
-_SEVERAL = 2
+#: A word of fewer exemplars of a type says nothing of it, unless the type is nearly certain.
+_SEVERAL, CERTAIN = 2, 0.7
 #: Digits of a port at most.
 _MAX_DIGITS = 5
 #: A longer question asks for more than a fact.
@@ -157,14 +157,15 @@ def _wordings() -> Iterator[tuple[str, str]]:
 
 
 @cache
-def vocabulary() -> dict[str, frozenset[str]]:
-    """The stems of the words of each type's exemplars, of those in several; ``NUMBER`` among them where these
-    name numbers."""
+def vocabulary(certain: bool = False) -> dict[str, frozenset[str]]:
+    """The stems of the words of each type's exemplars, of those in several, for a type that is ``certain`` in
+    any; ``NUMBER`` among them where these name numbers."""
     held: dict[str, Counter[str]] = {}
     for of, wording in _wordings():
         stems = set(map(words.stem, words.runs(words.fold(_SLOT.sub(" ", wording)))))
         held.setdefault(of, Counter()).update(stems | ({NUMBER} if "<PORT" in wording else set()))
-    return {of: frozenset(s for s, n in stems.items() if n >= _SEVERAL) for of, stems in held.items()}
+    least = 1 if certain else _SEVERAL
+    return {of: frozenset(s for s, n in stems.items() if n >= least) for of, stems in held.items()}
 
 
 def features(texts: Sequence[str]) -> npt.NDArray[np.float32]:

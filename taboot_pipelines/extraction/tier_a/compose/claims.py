@@ -31,6 +31,8 @@ class ProjectClaims(ClaimBuilder):
         self.loader = loader
         self.scope = f"{self.place}/{project.name}"
         self.bindings = 0
+        #: Characters of mounted configuration that were looked through, once for each service that mounts it.
+        self.mounted = 0
         #: name in the project's networks -> the Compose service that answers to it
         self.answering: dict[str, str] = {}
         #: service -> the image that its `image` names, and the node that does

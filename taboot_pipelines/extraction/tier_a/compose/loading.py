@@ -570,9 +570,9 @@ def select(loader: Loader, unit: Sequence[str], root: str) -> Selection:
 
 
 def _beside(loader: Loader, directory: str, unit: Sequence[str]) -> tuple[str, ...]:
-    """The other Compose files of a directory by their names, sorted."""
+    """The other Compose files of a directory by their names, sorted, as many as a project may include."""
     found = (p for kind in ("yaml", "yml") for p in loader.view.glob(posixpath.join(directory, f"*.{kind}")))
-    return tuple(sorted(p for p in found if p not in unit and named_compose(p)))
+    return tuple(sorted(p for p in found if p not in unit and named_compose(p)))[:MAX_INCLUDES]
 
 
 def _folder(directory: str, root: str) -> str:

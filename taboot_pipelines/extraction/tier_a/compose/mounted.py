@@ -33,9 +33,10 @@ _ENDINGS = frozenset(
 )
 #: Names of files that are read and never documents (rule ``secrets-stop-at-the-blob``).
 _ENVIRONMENT = re.compile(r"(?i).*\.env|\.env\..*", re.DOTALL)
-#: Files of one mounted directory, and characters of one file, that are looked at.
+#: Files of one mounted directory, characters of one file, and of all of a project, that are looked at.
 _MAX_FILES = 50
 _MAX_CHARACTERS = 200_000
+_MAX_MOUNTED = 20_000_000
 #: A line with a key and a value, as YAML, INI, TOML, JSON and properties have it; else any line.
 _LINE = re.compile(
     r"^[ \t]*(?![#;]|//)(?:- +)?(?:[\"']?(?P<key>[A-Za-z_][\w.-]*)[\"']?[ \t]*[:=][ \t]*)?"
@@ -86,6 +87,11 @@ def _values(c: ProjectClaims, path: str, naming: Node) -> Iterator[tuple[str, st
     """The lines of a file; of one that is no document ``naming``, which names it, is quoted."""
     text = c.loader.read(path)
     if text is None or len(text) > _MAX_CHARACTERS:
+        return
+    if c.mounted <= _MAX_MOUNTED < c.mounted + len(text):
+        c.report(naming, "E_TOO_LARGE", "so much configuration is mounted that the rest of it is not read.")
+    c.mounted += len(text)
+    if c.mounted > _MAX_MOUNTED:
         return
     hidden = _ENVIRONMENT.fullmatch(posixpath.basename(path)) is not None
     for key, value, where in lines_of(path, text, 0, len(text)):

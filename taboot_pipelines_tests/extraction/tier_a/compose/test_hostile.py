@@ -399,3 +399,14 @@ def test_folders_that_many_services_mount_are_found_in_one_look_at_the_listing()
     said = ComposeExtractor().interpret(unit, view, SourceFacts("default", "lab"))
     assert {u.evidence.path for u in said.uses} == {*(f"c{i}/a.yml" for i in range(50)), "compose.yaml"}
     assert Listing.looked == 1
+
+
+def test_what_many_services_mount_is_read_within_bounds() -> None:
+    services = "".join(f"  s{i}:\n    image: x\n    volumes: ['./c:/c']\n" for i in range(60))
+    files = {"compose.yaml": f"services:\n{services}"}
+    files |= {f"c/{i}.yml": "url: http://other:80\n" + "a: b\n" * 39_000 for i in range(4)}
+    view = FileView(frozenset(files), files.get)
+    (unit, *_) = ComposeExtractor().units(["compose.yaml"])
+    said = ComposeExtractor().interpret(unit, view, SourceFacts("default", "lab"))
+    assert [p.code for p in said.problems] == ["E_TOO_LARGE"]
+    assert 100 < len(said.uses) < 240
