@@ -28,12 +28,13 @@ from taboot_pipelines.crawl.proxies import Proxies
 from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import CrawlPlan
-from taboot_pipelines.model.records import Attached, Role
+from taboot_pipelines.model.records import Attached, FileView, Role
 from taboot_pipelines.settings import BrowserSettings, Crawl4AiSettings, HttpSettings, Settings
 
-#: ``references(text, path, env)``: the files that the Compose text at ``path`` names, as (path relative to
-#: the source's root, role). ``env``: the variables of the ``.env`` beside it.
-References = Callable[[str, str, Mapping[str, str]], set[tuple[str, Role]]]
+#: ``references(text, path, env, listing)``: the files that the Compose text at ``path`` names, as (path
+#: relative to the source's root, role). ``env``: the variables of the ``.env`` beside it; ``listing``: what
+#: files there are.
+References = Callable[[str, str, Mapping[str, str], FileView], set[tuple[str, Role]]]
 
 #: ``project_files(files, paths, load)``: what the Compose projects whose main file is among ``files`` read of
 #: ``paths``, as (path, role); ``load`` gives a file's text, None where it cannot be read.

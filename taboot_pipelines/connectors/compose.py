@@ -28,17 +28,13 @@ from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.connectors.protocol import Planned
 from taboot_pipelines.connectors.walk import Directory, File, Item, Listing, read
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.records import Event, Known, Role
+from taboot_pipelines.model.records import Event, FileView, Known, Role
 
 _YAML = re.compile(r"(?i).*\.ya?ml", re.DOTALL)
 COMPOSE_NAME = re.compile(r"(?i)(?:.*[._-])?compose(?:[._-].*)?\.ya?ml", re.DOTALL)
 _DOCKERFILE = re.compile(r"(?:Dockerfile|Containerfile).*|.*\.(?:[Dd]ockerfile|[Cc]ontainerfile)", re.DOTALL)
-#: What makes a project of several files: another file, or one that a service mounts.
-_JOINS = re.compile(
-    r"\bextends\b|^\s*(?:export\s+)?COMPOSE_FILE\b"
-    r"|^\s*-\s+(?:source:\s*)?[\"']?(?:\.{1,2}/|\$\{?\w)[^\s:]*:|\bsource:\s*[\"']?[.$]|[\[,]\s*[\"']?\.{1,2}/",
-    re.MULTILINE,
-)
+#: What makes a project of several files.
+_JOINS = re.compile(r"\bextends\b|^\s*(?:export\s+)?COMPOSE_FILE\b", re.MULTILINE)
 #: GitLab's pipelines have the same top-level words and are no projects.
 _OTHER_NAME = re.compile(r"\.gitlab-ci.*", re.DOTALL)
 _FIRST_KEY = re.compile(r"^(?!---|%|[ \t]*(?:#|$))(?P<indent> *)", re.MULTILINE)
@@ -199,6 +195,7 @@ def _follow(
         return
     queue = list(projects)
     seen = set(queue)
+    listing = FileView(frozenset(found), None)
     while queue:
         path = queue.pop()
         text = load(path)
@@ -207,7 +204,7 @@ def _follow(
         beside = _beside(path, ".env")
         environment = (load(beside) if beside in found else None) or ""
         try:
-            references = access.references(text, path, dict(_variables(environment)))
+            references = access.references(text, path, dict(_variables(environment)), listing)
         except TabootError:
             continue  # the file is taken all the same, and its interpretation says what is wrong with it
         for named, role in references:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from taboot_pipelines.connectors.access import Access, References
 from taboot_pipelines.connectors.compose import ComposeSource, has_services
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.records import Enumerated, Failed, Fetched, Role, Skipped
+from taboot_pipelines.model.records import Enumerated, Failed, Fetched, FileView, Role, Skipped
 from taboot_pipelines.settings import LimitSettings, Settings
 from taboot_pipelines.sources import open_connector
 from taboot_pipelines_tests.connectors.conftest import DATA
@@ -125,7 +125,7 @@ def test_what_compose_files_name_is_taken_with_its_role(tmp_path: Path) -> None:
     )
     seen: dict[str, dict[str, str]] = {}
 
-    def references(text: str, path: str, env: Mapping[str, str]) -> set[tuple[str, Role]]:
+    def references(text: str, path: str, env: Mapping[str, str], _: FileView) -> set[tuple[str, Role]]:
         seen[path] = dict(env)
         named: dict[str, set[tuple[str, Role]]] = {
             "p/compose.yml": {

@@ -608,7 +608,7 @@ def _is_in_force(value: _Value, whole: str, segment: Segment, found: _Compared) 
         if value.mapping is not None:
             if _OWNER.search(whole) or not (found.meets or _says_ports(whole, segment)):
                 return False
-        elif not value.of:
+        elif not value.of or IPV4.fullmatch(value.of):
             # What is headed "Port" is the port, whatever is said of it behind.
             key = _subject(segment) if segment.form == "key-value" else ""
             said = key if "port" in header_roles(key) else around

@@ -12,6 +12,7 @@ from taboot_pipelines.extraction.tier_a.compose.claims import ProjectClaims
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.compose.variables import expand
 from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node
+from taboot_pipelines.model.records import FileView
 
 #: Endings of names of files that configure something, and have a value on a line.
 _ENDINGS = frozenset(
@@ -56,13 +57,11 @@ def mounted_values(c: ProjectClaims, node: Node) -> Iterator[tuple[str, str, Loc
     }
     volumes = node.get("volumes")
     for item in volumes.items if volumes is not None else ():
-        source = item.scalar("source") if item.is_map else item if item.kind == SCALAR else None
+        source = mount(item)
         if source is None or source.missing:
             continue
-        written = source.text if item.is_map else source.text.partition(":")[0]
-        # Anything else is the name of a volume, or lies outside of the source.
-        path = resolve_path(source.origin.base, written) if written.startswith(".") else None
-        for found in _files(c, path) if path else ():
+        path = mounted_path(source, long=item.is_map)
+        for found in mounted_files(c.loader.view, path) if path else ():
             for key, value, where in _values(c, found, source):
                 # Many programs fill their configuration with the variables of their container.
                 expanded = expand(value, given)
@@ -118,13 +117,25 @@ def lines_of(path: str, text: str, start: int, end: int) -> Iterator[tuple[str, 
         yield line["key"] or "", value, Quote(value, path, line.start("value"), line.end("value"))
 
 
-def _files(c: ProjectClaims, path: str) -> list[str]:
+def mount(item: Node) -> Node | None:
+    """What a volume of a service mounts, as it is written, in the short form or the long one."""
+    return item.scalar("source") if item.is_map else item if item.kind == SCALAR else None
+
+
+def mounted_path(source: Node, *, long: bool) -> str | None:
+    """The path within the source of what a service mounts. Anything else is the name of a volume, or lies
+    outside of the source."""
+    written = source.text if long else source.text.partition(":")[0]
+    return resolve_path(source.origin.base, written) if written.startswith(".") else None
+
+
+def mounted_files(view: FileView, path: str) -> list[str]:
     """The files of configuration that a mounted path is, or has in it."""
-    if path in c.loader.view.paths:
+    if path in view.paths:
         return [path] if _configures(path) else []
     if any(char in path for char in "*?["):
         return []
-    return [p for p in c.loader.view.glob(f"{path}/**") if _configures(p)][:_MAX_FILES]
+    return [p for p in view.glob(f"{path}/**") if _configures(p)][:_MAX_FILES]
 
 
 def _configures(path: str) -> bool:

@@ -10,6 +10,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose.builds import dockerfile_path
 from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.compose.files import is_model, looks_like_compose, resolve_path
+from taboot_pipelines.extraction.tier_a.compose.mounted import mount, mounted_files, mounted_path
 from taboot_pipelines.extraction.tier_a.compose.variables import expand
 from taboot_pipelines.extraction.tier_a.texts import Problems
 from taboot_pipelines.extraction.tier_a.yaml_nodes import (
@@ -23,19 +24,23 @@ from taboot_pipelines.extraction.tier_a.yaml_nodes import (
 )
 from taboot_pipelines.model.records import FileView, Role, SourceFacts
 
-_NAMES_FILES = re.compile(r"env_file|extends|include|build|label_file|configs")
+_NAMES_FILES = re.compile(r"env_file|extends|include|build|label_file|configs|volumes")
 
 
 def references(
-    text: str, path: str, env: Mapping[str, str | None], project_directory: str | None = None
+    text: str,
+    path: str,
+    env: Mapping[str, str | None],
+    listing: FileView | None = None,
+    project_directory: str | None = None,
 ) -> set[tuple[str, Role]]:
     """(path from the source's root, role) of the files that the Compose text at ``path`` names, present or
-    not.
+    not; of the configuration that its services mount what is in the ``listing``.
 
-    Files of `extends`, `include` and `configs` and Dockerfiles are documents; `env_file`, `label_file` and
-    each ``.env`` are input. ``env`` is the parsed ``.env`` beside the project; ``project_directory`` defaults
-    to the text's own directory. A text that is no Compose file, or no YAML, names nothing. What only a merge
-    of two files names is seen by :func:`project_files`.
+    Files of `extends`, `include` and `configs`, mounted ones and Dockerfiles are documents; `env_file`,
+    `label_file` and each ``.env`` are input. ``env`` is the parsed ``.env`` beside the project;
+    ``project_directory`` defaults to the text's own directory. A text that is no Compose file, or no YAML,
+    names nothing. What only a merge of two files names is seen by :func:`project_files`.
     """
     base = posixpath.dirname(path) if project_directory is None else project_directory
     if not looks_like_compose(path, text):
@@ -52,6 +57,8 @@ def references(
         for named, role in _of_model(document, env):
             if named is not None and named != path:
                 found.add((named, role))
+        if listing is not None:
+            found |= {(named, "document") for named in _mounted(document, env, listing) if named != path}
     return found
 
 
@@ -113,6 +120,18 @@ def _of_model(document: Node, env: Mapping[str, str | None]) -> Iterator[tuple[s
                 ),
                 "document",
             )
+
+
+def _mounted(document: Node, env: Mapping[str, str | None], listing: FileView) -> Iterator[str]:
+    """The files of configuration that the services of a model mount."""
+    services = document.get("services")
+    for _, service in services.entries.values() if services is not None else ():
+        volumes = service.get("volumes")
+        for item in volumes.items if volumes is not None else ():
+            source = _expanded(mount(item), env)
+            if source is not None and not source.missing:
+                path = mounted_path(source, long=item.is_map)
+                yield from mounted_files(listing, path) if path else ()
 
 
 def _expanded(node: Node | None, env: Mapping[str, str | None]) -> Node | None:
