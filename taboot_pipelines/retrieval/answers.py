@@ -17,8 +17,9 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.answering import compound_questions, reading
 from taboot_pipelines.retrieval.answering.answer_types import Value
 from taboot_pipelines.retrieval.answering.compound_questions import join_answers
+from taboot_pipelines.retrieval.answering.config_values import WORDS
 from taboot_pipelines.retrieval.answering.documents import Documents, Excerpt, PassageSpan
-from taboot_pipelines.retrieval.answering.fact_answers import names_in, passing_documents
+from taboot_pipelines.retrieval.answering.fact_answers import names_in, passing_documents, words_of_store
 from taboot_pipelines.retrieval.answering.ownership import Ownership
 from taboot_pipelines.retrieval.answering.reading import Read
 from taboot_pipelines.retrieval.answering.similarity import Nearness
@@ -35,7 +36,7 @@ from taboot_pipelines.retrieval.results.answers import Answer, Citation, Replay
 from taboot_pipelines.retrieval.results.hits import Hit
 from taboot_pipelines.retrieval.results.queries import QueryResult, QueryRow
 from taboot_pipelines.retrieval.search import Search
-from taboot_pipelines.retrieval.sentences import Form
+from taboot_pipelines.retrieval.sentences import Form, TextStatement
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.retrieval.snippets import Highlighter, terms_of
 from taboot_pipelines.settings import Settings
@@ -211,6 +212,10 @@ class Answers:
         told = find_steps(asked, places, limit) or compare_column(asked, places, limit)
         near = None if request.mode == "keyword" else self._nearness.of(view)
         reads = reading.read(asked, places, near)
+        if facts is None and (wanted := words_of_store(view, request.query)):
+            # What a service is besides is no answer to which database it uses.
+            reads = [r for r in reads if not wanted.isdisjoint(_words_around(r.statement))]
+            told = []
         return _Found(asked, hits, reads, facts, told, view.manifest.version)
 
     def _places(self, view: View, hits: Sequence[Hit]) -> list[PassageSpan]:
@@ -479,6 +484,12 @@ def _row_text(query: str, row: QueryRow) -> CitedText:
         end=cited.end,
     )
     return CitedText(f"{query}: {row.text}\n{cited.text}", citation)
+
+
+def _words_around(statement: TextStatement) -> set[str]:
+    """The words of a statement, and of what stands over it."""
+    parts = (statement.said, statement.lead, statement.section, *statement.keys)
+    return set(WORDS.findall(" ".join(parts).lower()))
 
 
 def _cite(number: int, part: Excerpt) -> Citation:

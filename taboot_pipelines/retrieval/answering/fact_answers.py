@@ -28,9 +28,10 @@ from taboot_pipelines.retrieval.answering.exposure import Exposure, Ports
 from taboot_pipelines.retrieval.answering.inventory import Images, Inventory
 from taboot_pipelines.retrieval.answering.networks import Networks
 from taboot_pipelines.retrieval.answering.question import Question, readings
+from taboot_pipelines.retrieval.answering.question_types import PROBABLE
 from taboot_pipelines.retrieval.answering.routes import Routes
 from taboot_pipelines.retrieval.answering.service_properties import ServiceProperties
-from taboot_pipelines.retrieval.answering.vocabulary import SECRETS
+from taboot_pipelines.retrieval.answering.vocabulary import SECRETS, STORES
 from taboot_pipelines.retrieval.queries.citations import MAX_SCOPES, CitedStatement, Found, StatementSpan
 from taboot_pipelines.retrieval.queries.service_index import ServiceIndex, service_index
 from taboot_pipelines.retrieval.request import SearchRequest
@@ -116,6 +117,8 @@ _COST_DOUBT = 0.1
 #: Letters of a word that may be part of a name: the TURN port of coturn.
 _MIN_INSIDE = 4
 _TOKEN = re.compile(r"[^\W_]+")
+#: The kinds that say which store a service uses, or what uses one.
+_OF_STORES = frozenset({"connections", "dependencies", "dependents", "impact", "shared_services", "users"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +193,9 @@ class Answerer:
         asked_kind = "unknown"
         compounds = compounded(self.house, linked)
         joined = readings(replace(linked, mentions=list(compounds))) if compounds else []
-        for n, question in enumerate([*joined, *readings(linked)]):
+        plain = readings(linked)
+        asks_store = bool(_words_of_store(plain))
+        for n, question in enumerate([*joined, *plain]):
             if not question.is_fact:
                 continue
             kinds = question.asked
@@ -199,6 +204,8 @@ class Answerer:
             scoped = ResolvedMentions(self.house, question)
             whole: _Best | None = None
             for asked in kinds:
+                if asks_store and asked.kind not in _OF_STORES:
+                    continue  # where one runs is no answer to which one it is
                 found = self.facts.find(asked.kind, scoped)
                 if found is None and asked.kind == "ports":
                     found = self.config.listening(scoped)
@@ -323,6 +330,23 @@ def names_in(view: View, text: str, *, weak: bool = False) -> list[Named]:
     if weak and not held:
         held = [m for m in mentions.mentions if m.of("service")]
     return [Named(*mentions.span(m), m.text) for m in held]
+
+
+def words_of_store(view: View, text: str) -> frozenset[str]:
+    """The words of which a statement holds one if it says which database, cache or broker a service uses;
+    empty where no service is asked for it."""
+    return _words_of_store(readings(_answerer(view).names.link(text)))
+
+
+def _words_of_store(found: Sequence[Question]) -> frozenset[str]:
+    for question in found:
+        kinds = [STORES[question.linked.words[i].text] for i in question.stores]
+        asks = any(a.kind == "connections" and a.probability >= PROBABLE for a in question.asked)
+        if kinds and asks and any(m.of("service") for m in question.mentions):
+            products = frozenset().union(*kinds)
+            alike = {word for word, held in STORES.items() if not products.isdisjoint(held)}
+            return products | alike | {"sqlite", "sqlite3"}
+    return frozenset()
 
 
 def _answerer(view: View) -> Answerer:

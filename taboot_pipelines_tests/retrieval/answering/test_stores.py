@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from taboot_pipelines import KnowledgeBase
 from taboot_pipelines.retrieval.answering.fact_answers import FactAnswer, answer_from_facts
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines_tests.fakes.tei import FakeTei
@@ -27,6 +28,7 @@ services:
   records: {image: "postgres:16"}
   quick: {image: "valkey/valkey:8"}
   lamp: {image: "acme/lamp:1"}
+  keeper: {image: "acme/keeper:1"}
 """
 MONEY = """\
 services:
@@ -57,11 +59,15 @@ NOTES = """\
 |---|---|---|
 | `shelf` | `acme/shelf:2` | `records` |
 | `shelf-backup` | `acme/backup:3` | `records` |
+
+## Keeper
+
+The keeper keeps its data in an SQLite database in its own volume.
 """
 
 
 @pytest.fixture(scope="module")
-def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
+def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
     with FakeTei() as tei:
         world = World(tmp_path_factory.mktemp("stores"), tei.url)
         stacks = world.source("stacks", "compose", host="hearth.lan")
@@ -70,8 +76,13 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
             (stacks / project / "compose.yaml").write_text(text)
         (world.source("notes", "files") / "books.md").write_text(NOTES)
         world.ingest()
-        yield world.kb()._session.view()
+        yield world.kb()
         world.workspace.close()
+
+
+@pytest.fixture(scope="module")
+def view(kb: KnowledgeBase) -> View:
+    return kb._session.view()
 
 
 def ask(view: View, question: str) -> FactAnswer:
@@ -131,3 +142,10 @@ def test_who_uses_a_store_and_who_shares_it(
 def test_that_one_has_none_that_is_known_is_no_ground_for_a_no(view: View, question: str) -> None:
     answer = answer_from_facts(view, question)
     assert answer is None or not answer.found, answer
+
+
+def test_what_a_service_is_besides_is_no_answer_out_of_text_either(kb: KnowledgeBase) -> None:
+    assert not kb.answer("which database does lamp use?").found
+    assert not kb.answer("what database does sorter use?").found
+    told = kb.answer("which database does keeper use?")
+    assert "SQLite" in " ".join((told.text, *(c.text for c in told.closest)))
