@@ -160,7 +160,7 @@ class Dependencies(FactKind):
 
     def _is_of(self, node: int, products: frozenset[str]) -> bool:
         """Whether a service runs one of these products, by its image or its name."""
-        said = f"{self._products.get(node, '')} {self.house.name(node)}".lower()
+        said = " ".join((*self._products.get(node, ()), self.house.name(node))).lower()
         return any(
             word in products or not products.isdisjoint(STORES.get(word, ()))
             for word in re.findall(r"[a-z]+", said)
@@ -194,7 +194,8 @@ class Dependencies(FactKind):
         return others[0] if others and all(m.last - m.first == 1 for m in inside) else None
 
     def _stores(self, scoped: ResolvedMentions, asking: Mention) -> Found | None:
-        """Which database, cache or broker a service uses: of what it uses those that are one."""
+        """Which database, cache or broker a service uses: of what it uses those that are one, and of its own
+        containers, where it has several."""
         stores = scoped.question.stores
         kind = frozenset().union(*(STORES[scoped.question.linked.words[i].text] for i in stores))
         services, used = scoped.services(asking)
@@ -204,6 +205,12 @@ class Dependencies(FactKind):
             if held:
                 names = listed(self.names([self.house.services[e.end] for e in held]))
                 statements.append(CitedStatement(f"{self.called(service)} uses {names}.", cites(held)))
+            runs = self._products.get(service.number, {})
+            beside = [e for image, e in runs.items() if image in kind and _is_container(e)]
+            if 0 < len(beside) < len(runs):
+                images = listed([self.house.name(e.end) for e in beside])
+                text = f"{self.called(service)} runs {images} beside itself."
+                statements.append(CitedStatement(text, cites(beside)))
         return Found(statements, used | set(stores), looked_for="its store") if statements else None
 
     def _depends(self, scoped: ResolvedMentions) -> Found | None:
@@ -322,9 +329,12 @@ class Dependencies(FactKind):
         )
 
     @cached_property
-    def _products(self) -> dict[int, str]:
-        """{service: what it runs, by its image}"""
-        return {e.start: product_of(self.house, e.end) for e in self.house.of_type("BUILDS")}
+    def _products(self) -> dict[int, dict[str, Edge]]:
+        """{service: {what it runs, by its image: the edge that says so}}"""
+        found: dict[int, dict[str, Edge]] = {}
+        for edge in self.house.of_type("BUILDS"):
+            found.setdefault(edge.start, {}).setdefault(product_of(self.house, edge.end), edge)
+        return found
 
     def _of_product(self, scoped: ResolvedMentions) -> Found | None:
         """Who uses a product, such as postgres, that several services run, or that one runs which has another
@@ -339,13 +349,21 @@ class Dependencies(FactKind):
         used: set[int] = set()
         named = {s.number for m in scoped.mentions for s in scoped.services(m)[0]}
         for i in sorted(meant):
-            running = {n for n, image in self._products.items() if _is_of_product(image, words[i].text)}
+            said = {
+                n: [e for image, e in images.items() if _is_of_product(image, words[i].text)]
+                for n, images in self._products.items()
+            }
+            running = {n for n, held in said.items() if held}
             own = {n for n in running | named if n in self.house.services and self.house.services[n].own}
             running &= own or running
             is_store = any(_is_of_product(words[i].text, p) for p in STORES)
             if named and not (is_store and (running - named or len(named) > MAX_SCOPES)):
                 continue
             held = [e for n in sorted(running | named) for e in self._using(n)]
+            # What runs one beside itself uses it.
+            held += [
+                e for n in sorted(running) if len(self._products[n]) > 1 for e in said[n] if _is_container(e)
+            ]
             edges, used = edges + held, used | ({i} if held else set())
         if not edges:
             return None
@@ -521,3 +539,9 @@ def _means_its_store(question: Question, mention: Mention) -> bool:
     if store == mention.last:
         return True
     return store == mention.first - 2 and words[mention.first - 1].text in ("of", "behind", "for")
+
+
+def _is_container(edge: Edge) -> bool:
+    """Whether an image is that of a container, of which a workload may have several, and nothing that another
+    image is built from."""
+    return "kubernetes_image" in edge.methods

@@ -50,6 +50,17 @@ services:
   letters: {image: "rabbitmq:4"}
   valkey: {image: "valkey/valkey:8"}
 """
+POD = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: papers, namespace: apps}
+spec:
+  template:
+    spec:
+      containers:
+        - {name: main, image: "acme/papers:2"}
+        - {name: redis, image: "redis:7.2.4"}
+"""
 NOTES = """\
 # Books
 
@@ -75,6 +86,7 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
             (stacks / project).mkdir()
             (stacks / project / "compose.yaml").write_text(text)
         (world.source("notes", "files") / "books.md").write_text(NOTES)
+        (world.source("cluster", "files", interpret=True) / "papers.yaml").write_text(POD)
         world.ingest()
         yield world.kb()
         world.workspace.close()
@@ -96,6 +108,7 @@ def ask(view: View, question: str) -> FactAnswer:
     [
         # A store by what it runs, whatever it is called.
         ("which services use postgres?", ["shelf", "reader", "money", "teller"], ["sorter"]),
+        ("which services use redis?", ["papers"], ["shelf"]),
         ("who uses valkey?", ["shelf", "sorter"], ["money", "reader"]),
         ("who uses a valkey cache?", ["shelf", "sorter"], ["money"]),
         # The database of a thing is not that thing.
@@ -107,6 +120,7 @@ def ask(view: View, question: str) -> FactAnswer:
         ("which database does shelf use?", ["shelf (books) uses records."], ["quick"]),
         ("which cache does shelf use?", ["shelf (books) uses quick."], ["records"]),
         ("which broker does sorter use?", ["sorter (post) uses letters."], ["valkey"]),
+        ("which cache does papers use?", ["papers (apps) runs", "redis:7.2.4 beside itself"], ["acme"]),
         # What two use.
         ("do shelf and reader share a database?", ["Yes", "both use records"], ["network"]),
         ("do shelf and money use the same database?", ["No", "records", "db"], ["network"]),
