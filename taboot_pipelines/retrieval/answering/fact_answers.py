@@ -341,8 +341,9 @@ def words_of_store(view: View, text: str) -> frozenset[str]:
 def _words_of_store(found: Sequence[Question]) -> frozenset[str]:
     for question in found:
         kinds = [STORES[question.linked.words[i].text] for i in question.stores]
-        asks = any(a.kind == "connections" and a.probability >= PROBABLE for a in question.asked)
-        if kinds and asks and any(m.of("service") for m in question.mentions):
+        if not kinds or not any(m.of("service") for m in question.mentions):
+            continue
+        if any(a.kind == "connections" and a.probability >= PROBABLE for a in question.asked):
             products = frozenset().union(*kinds)
             alike = {word for word, held in STORES.items() if not products.isdisjoint(held)}
             return products | alike | {"sqlite", "sqlite3"}
