@@ -112,6 +112,8 @@ _MIN_OF_GRAPH, _MIN_OF_VALUES = 0.7, 0.75
 _COST_NAME, _COST_WORD, _COST_SAID = 0.5, 0.2, 0.03
 #: How probable a kind must be for its facts to go before values that a question names in other words.
 _WHOLE = 0.3
+#: A kind that is less probable answers only where nothing of the question is left.
+_HARDLY = 0.15
 #: What it costs that a kind is a guess, less its probability.
 _COST_DOUBT = 0.1
 #: Letters of a word that may be part of a name: the TURN port of coturn.
@@ -211,8 +213,11 @@ class Answerer:
                     found = self.config.listening(scoped)
                 if found is None or not found.statements:
                     continue
+                left = question.unexplained(found.used | asked.words)
+                if left and asked.probability < _HARDLY:
+                    continue
                 denies = any(s.denies for s in found.statements)
-                if denies and (not asked.may_deny or question.unexplained(found.used | asked.words)):
+                if denies and (not asked.may_deny or left):
                     continue
                 sure = _confidence(question, found, set(asked.words)) - 0.01 * n
                 sure -= _COST_DOUBT * (1 - asked.probability)
@@ -221,7 +226,7 @@ class Answerer:
                     sure -= 0.05  # a reading that answers yes or no is before one that does not
                 made = _Best(sure, asked.kind, found, question)
                 best = _better(best, made)
-                if asked.probability >= _WHOLE and not question.unexplained(found.used | asked.words):
+                if asked.probability >= _WHOLE and not left:
                     whole = whole or made
             found = self.holders.find(scoped)
             if found is not None:

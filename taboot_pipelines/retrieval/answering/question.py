@@ -211,7 +211,7 @@ class Question:
 
     def _explained(self, guess: Guess) -> frozenset[int]:
         """The words that a type explains: those of its exemplars, and those that ask how many."""
-        certain = guess.probability >= question_types.CERTAIN
+        certain = guess.probability >= question_types.CERTAIN and guess.type not in question_types.OPEN
         explained = question_types.vocabulary(certain)[guess.type]
         counting = self._counting
         return frozenset(
