@@ -150,8 +150,6 @@ class Loader:
         for path, layer in self._layers(model, beside, base).items():
             self.subordinates.add(path)
             model = merging.merge(model, layer, merging.MODEL_RULES)
-        if self._tagged:
-            model = merging.prune(model)
         services = self._named(model.get("services"), "service")
         if not any(runs(node) for _, node in services.values()):
             self._report_idle(model, files, default)
