@@ -14,7 +14,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +24,7 @@ from taboot_pipelines.knowledge.names import NO_MERGES, Merges, merged_key
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import EdgeSource
 from taboot_pipelines.model.ids import canonical_json
+from taboot_pipelines.model.stores import STORES
 from taboot_pipelines.model.tables import REACHES, rows_of
 
 #: Columns of ``tables.OBSERVATIONS`` that :func:`reach_rows` needs.
@@ -33,64 +34,25 @@ COLUMNS = (
     *("span_start", "span_end", "byte_start", "byte_end", "line"),
 )
 #: Edges that say where something is reached.
-EDGES = ("BINDS", "BUILDS", "RESOLVES_TO")
+EDGES = ("BINDS", "BUILDS", "RESOLVES_TO", "ROUTES_TO")
 #: Names by which containers reach the machine that they run on.
 _MACHINE = frozenset(
     ids.host_id(name)
     for name in ("host.docker.internal", "gateway.docker.internal", "host.containers.internal")
 )
+#: Protocols that proxies route by the name of the host, and the ports of their own.
+_WEB = {"http": 80, "https": 443}
 _LOOPBACK = frozenset(ids.host_id(name) for name in ("localhost", "127.0.0.1", "::1"))
-#: Software that keeps data for others, as the names of images have it.
-_STORES = frozenset(
-    {
-        *(
-            "arangodb",
-            "cassandra",
-            "clickhouse",
-            "cockroach",
-            "couchdb",
-            "dragonfly",
-            "elasticsearch",
-            "emqx",
-        ),
-        *("etcd", "influxdb", "kafka", "keydb", "mariadb", "meilisearch", "memcached", "milvus", "minio"),
-        *("mongo", "mongodb", "mosquitto", "mssql", "mysql", "nats", "neo4j", "opensearch", "percona"),
-        *("pgvecto", "pgvector", "postgis", "postgres", "postgresql", "qdrant", "rabbitmq", "redis"),
-        *("redpanda", "scylla", "seaweedfs", "surrealdb", "timescaledb", "typesense", "valkey", "weaviate"),
-        "zookeeper",
-    }
-)
 #: Words that make the name of a store's image that of a tool for it.
 _TOOLS = frozenset(
-    {
-        *(
-            "admin",
-            "backup",
-            "backups",
-            "bak",
-            "cli",
-            "client",
-            "commander",
-            "connect",
-            "console",
-            "dashboard",
-        ),
-        *(
-            "dashboards",
-            "exporter",
-            "express",
-            "gui",
-            "insight",
-            "manager",
-            "operator",
-            "proxy",
-            "tools",
-            "ui",
-        ),
-    }
+    [
+        *("admin", "backup", "backups", "bak", "cli", "client", "commander", "connect", "console"),
+        *("dashboard", "dashboards", "exporter", "express", "gui", "insight", "manager", "operator"),
+        *("proxy", "tools", "ui"),
+    ]
 )
 #: Schemes of the protocols of such software; what stands before or behind a ``+`` does not count.
-_STORE_SCHEMES = _STORES | frozenset(
+_STORE_SCHEMES = STORES | frozenset(
     {"amqp", "amqps", "mqtt", "mqtts", "mysql2", "pg", "psql", "pgsql", "rediss", "sqlserver"}
 )
 
@@ -104,7 +66,7 @@ def is_store_image(name: str) -> bool:
     """Whether an image, by its name, is software that keeps data for others."""
     last = name.partition("@")[0].rpartition("/")[2].partition(":")[0].lower()
     words = set(re.split(r"[^a-z0-9]+", last))
-    return not words.isdisjoint(_STORES) and words.isdisjoint(_TOOLS)
+    return not words.isdisjoint(STORES) and words.isdisjoint(_TOOLS)
 
 
 def reach_rows(observations: Iterable[Mapping[str, Any]]) -> pa.Table:
@@ -124,7 +86,8 @@ def _said(o: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...], int
     if o["kind"] == "reach":
         yield "on", o["end_key"], tuple(o["aliases"]), None
     elif o["kind"] == "use":
-        yield "use", "", (o["end_name"],), json.loads(o["properties"]).get("port")
+        said = json.loads(o["properties"])
+        yield "use", said.get("protocol") or "", (o["end_name"],), said.get("port")
     elif o["kind"] == "edge" and o["source"] in (EdgeSource.TIER_A, EdgeSource.STRUCTURED):
         if o["type"] == "BINDS" and (place := _place(o["start_key"])):
             said = json.loads(o["properties"])
@@ -134,6 +97,10 @@ def _said(o: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...], int
             yield "store", "", (), None
         elif o["type"] == "RESOLVES_TO":
             yield "address", o["end_key"], (), None
+        elif o["type"] == "ROUTES_TO" and o["end_label"] == "Service":
+            said = json.loads(o["properties"])
+            if said.get("host") and said.get("path", "/") == "/":
+                yield "route", o["end_key"], (ids.host_id(said["host"]),), None
 
 
 def _ground(o: Mapping[str, Any]) -> str:
@@ -195,6 +162,8 @@ class Reaches:
         #: {host: machines}
         self._machines: dict[str, set[str]] = defaultdict(set)
         self._stores: set[str] = set()
+        #: {host: {service that all of it is routed to: the statement}}
+        self._routed: dict[str, dict[str, str]] = defaultdict(dict)
         addresses: dict[str, set[str]] = defaultdict(set)
         columns = ("kind", "key", "place", "names", "port", "ground")
         for kind, key, place, names, port, ground in rows_of(rows, *columns):
@@ -213,16 +182,21 @@ class Reaches:
                 addresses[key].add(place)
             elif kind == "store":
                 self._stores.add(key)
+            elif kind == "route":
+                held = self._routed[names[0]].get(place)
+                self._routed[names[0]][place] = ground if held is None else min(held, ground)
         for machine, _ in list(self._ports):
             for address in addresses.get(machine, ()):
                 self._machines[ids.host_id(address)].add(machine)
 
-    def answering(self, key: str, host: str, port: int | None) -> Answering | None:
-        """What the service ``key`` asks for by ``host`` (``ids.host_id``) and ``port``; None if nobody can
-        say."""
+    def answering(self, key: str, host: str, port: int | None, scheme: str) -> Answering | None:
+        """What the service ``key`` asks for by ``host`` (``ids.host_id``), ``port`` and ``scheme`` (empty
+        where none is written); None if nobody can say."""
         found = self._by_name(key, host)
         if found is None and port is not None:
             found = self._by_port(key, host, port)
+        if found is None and scheme in _WEB and port in (None, _WEB[scheme]):
+            found = self._by_route(key, host)
         return None if found is None or self._same(found.key, key) else found
 
     def _by_name(self, key: str, host: str) -> Answering | None:
@@ -254,6 +228,19 @@ class Reaches:
         service = min(found)
         own = _parts(service)[0] == _parts(key)[0]
         return self._answer(service, "", (found[service],), own=own, reachable=True)
+
+    def _by_route(self, key: str, host: str) -> Answering | None:
+        """The service that a proxy leads a public name to; one of the own project is one's own address."""
+        led = {
+            merged_key(self._merges, "Service", to): ground
+            for to, ground in self._routed.get(host, {}).items()
+        }
+        own = _parts(merged_key(self._merges, "Service", key))[0]
+        if len(led) != 1 or any(_parts(service)[0] == own for service in led):
+            return None
+        [(service, ground)] = led.items()
+        # A proxy leads to pages and interfaces, whatever runs beside them.
+        return replace(self._answer(service, "", (ground,), own=False, reachable=True), store=False)
 
     def _machines_of(self, key: str, host: str) -> set[str]:
         """The machines that a host means where a service asks for it."""
@@ -296,9 +283,10 @@ def moved_uses(before: Reaches, after: Reaches, kept: pa.Table) -> set[str]:
     """The documents of ``kept`` (rows of ``tables.REACHES``) that ask for a host which is something else
     now."""
     moved: set[str] = set()
-    for doc_id, kind, key, names, port in rows_of(kept, "doc_id", "kind", "key", "names", "port"):
+    columns = ("doc_id", "kind", "key", "place", "names", "port")
+    for doc_id, kind, key, place, names, port in rows_of(kept, *columns):
         if kind == "use" and doc_id not in moved:
-            asked = (key, names[0], port)
+            asked = (key, names[0], port, place)
             if before.answering(*asked) != after.answering(*asked):
                 moved.add(doc_id)
     return moved

@@ -27,7 +27,7 @@ from taboot_pipelines.model.graph import PRIORITY, Basis, EdgeSource, weakness
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.offsets import OffsetMap
 
-RELATIONS_VERSION = "2"
+RELATIONS_VERSION = "3"
 
 #: The method of a mention by a service that asks for what it cannot reach.
 UNREACHABLE = "unreachable_name"
@@ -361,7 +361,8 @@ def _use_statements(
     """What comes of a host that a service asks for: that it connects to the service which the host is, and
     depends on it if that keeps its data; where the two cannot meet, a mention (:data:`UNREACHABLE`)."""
     properties = json.loads(o["properties"])
-    found = reaches.answering(o["start_key"], o["end_name"], properties.get("port"))
+    scheme = properties.get("protocol") or ""
+    found = reaches.answering(o["start_key"], o["end_name"], properties.get("port"), scheme)
     if found is None:
         return []
     end = Endpoint("Service", found.key, found.name)

@@ -352,6 +352,23 @@ def _by_folder(paths: frozenset[str]) -> Mapping[str, Sequence[str]]:
     return found
 
 
+@lru_cache(maxsize=32)
+def _anywhere(paths: frozenset[str], pattern: str) -> tuple[str, ...]:
+    """The paths that a pattern with ``**/`` matches, sorted; many units ask for the same."""
+    parts = [_component(part) if part != "**" else None for part in pattern.split("/")]
+
+    def fits(names: Sequence[str], wanted: Sequence[Callable[[str], bool] | None]) -> bool:
+        if not wanted:
+            return not names
+        first = wanted[0]
+        if first is None:
+            shown = takewhile(lambda i: not i or not names[i - 1].startswith("."), range(len(names)))
+            return any(fits(names[i:], wanted[1:]) for i in shown)
+        return bool(names) and first(names[0]) and fits(names[1:], wanted[1:])
+
+    return tuple(path for path in _ordered(paths) if fits(path.split("/"), parts))
+
+
 class FileView:
     """The files of a source as one unit sees them. Every path read, or looked for and absent, is remembered
     in :attr:`reads`, which is the unit's input fingerprint (rule ``unit-of-interpretation``)."""
@@ -379,11 +396,13 @@ class FileView:
     def glob(self, pattern: str) -> tuple[str, ...]:
         """The paths that match, sorted. ``*``, ``?`` and ``[…]`` stay within one component, and a leading dot
         must be written out; ``FOLDER/**`` is what lies in a folder, however deep, of which the first
-        :data:`_MAX_BENEATH` are looked at."""
+        :data:`_MAX_BENEATH` are looked at, and ``**/`` before a pattern any number of components."""
         found = self.globs.get(pattern)
         if found is None:
             folder, slash, last = pattern.rpartition("/")
-            if slash and last == "**":
+            if pattern.startswith("**/"):
+                found = _anywhere(self._paths, pattern)
+            elif slash and last == "**":
                 ordered, beneath = _ordered(self._paths), f"{folder}/"
                 first = bisect_left(ordered, beneath)
                 near = islice(ordered, first, first + _MAX_BENEATH)

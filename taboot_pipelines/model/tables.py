@@ -219,8 +219,9 @@ DECLARATIONS = pa.schema(
 #: By what names services are reached and ask for each other, by document (``knowledge.reach``). ``kind``:
 #: ``on`` (service ``key`` is on network ``place``, where it has these ``names``), ``port`` (it publishes a
 #: port of the machine ``place``), ``address`` (the host ``key`` has the address ``place``), ``store`` (what
-#: it runs keeps data for others), ``use`` (it asks for the host in ``names``). ``ground`` is the statement,
-#: as JSON, as in ``supports``.
+#: it runs keeps data for others), ``route`` (the proxy ``key`` leads all of a host to the service ``place``),
+#: ``use`` (it asks for the host in ``names`` by the protocol ``place``). ``ground`` is the statement, as
+#: JSON, as in ``supports``.
 REACHES = pa.schema(
     [
         pa.field("bucket", pa.int32(), False),

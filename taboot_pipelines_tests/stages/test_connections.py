@@ -427,3 +427,46 @@ def test_a_proxy_that_calls_services_as_swarm_does_leads_to_those_of_the_stacks(
     kb = ingest(world, {})
     assert "chat_app" in {r["end_name"] for r in kb.edges().to_pylist() if r["type"] == "ROUTES_TO"}
     same_as_scratch(world)
+
+
+ROUTED = """\
+services:
+  db:
+    image: acme/wiki
+    container_name: shared-db
+    environment: {ROOT_URL: https://wiki.example.org}
+    labels: ["traefik.http.routers.w.rule=Host(`wiki.example.org`)"]
+  pg:
+    image: postgres:16
+    labels: ["traefik.http.routers.p.rule=Host(`wiki.example.org`) && PathPrefix(`/pg`)"]
+"""
+
+
+def test_a_public_name_leads_through_its_route_to_the_service(world: World) -> None:
+    """Of the own project it is one's own address; where a browser is led to, the program does not ask; what
+    a proxy leads to is no store; and a host that two services share is nobody's."""
+    asks = {
+        "issuer": "{OIDC_ISSUER: 'https://wiki.example.org/realms/x'}",
+        "port": "{API: 'https://wiki.example.org:443'}",
+        "browser": "{REDIRECT_URI: 'https://wiki.example.org/back', CORS_ORIGINS: 'https://wiki.example.org'}",
+        "other": "{API: 'https://wiki.example.org:8443', MAIL: 'smtp://wiki.example.org'}",
+        "alone": "{HOST: wiki.example.org}",
+        "path": "{API: 'https://wiki.example.net'}",
+    }
+    files = {f"{name}/compose.yaml": app(f"environment: {said}") for name, said in asks.items()}
+    kb = ingest(world, {**files, "wiki/compose.yaml": ROUTED})
+    found = [r for r in kb.edges().to_pylist() if r["type"] in ("CONNECTS_TO", "DEPENDS_ON")]
+    assert sorted((json.loads(r["start_key"])[0], r["type"], r["end_name"]) for r in found) == [
+        ("nas/issuer", "CONNECTS_TO", "db"),
+        ("nas/port", "CONNECTS_TO", "db"),
+    ]
+    (issuer, _) = sorted(found, key=lambda r: str(r["start_key"]))
+    quotes = [q.text for q in kb.explain(issuer["edge_id"]).quotes]
+    assert "wiki.example.org/realms/x" in quotes[0] and "Host(`wiki.example.org`)" in quotes[1]
+    second = app("labels: ['traefik.http.routers.s.rule=Host(`wiki.example.org`)']")
+    assert links(ingest(world, {"second/compose.yaml": second})) == set()
+    (world.directory / "stacks/second/compose.yaml").unlink()
+    assert links(ingest(world, {"wiki/compose.yaml": ROUTED.replace("  db:", "  web:")})) == {
+        "app CONNECTS_TO web"
+    }
+    same_as_scratch(world)

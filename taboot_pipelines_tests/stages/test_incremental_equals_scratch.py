@@ -56,6 +56,12 @@ SHARING = (
     "networks:\n  shared: {{external: true}}\n"
 )
 RELEASE = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {{name: wiki}}\nspec:\n  {}\n"
+APPLICATIONS = (
+    "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {{name: all}}\nspec:\n"
+    "  generators: [{{git: {{directories: [{{path: {}}}, {{path: cluster/wiki}}]}}}}]\n"
+    "  template:\n    metadata: {{name: '{{{{path.basename}}}}'}}\n"
+    "    spec: {{source: {{path: '{{{{path}}}}'}}, destination: {{namespace: {}}}}}\n"
+)
 FILES: dict[str, list[tuple[str, list[str]]]] = {
     "stacks": [
         (
@@ -128,7 +134,15 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                 SHARING.format(service="shop", said="configs: [conf]") + "configs: {conf: {file: .env}}\n",
             ],
         ),
-        ("shop/.env", ["HOST=cache\nURL=postgres://u@shared-db:5432/x\n", "URL=http://hearth.lan:5433\n"]),
+        (
+            "shop/.env",
+            [
+                "HOST=cache\nURL=postgres://u@shared-db:5432/x\n",
+                "URL=http://hearth.lan:5433\n",
+                # A public name that the proxy leads somewhere, or does not.
+                "URL=https://v.example.com/x\n",
+            ],
+        ),
         (
             "data/compose.yaml",
             [
@@ -170,6 +184,7 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                     " http://theatre:8096; }\n}\n"
                 ),
                 "server { location / { proxy_pass http://10.0.0.7:80;\n",
+                "server { server_name v.example.com; location / { proxy_pass http://theatre:8096; } }\n",
             ],
         ),
         ("inner.conf", ["location /inner { proxy_pass https://prometheus:9090; }\n", "# nothing here\n"]),
@@ -214,6 +229,19 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
             [
                 "apiVersion: v1\nkind: Service\nmetadata: {name: pg}\n",
                 "apiVersion: v1\nkind: Service\nmetadata: {name: pg, namespace: data}\n",
+            ],
+        ),
+        # Who puts the folder into which namespace, and that of a chart, whose values bring a database.
+        (
+            "cluster/argocd.yaml",
+            [APPLICATIONS.format("'cluster'", "data"), APPLICATIONS.format("'*'", "web")],
+        ),
+        ("cluster/wiki/Chart.yaml", ["apiVersion: v2\nname: wiki\nversion: 1.0.0\n"]),
+        (
+            "cluster/wiki/values.yaml",
+            [
+                "image: {repository: acme/wiki, tag: '1'}\nDB_HOST: pg\n",
+                "image: {repository: acme/wiki, tag: '1'}\npostgresql: {enabled: true}\n",
             ],
         ),
         (
@@ -742,6 +770,39 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
         ("remove", ("stacks", "alpha/compose.yaml"), 0),
         ("ingest", ("stacks", "alpha/compose.yaml"), 0),
         ("write", ("stacks", "alpha/compose.yaml"), 1),
+    ],
+    confirmed=True,
+)
+@example(
+    # A public name is asked for before a proxy leads it anywhere; then it does, elsewhere, and no more.
+    start=[(("stacks", "shop/compose.yaml"), 2), (("stacks", "shop/.env"), 2), (("notes", "guide.md"), 0)],
+    operations=[
+        ("write", ("stacks", "alpha/compose.yaml"), 1),
+        ("write", ("proxy", "vault.subdomain.conf"), 3),
+        ("crash", ("proxy", "vault.subdomain.conf"), 2),
+        ("ingest", ("proxy", "vault.subdomain.conf"), 0),
+        ("write", ("proxy", "vault.subdomain.conf"), 1),
+        ("write", ("proxy", "vault.subdomain.conf"), 3),
+        ("remove", ("stacks", "alpha/compose.yaml"), 0),
+        ("ingest", ("proxy", "vault.subdomain.conf"), 0),
+    ],
+    confirmed=True,
+)
+@example(
+    # Manifests and a chart are in a namespace, in another, and in none that is said.
+    start=[
+        (("notes", "cluster/pg.yaml"), 0),
+        (("notes", "cluster/wiki/Chart.yaml"), 0),
+        (("notes", "cluster/wiki/values.yaml"), 0),
+    ],
+    operations=[
+        ("write", ("notes", "cluster/argocd.yaml"), 0),
+        ("ingest", ("notes", "cluster/argocd.yaml"), 0),
+        ("write", ("notes", "cluster/wiki/values.yaml"), 1),
+        ("write", ("notes", "cluster/argocd.yaml"), 1),
+        ("crash", ("notes", "cluster/argocd.yaml"), 3),
+        ("write", ("notes", "cluster/wiki/values.yaml"), 0),
+        ("remove", ("notes", "cluster/argocd.yaml"), 0),
     ],
     confirmed=True,
 )

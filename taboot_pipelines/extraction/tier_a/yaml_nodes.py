@@ -157,10 +157,11 @@ def with_children(
     return made
 
 
-def parse(origin: Origin, problems: Problems) -> list[Node]:
-    """The documents of a file. Raises ``E_PARSE``, ``E_CYCLE`` or ``E_TOO_LARGE``, with the position."""
+def parse(origin: Origin, problems: Problems, within: tuple[int, int] | None = None) -> list[Node]:
+    """The documents of a file, or of the code points ``within`` it. Raises ``E_PARSE``, ``E_CYCLE`` or
+    ``E_TOO_LARGE``, with the position in what is parsed."""
     try:
-        return _Builder(origin, problems).documents()
+        return _Builder(origin, problems, within).documents()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "an unknown position"
@@ -184,10 +185,11 @@ class _Open:
 
 
 class _Builder:
-    def __init__(self, origin: Origin, problems: Problems) -> None:
+    def __init__(self, origin: Origin, problems: Problems, within: tuple[int, int] | None) -> None:
         self.origin = origin
         self.problems = problems
-        self.shift = 1 if origin.text.startswith("\ufeff") else 0
+        start, self.stop = within if within is not None else (0, len(origin.text))
+        self.shift = 1 if not start and origin.text.startswith("\ufeff") else start
         self.nodes = 0
         self.copied = 0
         self.roots: list[Node] = []
@@ -200,8 +202,7 @@ class _Builder:
         return TabootError(code, f"{self.origin.path}, {where}: {what}", path=self.origin.path)
 
     def documents(self) -> list[Node]:
-        text = self.origin.text
-        loader: Any = CLoader(text[self.shift :] if self.shift else text)
+        loader: Any = CLoader(self.origin.text[self.shift : self.stop])
         try:
             while (event := loader.get_event()) is not None:
                 kind = type(event)
@@ -367,6 +368,31 @@ def _note_template(texts: UnitTexts, path: str) -> None:
 def is_open(text: str) -> bool:
     """Whether a value holds what is yet to be put in, by a template or by the environment."""
     return "{{" in text or "${" in text or "$(" in text
+
+
+def block_mapping(node: Node) -> Node | None:
+    """The mapping that a literal block holds, each part where it stands in the file; None if it is no block,
+    or holds something else."""
+    text = node.origin.text
+    start = text.find("\n", node.start, node.end) + 1
+    if node.kind != SCALAR or not start or text[node.start] != "|":
+        return None
+    try:
+        found = parse(node.origin, Problems(), (start, node.end))
+    except TabootError:
+        return None
+    return found[0] if len(found) == 1 and found[0].kind == MAPPING else None
+
+
+def told(node: Node | None, otherwise: str) -> str:
+    """The text of a scalar, unless there is none or it is yet to be put in."""
+    return node.text if node is not None and not is_open(node.text) else otherwise
+
+
+def listed(node: Node | None, *keys: str) -> list[Node]:
+    """The mappings of the lists at ``keys``."""
+    found = [node.get(key) for key in keys] if node is not None else []
+    return [item for part in found if part is not None for item in part.items if item.kind == MAPPING]
 
 
 def _has_template(document: Node) -> bool:

@@ -7,9 +7,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from taboot_pipelines.model.stores import DATABASES
 from taboot_pipelines.retrieval.answering.entity_linking import Linked, Mention, Thing, joined
 from taboot_pipelines.retrieval.answering.question import Question
-from taboot_pipelines.retrieval.answering.vocabulary import DATABASES, FILLER, LABELS
+from taboot_pipelines.retrieval.answering.vocabulary import FILLER, LABELS
 from taboot_pipelines.retrieval.answering.words import stem
 from taboot_pipelines.retrieval.queries.citations import MAX_SCOPES
 from taboot_pipelines.retrieval.queries.service_index import Service, ServiceIndex

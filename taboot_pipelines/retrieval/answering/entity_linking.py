@@ -21,7 +21,8 @@ from rapidfuzz.distance import OSA
 
 from taboot_pipelines.extraction.tier_a.compose.files import DEFAULT_FILES, OVERRIDE_FILES
 from taboot_pipelines.knowledge.mentions import stopwords
-from taboot_pipelines.retrieval.answering.vocabulary import DATABASES, FILLER, LABELS
+from taboot_pipelines.model.stores import DATABASES
+from taboot_pipelines.retrieval.answering.vocabulary import FILLER, LABELS
 from taboot_pipelines.retrieval.queries.service_index import ServiceIndex, distinct
 
 #: Characters of a question that are read, and words of a name.

@@ -11,6 +11,7 @@ import re
 from importlib.resources import files
 from typing import NamedTuple
 
+from taboot_pipelines.model.stores import BROKERS, CACHES, DATABASES
 from taboot_pipelines.packaged import word_list
 
 
@@ -76,17 +77,6 @@ LABELS = {
 #: Words that ask and join and say nothing of a thing or a property.
 FILLER = word_list("taboot_pipelines.retrieval.answering", "filler.txt")
 
-#: The images by which a service is what people call a database.
-DATABASES = frozenset(
-    [
-        *("postgres", "postgresql", "postgis", "pgvector", "pgvecto-rs", "timescaledb", "mysql", "mariadb"),
-        *("mongo", "mongodb", "couchdb", "influxdb"),
-    ]
-)
-
-#: The images of caches, and of what passes messages on.
-CACHES = frozenset(["redis", "valkey", "keydb", "dragonfly", "memcached"])
-BROKERS = frozenset(["rabbitmq", "kafka", "nats", "activemq", "pulsar", "mosquitto", "emqx", "redpanda"])
 #: What people call a thing that services keep something in or pass on by, and the images by which it is one.
 STORES = {
     "database": DATABASES,

@@ -29,6 +29,15 @@ _IS_ADDRESS = re.compile(
     r"|remote|origin|relay|proxy)s?$"
 )
 
+#: A key of an address that a browser is led to (RFC 6749 ``redirect_uri``, HTML ``href``) or comes from (RFC
+#: 6454): whoever is told it does not ask there.
+_IS_OF_BROWSER = re.compile(r"(?i)redirect|callback|href|origin|cors")
+
+
+def asking_scheme(key: str | None, scheme: str) -> str | None:
+    """The scheme of a URL under a key, if the program that is told it asks there itself."""
+    return None if key is not None and _IS_OF_BROWSER.search(key) else scheme
+
 
 def claim_connections(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> None:
     """Connections to the services that the texts of this one name, and the hosts that may be other
@@ -58,11 +67,12 @@ def claim_connections(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> 
                     port=port,
                 )
             elif variable is not None:
-                c.use(ref, host, quoted, "compose_env_url", protocol=scheme, port=port)
-        asked = "" if variable is None else variable.upper()
+                asked = asking_scheme(variable, scheme)
+                c.use(ref, host, quoted, "compose_env_url", protocol=asked, port=port)
+        upper = "" if variable is None else variable.upper()
         for host, confidence in lone_hosts(variable, text) if variable is not None else ():
             if answering.get(host) != name:
-                port = _port(ports.get(_HOST_END.sub("PORT", asked))) if ports else None
+                port = _port(ports.get(_HOST_END.sub("PORT", upper))) if ports else None
                 c.use(ref, host, quoted, "compose_env_host", port=port, confidence=confidence)
         if quoted.missing and "://" in text:
             c.mark(name, "url", quoted)
@@ -71,7 +81,8 @@ def claim_connections(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> 
             continue
         for scheme, host, port in named_hosts(text):
             if answering.get(host) != name:
-                c.use(ref, host, where, "compose_mounted_url", protocol=scheme, port=port)
+                asked = asking_scheme(key, scheme)
+                c.use(ref, host, where, "compose_mounted_url", protocol=asked, port=port)
         for host, confidence in lone_hosts(key, text) if _IS_ADDRESS.search(key) else ():
             if answering.get(host) != name:
                 c.use(ref, host, where, "compose_mounted_host", confidence=confidence)

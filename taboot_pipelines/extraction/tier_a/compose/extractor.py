@@ -353,7 +353,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "12"
+    version = "13"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every

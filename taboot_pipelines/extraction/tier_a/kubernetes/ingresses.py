@@ -12,13 +12,12 @@ from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
     Object,
     Surroundings,
-    listed,
     number,
     texts_of,
 )
 from taboot_pipelines.extraction.tier_a.kubernetes.workloads import service_ref
 from taboot_pipelines.extraction.tier_a.proxying import MAX_ROUTES
-from taboot_pipelines.extraction.tier_a.yaml_nodes import Node, is_open
+from taboot_pipelines.extraction.tier_a.yaml_nodes import Node, is_open, listed
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import NodeRef
 

@@ -9,11 +9,11 @@ from functools import lru_cache
 from itertools import islice
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.kubernetes.placements import DEFAULT_NAMESPACE, default_namespace
 from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts
-from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Node, Origin, is_open, parse
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Node, Origin, parse
 from taboot_pipelines.model.records import FileView
 
-DEFAULT_NAMESPACE = "default"
 #: Manifests of a folder that are looked at for what a selector or a name means.
 MAX_SIBLINGS = 200
 #: Workloads that one selector leads to; a service has one or two.
@@ -70,68 +70,6 @@ class Object:
         return (None, None) if template is None else (template.get("metadata"), template.get("spec"))
 
 
-KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-#: What the files are called by convention that hold Flux' Kustomizations of the folders beside them.
-_FLUX_FILES = ("ks.yaml", "ks.yml")
-#: Folders above a manifest whose kustomizations are looked at, and characters of one.
-_MAX_ABOVE, _MAX_KUSTOMIZATION = 6, 200_000
-
-
-def default_namespace(path: str, view: FileView) -> str:
-    """The namespace of the objects of a manifest that name none: what Flux puts its folder into
-    (``targetNamespace``), else what the outermost kustomization says that takes it in, else ``default``."""
-    folder = at = posixpath.dirname(path)
-    found, child = "", posixpath.basename(path)
-    for above in range(_MAX_ABOVE):
-        for one in _read(at, KUSTOMIZATIONS, view):
-            resources = one.get("resources")
-            taken = {posixpath.normpath(n.text) for n in resources.each()} if resources is not None else ()
-            if not above or child in taken:
-                found = told(one.scalar("namespace"), found)
-        for one in _read(at, _FLUX_FILES, view):
-            spec = one.get("spec")
-            leads = spec.scalar("path") if spec is not None else None
-            if spec is not None and leads is not None and _is_tail(folder, leads.text):
-                target = told(spec.scalar("targetNamespace"), "")
-                if target:
-                    return target
-        if not at:
-            break
-        at, child = posixpath.split(at)
-    return found or DEFAULT_NAMESPACE
-
-
-def told(node: Node | None, otherwise: str) -> str:
-    """The text of a scalar, unless there is none or it is yet to be put in."""
-    return node.text if node is not None and not is_open(node.text) else otherwise
-
-
-def _is_tail(folder: str, path: str) -> bool:
-    """Whether a path from a repository's root is a folder's, whose own root may lie above or below that."""
-    wanted = posixpath.normpath(path).strip("/")
-    return (
-        folder == wanted or folder.endswith(f"/{wanted}") or (folder != "" and wanted.endswith(f"/{folder}"))
-    )
-
-
-def _read(folder: str, names: Iterable[str], view: FileView) -> Iterator[Node]:
-    """The documents of the files of these names in a folder; of one that is no YAML, or too long, none."""
-    for name in names:
-        text = view.read(posixpath.join(folder, name))
-        if text is not None and len(text) <= _MAX_KUSTOMIZATION:
-            yield from _parsed(text)
-
-
-@lru_cache(maxsize=256)
-def _parsed(text: str) -> tuple[Node, ...]:
-    """The documents of a file that many manifests ask for; none where it is no YAML."""
-    try:
-        return tuple(parse(Origin("", text, ""), Problems()))
-    except TabootError:
-        # It is a problem of its own unit.
-        return ()
-
-
 def objects(documents: Iterable[Node], default: str = DEFAULT_NAMESPACE) -> Iterator[Object]:
     """The objects of a file, those of lists included; what has no name or kind is passed over. ``default``:
     the namespace of those that name none."""
@@ -167,12 +105,6 @@ def texts_of(node: Node | None) -> dict[str, str]:
     """A mapping of texts, such as labels."""
     entries = node.entries.items() if node is not None else ()
     return {key: value.text for key, (_, value) in entries if value.kind == SCALAR}
-
-
-def listed(node: Node | None, *keys: str) -> list[Node]:
-    """The mappings of the lists at ``keys``."""
-    found = [node.get(key) for key in keys] if node is not None else []
-    return [item for part in found if part is not None for item in part.items if item.kind == MAPPING]
 
 
 def number(node: Node | None) -> int | None:

@@ -9,13 +9,11 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
-    KUSTOMIZATIONS,
     Object,
     Surroundings,
-    default_namespace,
-    listed,
     objects,
 )
+from taboot_pipelines.extraction.tier_a.kubernetes.placements import KUSTOMIZATIONS, default_namespace
 from taboot_pipelines.extraction.tier_a.kubernetes.releases import (
     claim_application,
     claim_of_flux,
@@ -28,7 +26,15 @@ from taboot_pipelines.extraction.tier_a.kubernetes.values import (
 )
 from taboot_pipelines.extraction.tier_a.recognition import top_keys
 from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts
-from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node, Origin, documents, is_open, parse
+from taboot_pipelines.extraction.tier_a.yaml_nodes import (
+    SCALAR,
+    Node,
+    Origin,
+    documents,
+    is_open,
+    listed,
+    parse,
+)
 from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts
 
 #: What of a kustomization changes what the manifests say.
@@ -76,7 +82,7 @@ class ManifestReader:
     """
 
     name = "kubernetes"
-    version = "6"
+    version = "7"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         texts = UnitTexts(view)

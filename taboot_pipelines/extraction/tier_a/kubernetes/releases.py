@@ -6,14 +6,17 @@ Reference: the API references of helm.toolkit.fluxcd.io, kustomize.toolkit.fluxc
 
 from __future__ import annotations
 
+import posixpath
+import re
+from collections.abc import Iterator
+
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
-    DEFAULT_NAMESPACE,
     Object,
     Surroundings,
-    listed,
-    told,
 )
+from taboot_pipelines.extraction.tier_a.kubernetes.placements import DEFAULT_NAMESPACE
 from taboot_pipelines.extraction.tier_a.kubernetes.values import (
     VALUES,
     claim_brought,
@@ -21,7 +24,7 @@ from taboot_pipelines.extraction.tier_a.kubernetes.values import (
     values_of,
 )
 from taboot_pipelines.extraction.tier_a.kubernetes.workloads import claim_reach, configured, service_ref
-from taboot_pipelines.extraction.tier_a.yaml_nodes import Node, is_open
+from taboot_pipelines.extraction.tier_a.yaml_nodes import Node, documents, is_open, listed, told
 from taboot_pipelines.model.graph import SCHEMA_VERSION
 from taboot_pipelines.model.records import NodeRef
 
@@ -110,6 +113,7 @@ def claim_application(claims: ClaimBuilder, one: Object, surroundings: Surroundi
     written = destination.scalar("namespace") if destination is not None else None
     namespace = written.text if written is not None else DEFAULT_NAMESPACE
     given = [chart.get(key) for chart in charts for key in ("valuesObject", "values")]
+    given += [file for chart in charts for file in _value_files(claims, chart)]
     rests = [claim_brought(claims, values, one.name, namespace, surroundings) for values in given]
     service = claims.node(
         service_ref(claims, namespace, one.name.text),
@@ -122,3 +126,28 @@ def claim_application(claims: ClaimBuilder, one: Object, surroundings: Surroundi
     claim_reach(claims, service, namespace, one.name, one.name.text)
     for rest in rests:
         claim_values(claims, service, values_of(rest), namespace, surroundings)
+
+
+#: A file of another source of the same Application; nearly always of the repository that this one is in.
+_OF_REFERENCE = re.compile(r"\$[\w-]+/")
+
+
+def _value_files(claims: ClaimBuilder, chart: Node) -> Iterator[Node]:
+    """The values in files of the repository that an Application gives to a chart, whose path begins with the
+    name of the source that they are from; those of a chart's own folder are said with that chart."""
+    files = chart.get("valueFiles")
+    for file in files.each() if files is not None else ():
+        path, named = _OF_REFERENCE.subn("", file.text, count=1)
+        if not named or is_open(path):
+            continue
+        parts = posixpath.normpath(path).split("/")
+        # What is read may lie below the root of the repository.
+        below = ("/".join(parts[i:]) for i in range(max(1, len(parts) - 1)))
+        found = next((p for p in below if claims.texts.text(p) is not None), None)
+        if found is None:
+            claims.problem(file, "E_NOT_FOUND", "the file of values is not in the source.")
+            continue
+        try:
+            yield from documents(found, claims.texts)
+        except TabootError as error:
+            claims.texts.problem(found, error.code, error.message)

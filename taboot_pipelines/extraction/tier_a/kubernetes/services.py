@@ -13,7 +13,6 @@ from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
     Object,
     Surroundings,
-    listed,
     number,
     texts_of,
 )
@@ -24,7 +23,7 @@ from taboot_pipelines.extraction.tier_a.kubernetes.workloads import (
     protocol_of,
     service_ref,
 )
-from taboot_pipelines.extraction.tier_a.yaml_nodes import Node, is_open
+from taboot_pipelines.extraction.tier_a.yaml_nodes import Node, is_open, listed
 from taboot_pipelines.model.graph import SCHEMA_VERSION, SCHEMES, Basis
 from taboot_pipelines.model.records import NodeRef
 

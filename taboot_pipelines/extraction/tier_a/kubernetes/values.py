@@ -21,11 +21,10 @@ from taboot_pipelines.extraction.tier_a.kubernetes.ingresses import (
     is_route,
 )
 from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
-    DEFAULT_NAMESPACE,
     Object,
     Surroundings,
-    listed,
 )
+from taboot_pipelines.extraction.tier_a.kubernetes.placements import DEFAULT_NAMESPACE, placement
 from taboot_pipelines.extraction.tier_a.kubernetes.services import (
     claim_database,
     claim_service,
@@ -41,12 +40,16 @@ from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     MAPPING,
     SCALAR,
     Node,
+    block_mapping,
     documents,
     is_open,
+    listed,
     with_children,
     with_text,
 )
+from taboot_pipelines.model.graph import SCHEMA_VERSION
 from taboot_pipelines.model.records import FileView, NodeRef
+from taboot_pipelines.model.stores import STORES
 
 CHART, VALUES = "Chart.yaml", "values.yaml"
 #: The name of a variable of the environment (POSIX, XBD 8.1).
@@ -55,6 +58,9 @@ _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _BY_KEY = 0.8
 #: … and a chart by itself does not say in which namespace its names are looked up.
 _NOWHERE = 0.8
+
+#: What the names of charts end with that bring several of what they are called after.
+_CLUSTERED = re.compile(r"-(?:ha|cluster|galera|sharded)$")
 
 #: (what it is the value of, the text, where it stands, whether it is in an environment)
 Value = tuple[str, str, Where, bool]
@@ -79,18 +85,47 @@ def claim_objects(claims: ClaimBuilder, found: Sequence[Object], surroundings: S
 
 
 def claim_brought(
-    claims: ClaimBuilder, values: Node | None, release: Node, namespace: str, surroundings: Surroundings
+    claims: ClaimBuilder,
+    values: Node | None,
+    release: Node,
+    namespace: str,
+    surroundings: Surroundings,
+    called: Node | None = None,
 ) -> Node | None:
-    """What a chart brings by its values (see ``charts``); returns those that are not spent on it."""
+    """What a chart brings by its values (see ``charts``); returns those that are not spent on it. ``called``:
+    what a chart calls its objects that others bring; as the release, if nothing else is said."""
+    if values is not None and values.kind == SCALAR:
+        values = block_mapping(values) or values
     if values is None or values.kind != MAPPING:
         return values
-    brought = rendered(values, release, namespace)
+    called = called or release
+    brought = rendered(values, called, namespace)
     claim_objects(claims, brought, surroundings.with_more(brought))
     if not is_of_library(values):
+        _claim_stores(claims, values, release, namespace, called)
         return values
     spent = {"controllers", "service", "ingress", "route"}
     rest = {key: entry for key, entry in values.entries.items() if key not in spent}
     return with_children(values, entries=rest)
+
+
+def _claim_stores(claims: ClaimBuilder, values: Node, release: Node, namespace: str, called: Node) -> None:
+    """The databases, caches and brokers that a chart brings besides: charts of their own that are enabled by
+    the key which is called as they (helm.sh, "Best practices: dependencies"), as ``release-key``."""
+    for key, (name, part) in values.entries.items():
+        enabled = part.get("enabled")
+        if _CLUSTERED.sub("", key.lower()) not in STORES or enabled is None or not enabled.boolean():
+            continue
+        end = claims.node(
+            service_ref(claims, namespace, f"{release.text}-{key}"),
+            name,
+            {"schemaVersion": SCHEMA_VERSION},
+            declared=True,
+        )
+        start = claims.node(service_ref(claims, namespace, called.text), called)
+        if end is not None:
+            claim_reach(claims, end, namespace, name, end.name)
+            claims.edge("DEPENDS_ON", start, end, enabled, "helm_dependency", kind="need", confidence=0.9)
 
 
 def claim_values(
@@ -154,20 +189,29 @@ def claim_chart(claims: ClaimBuilder, path: str, view: FileView) -> list[str]:
         name, kind = chart.scalar("name"), chart.scalar("type")
         if name is None or is_open(name.text) or (kind is not None and kind.text == "library"):
             continue
-        service = service_ref(claims, DEFAULT_NAMESPACE, name.text)
+        placed = placement(folder, view)
+        release = name if placed is None else with_text(name, placed.name)
+        namespace = DEFAULT_NAMESPACE if placed is None else placed.namespace
+        service = service_ref(claims, namespace, release.text)
         surroundings = Surroundings(path, view, (), claims.texts)
-        claim_reach(claims, service, DEFAULT_NAMESPACE, name)
+        claim_reach(claims, service, namespace, name, release.text)
         for node in documents(values, claims.texts):
-            rest = _claim_dependencies(claims, chart, node, name, surroundings)
-            claim_values(claims, service, values_of(rest), DEFAULT_NAMESPACE, surroundings, _NOWHERE)
+            rest = _claim_dependencies(claims, chart, node, (release, namespace), surroundings)
+            most = _NOWHERE if placed is None else 0.9
+            claim_values(claims, service, values_of(rest), namespace, surroundings, most)
     return [values] if values in view.paths else []
 
 
 def _claim_dependencies(
-    claims: ClaimBuilder, chart: Node, values: Node, release: Node, surroundings: Surroundings
+    claims: ClaimBuilder,
+    chart: Node,
+    values: Node,
+    placed: tuple[Node, str],
+    surroundings: Surroundings,
 ) -> Node:
     """What the charts bring that a chart depends on, each by the values under its name there; returns the
-    values that are not spent on it."""
+    values that are not spent on it. ``placed``: the release, and its namespace."""
+    release, namespace = placed
     entries = dict(values.entries)
     for dependency in listed(chart, "dependencies"):
         name = dependency.scalar("alias") or dependency.scalar("name")
@@ -177,6 +221,6 @@ def _claim_dependencies(
         # The common library calls its objects as the release, other charts theirs after themselves too.
         plain = is_of_library(given) or name.text in release.text
         called = release if plain else with_text(name, f"{release.text}-{name.text}")
-        rest = claim_brought(claims, given, called, DEFAULT_NAMESPACE, surroundings)
+        rest = claim_brought(claims, given, release, namespace, surroundings, called)
         entries[name.text] = (key, given if rest is None else rest)
     return with_children(values, entries=entries) if values.kind == MAPPING else values

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Where
 from taboot_pipelines.extraction.tier_a.compose.claims import version_of
-from taboot_pipelines.extraction.tier_a.compose.connections import lone_hosts, named_hosts
+from taboot_pipelines.extraction.tier_a.compose.connections import (
+    asking_scheme,
+    lone_hosts,
+    named_hosts,
+)
 from taboot_pipelines.extraction.tier_a.images import try_reference
-from taboot_pipelines.extraction.tier_a.kubernetes.objects import Object, Surroundings, listed, number
-from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node
+from taboot_pipelines.extraction.tier_a.kubernetes.objects import Object, Surroundings, number
+from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, Node, listed
 from taboot_pipelines.model.graph import SCHEMA_VERSION
 from taboot_pipelines.model.records import NodeRef
 
@@ -183,7 +187,8 @@ def claim_connections(
     for scheme, host, port in named_hosts(text):
         end = named_service(claims, host, namespace, surroundings)
         if end is None:
-            claims.use(service, host, where, f"{method}_url", protocol=scheme, port=port, confidence=named)
+            asked = asking_scheme(key, scheme)
+            claims.use(service, host, where, f"{method}_url", protocol=asked, port=port, confidence=named)
         if end is None or end == service:
             continue
         claims.edge(

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from taboot_pipelines.extraction.tier_a.claims import Quote
 from taboot_pipelines.extraction.tier_a.compose.claims import version_of
-from taboot_pipelines.extraction.tier_a.compose.connections import lone_hosts, named_hosts
+from taboot_pipelines.extraction.tier_a.compose.connections import asking_scheme, lone_hosts, named_hosts
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.compose.networks import MAX_BINDINGS, Binding, read_ports
 from taboot_pipelines.extraction.tier_a.images import ImageReference, try_reference
@@ -315,7 +315,8 @@ def _claim_connections(unit: Unit) -> None:
         for scheme, host, port in named_hosts(said.text):
             target = answering.get(host)
             if target is None:
-                unit.claims.use(unit.service, host, said, "quadlet_env_url", protocol=scheme, port=port)
+                asked = asking_scheme(key, scheme)
+                unit.claims.use(unit.service, host, said, "quadlet_env_url", protocol=asked, port=port)
             elif target != unit.service_name:
                 unit.claims.edge(
                     "CONNECTS_TO",

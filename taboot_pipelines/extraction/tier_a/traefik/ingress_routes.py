@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.endpoints import Target
-from taboot_pipelines.extraction.tier_a.kubernetes.objects import default_namespace
+from taboot_pipelines.extraction.tier_a.kubernetes.placements import default_namespace
 from taboot_pipelines.extraction.tier_a.proxying import Guard, Route, RouteClaims, Steps
 from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, Problems, UnitTexts
 from taboot_pipelines.extraction.tier_a.traefik import rules
@@ -44,7 +44,7 @@ class IngressRouteReader:
     """Tier A for the routes among the resources of a Kubernetes manifest; it passes over all others."""
 
     name = "ingressroute"
-    version = "4"
+    version = "5"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file's routes say. What cannot be read or resolved is a problem beside the rest

@@ -562,6 +562,102 @@ def test_what_names_no_namespace_is_in_that_of_its_folder(more: dict[str, str], 
     assert [n.node.key for n in said.nodes if n.declared] == [(f"src/{namespace}", "web")]
 
 
+APPLICATION = "apiVersion: argoproj.io/v1alpha1\nkind: Application\n"
+GENERATED = """\
+  generators: {}
+  template:
+    metadata: {{name: "{}"}}
+    spec:
+      destination: {{namespace: "{}"}}
+      source: {{path: "{}"}}
+"""
+SET = "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: all}\nspec:\n"
+FOUND = "[{git: {directories: [{path: cluster/apps/*}]}}]"
+PLACED = {
+    "Application": APPLICATION
+    + "metadata: {name: web}\nspec: {destination: {namespace: site}, source: {path: cluster/apps/web}}\n",
+    "several sources": APPLICATION + "metadata: {name: web}\nspec:\n  destination: {namespace: site}\n"
+    "  sources: [{chart: x}, {path: ./apps/web/}]\n",
+    "directories": SET + GENERATED.format(FOUND, "{{path.basename}}", "site", "{{path}}"),
+    "templates of Go": SET + GENERATED.format(FOUND, "{{ .path.basename }}", "site", "{{ .path.path }}"),
+    "a list": SET
+    + GENERATED.format(
+        "[{list: {elements: [{name: web, at: apps/web, ns: site}, {name: x, at: apps/x, ns: y}]}}]",
+        "{{name}}",
+        "{{ .ns }}",
+        "{{at}}",
+    ),
+    "a product": SET
+    + GENERATED.format(
+        f"[{{matrix: {{generators: [{FOUND[1:-1]}, {{list: {{elements: [{{ns: site}}]}}}}]}}}}]",
+        "{{path[2]}}",
+        "{{ns}}",
+        "{{path}}",
+    ),
+    "values of a chart": "argocd-apps:\n  applicationsets:\n    root:\n"
+    + indented(GENERATED.format(FOUND, "{{path.basename}}", "site", "{{path}}"), 4),
+}
+
+
+@pytest.mark.parametrize("text", PLACED.values(), ids=PLACED)
+def test_argo_cd_puts_manifests_and_charts_into_namespaces(text: str) -> None:
+    """Paths are from the root of the repository, above that of the source."""
+    files = {
+        "system/argocd/values.yaml": text,
+        "apps/web/web.yaml": DEPLOYMENT,
+        "apps/web/more/front.yaml": SERVICE,
+        "apps/other/web.yaml": DEPLOYMENT,
+        "apps/web/Chart.yaml": "apiVersion: v2\nname: chart\nversion: 1.0.0\n",
+        "apps/web/values.yaml": "image: {repository: acme/web, tag: '1'}\nDB_HOST: pg\n",
+    }
+    said = interpret(files)
+    for name, keys in (("web.yaml", "web"), ("more/front.yaml", "front")):
+        assert [n.node.key for n in said[f"apps/web/{name}"].nodes if n.declared] == [("src/site", keys)]
+    assert {u.service.key for u in said["apps/web/Chart.yaml"].uses} == {("src/site", "web")}
+    (other,) = (n.node.key for n in said["apps/other/web.yaml"].nodes if n.declared)
+    assert (other == ("src/site", "web")) == ("*" in text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SET + GENERATED.format("[{git: {directories: [{path: c/*/web}]}}]", "x", "site", "{{path}}"),
+        SET + GENERATED.format(FOUND, "{{path.basename}}", "{{values.ns}}", "{{path}}"),
+        SET
+        + GENERATED.format(FOUND.replace("*}", "*}, {path: apps/web, exclude: true}"), "x", "y", "{{path}}"),
+        SET + GENERATED.format("[{clusters: {}}, {matrix: {generators: 1}}]", "x", "site", "apps/{{name}}"),
+        SET + GENERATED.format("[{list: {elements: [{ns: a}, {ns: b}]}}]", "x", "{{ns}}", "apps/web"),
+        SET + "  generators: {}\n  template: 1\n",
+        "applicationsets: [1]\napplications: 2\n",
+        "applicationsets: [\n",
+    ],
+)
+def test_what_argo_cd_does_not_say_of_one_namespace_is_in_none(text: str) -> None:
+    """A folder run twice, one left out, wildcards beyond the source's root, and what only a cluster knows."""
+    said = interpret({"argocd/all.yaml": text, "apps/web/web.yaml": DEPLOYMENT})["apps/web/web.yaml"]
+    assert [n.node.key for n in said.nodes if n.declared] == [("src/default", "web")]
+
+
+def test_values_of_an_application_may_be_a_text_or_a_file_of_another_source() -> None:
+    values = "image:\n  repository: acme/wiki\n  tag: '2'\npostgresql:\n  enabled: true\nDB_HOST: pg\n"
+    begins = APPLICATION + "metadata: {name: wiki}\nspec:\n  destination: {namespace: apps}\n"
+    files = {
+        "a.yaml": f"{begins}  source:\n    chart: wiki\n    helm:\n      values: |\n{indented(values, 8)}",
+        "b.yaml": f"{begins}  sources:\n    - {{ref: own}}\n"
+        "    - {chart: wiki, helm: {valueFiles: [$own/cluster/wiki/values.yaml, $own/none.yaml, x.yaml]}}\n",
+        "wiki/values.yaml": values,
+    }
+    said = interpret(files)
+    for name, at in (("a.yaml", "a.yaml"), ("b.yaml", "wiki/values.yaml")):
+        built, needed = (edges(said[name], kind)[0] for kind in ("BUILDS", "DEPENDS_ON"))
+        assert shown(built)[1:] == ("wiki", "docker.io/acme/wiki:2")
+        assert (needed.end.key, needed.properties) == (("src/apps", "wiki-postgresql"), {"kind": "need"})
+        assert built.evidence.path == needed.evidence.path == at
+        quote = files[at][needed.evidence.start : needed.evidence.end]
+        assert quote == "true" and {u.host for u in said[name].uses} == {ids.host_id("pg")}
+    assert [p.code for p in said["b.yaml"].problems] == ["E_NOT_FOUND"]
+
+
 def test_a_cluster_of_postgresql_answers_to_the_names_of_its_services() -> None:
     cluster = "apiVersion: postgresql.cnpg.io/v1\nkind: Cluster\nmetadata: {name: pg, namespace: data}\n"
     cluster += 'spec: {instances: 3, imageName: "ghcr.io/cloudnative-pg/postgresql:17.5"}\n'

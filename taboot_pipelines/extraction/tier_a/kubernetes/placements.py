@@ -1,0 +1,278 @@
+"""Who puts the manifests and charts of a folder into which namespace: kustomize, Flux, Argo CD.
+
+Reference: kubectl.docs.kubernetes.io (``namespace``), the API of kustomize.toolkit.fluxcd.io
+(``targetNamespace``), argo-cd.readthedocs.io (Application, ApplicationSet: generators and templates).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice, product
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.texts import Problems
+from taboot_pipelines.extraction.tier_a.yaml_nodes import (
+    SCALAR,
+    Entry,
+    Node,
+    Origin,
+    is_open,
+    listed,
+    parse,
+    told,
+)
+from taboot_pipelines.model.records import FileView
+
+DEFAULT_NAMESPACE = "default"
+KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+#: What the files are called by convention that hold Flux' Kustomizations of the folders beside them.
+_FLUX_FILES = ("ks.yaml", "ks.yml")
+#: Where Argo CD's Applications and ApplicationSets lie by convention.
+_ARGO_FILES = tuple(
+    f"**/{name}.{ending}"
+    for name in ("*argo*/**/*", "*argo*", "*application*", "*appset*")
+    for ending in ("yaml", "yml")
+)
+#: Folders above a manifest whose kustomizations are looked at, files of Argo CD, characters of one, and what
+#: one ApplicationSet generates.
+_MAX_ABOVE, _MAX_ARGO, _MAX_FILE, _MAX_GENERATED = 6, 64, 200_000, 2_000
+#: A parameter of an ApplicationSet's template, with Go's templates or without.
+_PARAMETER = re.compile(r"\{\{-?\s*\.?([\w.]+(?:\[\d+\])?)\s*-?\}\}")
+
+
+def default_namespace(path: str, view: FileView) -> str:
+    """The namespace of the objects of a manifest that name none: what Flux puts its folder into
+    (``targetNamespace``), else what the outermost kustomization says that takes it in, else what Argo CD puts
+    it into, else ``default``."""
+    folder = at = posixpath.dirname(path)
+    found, child = "", posixpath.basename(path)
+    for above in range(_MAX_ABOVE):
+        for one in _read(at, KUSTOMIZATIONS, view):
+            resources = one.get("resources")
+            taken = {posixpath.normpath(n.text) for n in resources.each()} if resources is not None else ()
+            if not above or child in taken:
+                found = told(one.scalar("namespace"), found)
+        for one in _read(at, _FLUX_FILES, view):
+            spec = one.get("spec")
+            leads = spec.scalar("path") if spec is not None else None
+            if spec is not None and leads is not None and _is_tail(folder, leads.text):
+                target = told(spec.scalar("targetNamespace"), "")
+                if target:
+                    return target
+        if not at:
+            break
+        at, child = posixpath.split(at)
+    if found:
+        return found
+    placed = placement(folder, view)
+    return placed.namespace if placed is not None else DEFAULT_NAMESPACE
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """As what an Application of Argo CD runs a folder: the release's name, and its namespace."""
+
+    name: str
+    namespace: str
+
+
+def placement(folder: str, view: FileView) -> Placement | None:
+    """As what the Application runs that takes in a folder, or the nearest one above it; None if none does, or
+    several that do not agree: then it is run more than once."""
+    applications = [a for text in _argo_texts(view) for a in _applications(text)]
+    at = folder
+    while at and applications:
+        found = {placed for a in applications if (placed := a.placement(at)) is not None}
+        if found:
+            return found.pop() if len(found) == 1 else None
+        at = posixpath.dirname(at)
+    return None
+
+
+def _is_tail(folder: str, path: str) -> bool:
+    """Whether a path from a repository's root is a folder's, whose own root may lie above or below that."""
+    wanted = posixpath.normpath(path).strip("/")
+    return (
+        folder == wanted or folder.endswith(f"/{wanted}") or (folder != "" and wanted.endswith(f"/{folder}"))
+    )
+
+
+def _read(folder: str, names: Iterable[str], view: FileView) -> Iterator[Node]:
+    """The documents of the files of these names in a folder; of one that is no YAML, or too long, none."""
+    for name in names:
+        text = view.read(posixpath.join(folder, name))
+        if text is not None and len(text) <= _MAX_FILE:
+            yield from _parsed(text)
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> tuple[Node, ...]:
+    """The documents of a file that many manifests ask for; none where it is no YAML."""
+    try:
+        return tuple(parse(Origin("", text, ""), Problems()))
+    except TabootError:
+        # It is a problem of its own unit.
+        return ()
+
+
+# --- Argo CD ------------------------------------------------------------------------------------------------
+
+
+def _argo_texts(view: FileView) -> Iterator[str]:
+    """The files that may hold Applications: sets of them first, then those nearest to the root."""
+    paths = {path for pattern in _ARGO_FILES for path in view.glob(pattern)}
+    first = sorted(paths, key=lambda p: ("set" not in posixpath.basename(p), p.count("/"), p))
+    for path in first[:_MAX_ARGO]:
+        text = view.read(path)
+        if text is not None and len(text) <= _MAX_FILE:
+            yield text
+
+
+@dataclass(frozen=True, slots=True)
+class _Application:
+    """An Application that takes in the folder ``path``, or those of an ApplicationSet for all folders that
+    this is a pattern of. ``directory``: the pattern of the folders that a generator finds, without the
+    ``excluded`` ones: each is known by parameters in the name and the namespace."""
+
+    path: str
+    name: str
+    namespace: str
+    directory: str = ""
+    excluded: tuple[str, ...] = ()
+
+    def placement(self, folder: str) -> Placement | None:
+        """As what it runs a folder; None if it does not, or if that is yet to be put in."""
+        full = _aligned(folder, self.path)
+        if full is None or any(_aligned(folder, out) is not None for out in self.excluded):
+            return None
+        directory = "/".join(full.split("/")[: self.directory.count("/") + 1]) if self.directory else ""
+        known = _of_directory(directory)
+        name, namespace = _put_in(self.name, known), _put_in(self.namespace, known)
+        return None if is_open(name + namespace) else Placement(name, namespace)
+
+
+def _put_in(text: str, parameters: Mapping[str, str]) -> str:
+    return _PARAMETER.sub(lambda match: parameters.get(match[1], match[0]), text)
+
+
+def _of_directory(path: str) -> dict[str, str]:
+    """The parameters of a folder that the generator of directories found, by both kinds of templates."""
+    if not path:
+        return {}
+    parts = path.split("/")
+    return {
+        **{f"path[{i}]": part for i, part in enumerate(parts)},
+        **dict.fromkeys(("path", "path.path"), path),
+        **dict.fromkeys(("path.basename", "path.basenameNormalized"), parts[-1]),
+    }
+
+
+def _aligned(folder: str, pattern: str) -> str | None:
+    """The path from the repository's root of a folder that a pattern matches; the folder's own root may lie
+    above or below that."""
+    parts, names = pattern.split("/"), folder.split("/")
+    if not fnmatch.fnmatchcase(names[-1], parts[-1]):
+        return None
+    shorter = min(len(parts), len(names))
+    beyond, tail = parts[: len(parts) - shorter], parts[len(parts) - shorter :]
+    # What is not seen of either path could be anything, so that the rest has to begin with a plain name.
+    if any(map(glob.has_magic, [*beyond, *tail[: len(parts) != len(names)]])):
+        return None
+    matched = names[len(names) - shorter :]
+    if not all(fnmatch.fnmatchcase(name, part) for name, part in zip(matched, tail, strict=True)):
+        return None
+    return "/".join([*beyond, *matched])
+
+
+@lru_cache(maxsize=256)
+def _applications(text: str) -> tuple[_Application, ...]:
+    """What the Applications and ApplicationSets of a file take in: of manifests, or of values of the chart
+    ``argocd-apps``, which renders them."""
+    if not any(word in text for word in ("argoproj.io", "applicationsets:", "applications:")):
+        return ()
+    found: list[_Application] = []
+    for document in _parsed(text):
+        kind, metadata = document.scalar("kind"), document.get("metadata")
+        name = metadata.scalar("name") if metadata is not None else None
+        if kind is not None and kind.text == "ApplicationSet":
+            found += _generated(document.get("spec"))
+        elif kind is not None and kind.text == "Application" and name is not None:
+            found += _written(document.get("spec"), name.text)
+        for values in (document, document.get("argocd-apps")):
+            for _, one in _entries(values, "applicationsets").values():
+                found += _generated(one)
+            for key, (_, one) in _entries(values, "applications").items():
+                found += _written(one, key)
+    return tuple(found)
+
+
+def _generated(spec: Node | None) -> Iterator[_Application]:
+    """The Applications of an ApplicationSet."""
+    template = spec.get("template") if spec is not None else None
+    metadata = template.get("metadata") if template is not None else None
+    name = metadata.scalar("name") if metadata is not None else None
+    if template is None or name is None:
+        return
+    for generator in listed(spec, "generators"):
+        for element in islice(_elements(generator), _MAX_GENERATED):
+            known = element.parameters
+            for one in _written(template.get("spec"), name.text):
+                yield _Application(
+                    # The pattern of the folders that are found; the names are theirs when they are known.
+                    _put_in(one.path, {**known, **_of_directory(element.directory)}).strip("/"),
+                    _put_in(one.name, known),
+                    _put_in(one.namespace, known),
+                    element.directory,
+                    element.excluded,
+                )
+
+
+def _written(spec: Node | None, name: str) -> Iterator[_Application]:
+    """An Application as often as it has a source that is a folder of a repository."""
+    destination = spec.get("destination") if spec is not None else None
+    namespace = destination.scalar("namespace") if destination is not None else None
+    source = spec.get("source") if spec is not None else None
+    for one in [*([source] if source is not None else []), *listed(spec, "sources")]:
+        path, helm = one.scalar("path"), one.get("helm")
+        release = helm.scalar("releaseName") if helm is not None else None
+        if path is not None and namespace is not None:
+            yield _Application(
+                path.text.strip("/"), release.text if release is not None else name, namespace.text
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Element:
+    """What a generator gives for one Application, or for one of each folder that it finds."""
+
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    directory: str = ""
+    excluded: tuple[str, ...] = ()
+
+
+def _elements(generator: Node) -> Iterator[_Element]:
+    """The elements of a list, of directories, or of the product of such."""
+    for one in listed(generator.get("list"), "elements"):
+        yield _Element({key: value.text for key, (_, value) in one.entries.items() if value.kind == SCALAR})
+    taken: list[str] = []
+    excluded: list[str] = []
+    for one in listed(generator.get("git"), "directories"):
+        path, out = one.scalar("path"), one.get("exclude")
+        if path is not None:
+            (excluded if out is not None and out.boolean() else taken).append(path.text.strip("/"))
+    yield from (_Element({}, directory, tuple(excluded)) for directory in taken)
+    both = [islice(_elements(g), _MAX_GENERATED) for g in listed(generator.get("matrix"), "generators")]
+    for left, right in product(*both) if len(both) == 2 else ():
+        known = {**left.parameters, **right.parameters}
+        yield _Element(known, left.directory or right.directory, left.excluded + right.excluded)
+
+
+def _entries(node: Node | None, key: str) -> Mapping[str, Entry]:
+    part = node.get(key) if node is not None else None
+    return part.entries if part is not None else {}
