@@ -20,3 +20,15 @@ _OTHERS = frozenset(
     ]
 )
 STORES = DATABASES | CACHES | BROKERS | _OTHERS
+#: Software that is asked by one protocol: who says the one often means the other.
+_ALIKE = (
+    frozenset(["postgres", "postgresql", "postgis", "pgvector", "pgvecto-rs", "pgvecto", "timescaledb"]),
+    frozenset(["mysql", "mariadb", "percona"]),
+    frozenset(["mongo", "mongodb"]),
+    CACHES - {"memcached"},
+)
+
+
+def alike(products: frozenset[str]) -> frozenset[str]:
+    """Products, and those that are asked by the same protocols."""
+    return products.union(*(family for family in _ALIKE if not family.isdisjoint(products)))

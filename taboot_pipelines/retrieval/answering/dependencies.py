@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from itertools import product
+from itertools import islice, product
 
+from taboot_pipelines.model.stores import alike
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
 from taboot_pipelines.retrieval.answering.entity_linking import Mention
 from taboot_pipelines.retrieval.answering.fact_base import FactKind
@@ -47,6 +48,8 @@ _SAID = {
 #: Letters of a word that may be the name of a product that an image is called after, and so many more may
 #: stand behind it: postgresql is postgres, postgres-exporter is not.
 _MIN_PRODUCT, _MORE_LETTERS = 4, 3
+#: Ways in which several names together are read.
+_MAX_TOGETHER = 100
 
 
 class Dependencies(FactKind):
@@ -97,34 +100,53 @@ class Dependencies(FactKind):
         return self.each(scoped, depends, "dependencies")
 
     def shared_services(self, scoped: ResolvedMentions) -> Found | None:
-        """What two services both connect to or need; asked for a database, a cache or a broker, or for one by
-        its name, of these alone. That they share none is said only where it is known what each uses."""
+        """What services all connect to or need; asked for a database, a cache or a broker, or for one by its
+        name, of these alone. That they share none is said only where it is known what each uses."""
         words = scoped.question.linked.words
         named = [(m, *self._with_project(scoped, m)) for m in scoped.mentions]
         named = [n for n in named if n[1] and not any(words[i].text in STORES for i in scoped.words(n[0]))]
-        if len(named) < 2:
-            return None
-        (_, left, used), (_, right, more) = named[0], named[1]
+        used = {i for _, _, said in named for i in said}
+        every = [{s.number for s in services} for _, services, _ in named]
+        # A project that all others are of only says where they are.
+        inner = [
+            n
+            for i, n in enumerate(named)
+            if not all(held <= every[i] for j, held in enumerate(every) if j != i)
+        ]
+        named = inner if len(inner) > 1 else named
         store = scoped.question.store
-        used = used | more | ({store} if store is not None else set())
         kind = STORES[words[store].text] if store is not None else frozenset()
-        meant = [m for m, *_ in named[2:]]
-        of_name = {t.node for m in meant for t in m.of("service")}
-        used = used | scoped.words(*meant)
+        used |= {store} if store is not None else set()
+        # One that they all use may be among those named: "do A and B both use C?"
+        if store is None and len(named) > 2:
+            of_name = {s.number for s in named[-1][1]}
+            found = self._shared(scoped, named[:-1], lambda end: end in of_name)
+            if found:
+                return Found(found, used, looked_for="what both use")
+        found = self._shared(scoped, named, lambda end: not kind or self._is_of(end, kind))
+        # Who says Redis may mean what speaks its protocol.
+        found = found or self._shared(scoped, named, lambda end: self._is_of(end, alike(kind)))
+        return Found(found, used, looked_for="what both use") if found else None
 
-        def of_kind(service: Service) -> list[Edge]:
-            held = used_by(self.house, service)
-            if of_name:
-                return [e for e in held if e.end in of_name]
-            return [e for e in held if not kind or self._is_of(e.end, kind)]
+    def _shared(
+        self,
+        scoped: ResolvedMentions,
+        named: Sequence[tuple[Mention, list[Service], set[int]]],
+        fits: Callable[[int], bool],
+    ) -> list[CitedStatement]:
+        """What the named services share of what they use that ``fits``, or else what each of them uses."""
 
-        left, right = ([s for s in services if of_kind(s)][:MAX_SCOPES] for services in (left, right))
-        pairs = [(a, b) for a, b in product(left, right) if a != b]
+        def held(service: Service) -> list[Edge]:
+            return [e for e in used_by(self.house, service) if fits(e.end)]
+
+        each = [[s for s in services if held(s)][:MAX_SCOPES] for _, services, _ in named]
+        if len(each) < 2:
+            return []
+        together = [t for t in islice(product(*each), _MAX_TOGETHER) if len({s.number for s in t}) == len(t)]
         yes_no = scoped.question.yes_no
-        both = [s for a, b in pairs if (s := self._both(a, b, of_kind(a), of_kind(b), yes_no))]
-        apart = (s for a, b in pairs if (s := self._apart(a, b, of_kind(a), of_kind(b), yes_no)))
-        statements = both or [s for s in [next(apart, None)] if s is not None]
-        return Found(statements, used, looked_for="what both use") if statements else None
+        both = [s for t in together if (s := self._both(t, [held(one) for one in t], yes_no))]
+        apart = (s for t in together if (s := self._apart(t, [held(one) for one in t], yes_no)))
+        return both or [s for s in [next(apart, None)] if s is not None]
 
     def _with_project(self, scoped: ResolvedMentions, mention: Mention) -> tuple[list[Service], set[int]]:
         """The services that a mention means; of what is a project's name too, the project's."""
@@ -136,27 +158,40 @@ class Dependencies(FactKind):
         return list(both.values()), used | scoped.words(mention)
 
     def _both(
-        self, a: Service, b: Service, ours: list[Edge], theirs: list[Edge], yes_no: bool
+        self, services: Sequence[Service], uses: Sequence[list[Edge]], yes_no: bool
     ) -> CitedStatement | None:
-        common = {e.end for e in ours} & {e.end for e in theirs}
+        common = set.intersection(*({e.end for e in edges} for edges in uses))
         if not common:
             return None
-        shared = listed(self.names([self.house.services[n] for n in sorted(common)]))
-        text = f"{'Yes: ' if yes_no else ''}{self.called(a)} and {self.called(b)} both use {shared}."
-        return CitedStatement(text, cites(e for e in (*ours, *theirs) if e.end in common))
+        shared = listed(self._stores_called([self.house.services[n] for n in sorted(common)]))
+        every = "both" if len(services) == 2 else "all"
+        text = f"{'Yes: ' if yes_no else ''}{listed(list(map(self.called, services)))} {every} use {shared}."
+        return CitedStatement(text, cites(e for edges in uses for e in edges if e.end in common))
 
     def _apart(
-        self, a: Service, b: Service, ours: list[Edge], theirs: list[Edge], yes_no: bool
+        self, services: Sequence[Service], uses: Sequence[list[Edge]], yes_no: bool
     ) -> CitedStatement | None:
-        if not (ours and theirs):
-            return None
+        if len(services) != 2:
+            return None  # some of them may share it
         # With their projects: both may be called db.
-        mine, other = (
-            listed(list(dict.fromkeys(self.called(self.house.services[e.end]) for e in edges)))
-            for edges in (ours, theirs)
-        )
-        said = f"{self.called(a)} uses {mine} and {self.called(b)} uses {other}"
-        return CitedStatement(f"{'No: ' if yes_no else ''}{said}.", cites([*ours, *theirs]))
+        ends = [listed(list(dict.fromkeys(map(self.called, self._ends(edges))))) for edges in uses]
+        said = [f"{self.called(s)} uses {end}" for s, end in zip(services, ends, strict=True)]
+        text = f"{'No: ' if yes_no else ''}{' and '.join(said)}."
+        return CitedStatement(text, cites(e for edges in uses for e in edges))
+
+    def _ends(self, edges: Iterable[Edge]) -> list[Service]:
+        """What edges lead to; not a name that only a document has, where one of that name is declared."""
+        found = [self.house.services[e.end] for e in edges]
+        declared = {plain_name(s.name) for s in found if s.declared}
+        return [s for s in found if s.declared or plain_name(s.name) not in declared]
+
+    def _stores_called(self, services: Sequence[Service]) -> list[str]:
+        """The names of stores, each with the product that it runs where its name does not say it."""
+        called = []
+        for service, name in zip(services, self.names(services), strict=True):
+            products = [p for p in self._products.get(service.number, ()) if p not in service.name]
+            called.append(f"{name}, which runs {products[0]}" if len(products) == 1 else name)
+        return called
 
     def _is_of(self, node: int, products: frozenset[str]) -> bool:
         """Whether a service runs one of these products, by its image or its name."""
@@ -203,7 +238,7 @@ class Dependencies(FactKind):
         for service in services[:MAX_SCOPES]:
             held = [e for e in used_by(self.house, service) if self._is_of(e.end, kind)]
             if held:
-                names = listed(self.names([self.house.services[e.end] for e in held]))
+                names = listed(self._stores_called(self._ends(held)))
                 statements.append(CitedStatement(f"{self.called(service)} uses {names}.", cites(held)))
             runs = self._products.get(service.number, {})
             beside = [e for image, e in runs.items() if image in kind and _is_container(e)]
@@ -248,11 +283,12 @@ class Dependencies(FactKind):
             if indirect:
                 through = self.house.services[indirect[0].start]
                 other = self.house.services[indirect[0].end]
+                directly = re.search(r"\bdirectly\b", scoped.question.lower)
+                said = "No, not directly" if directly else "Yes, indirectly"
                 return Found(
                     [
                         CitedStatement(
-                            f"Yes, indirectly: {self.called(service)} depends on {other.name}"
-                            f" through {through.name}.",
+                            f"{said}: {self.called(service)} depends on {other.name} through {through.name}.",
                             cites(indirect),
                         )
                     ],
@@ -302,6 +338,8 @@ class Dependencies(FactKind):
             found = self._depends(scoped)
             if found is not None:
                 return found
+        if scoped.question.excepted:
+            return self._depending(scoped, ("DEPENDS_ON", "CONNECTS_TO"), "use")
         found = self._depending(scoped, ("DEPENDS_ON",), "depend on")
         subject = self._object(scoped)
         if found is None or subject is None or scoped.question.transitive:
@@ -432,8 +470,16 @@ class Dependencies(FactKind):
                     called = service.name
                 held = [e for e in edges if e.start in self.house.services]
                 found = self._told(scoped, others, held, verb, called, used, total)
+                alone = all(s.number in question.excepted for s in others)
+                first = found.statements[0]
                 if question.yes_no:
-                    found.statements[0].text = f"Yes: {found.statements[0].text}"
+                    first.text = f"{'No' if alone else 'Yes'}: {first.text}"
+                named, where = self.named_elsewhere(service) if alone else ("", [])
+                if named:
+                    # What is declared nowhere may be said there.
+                    only = listed(list(dict.fromkeys(self.names(others))))
+                    first.text = f"No use of {called} but by {only} is declared; {named}."
+                    first.cites += where
                 statements += found.statements
             elif service.declared and (len(services) == 1):
                 statements.append(
@@ -470,6 +516,8 @@ class Dependencies(FactKind):
         subject = self._object(scoped)
         if subject is None:
             return None
+        if scoped.question.excepted:
+            return self.dependents(scoped)
         _, services, used = subject
         statements: list[CitedStatement] = []
         breaks = False

@@ -293,8 +293,11 @@ def _joined(house: ServiceIndex, linked: Linked, mention: Mention, before: Menti
         projects = {(house.services[n].place, house.services[n].project) for n in others}
         projects |= {(t.place, t.value) for t in before.of("project")}
         kept = [s for s in declared if s.number not in others and (s.place, s.project) in projects]
-        if others.intersection(services) or len(kept) == len(services):
+        in_project = bool(before.of("project"))
+        if not in_project and (others.intersection(services) or len(kept) == len(services)):
             return None  # two names for one thing, or two things in a row
+        # What a project runs is called after it as well: the prefect worker.
+        kept = [s for s in declared if s.number in others] or kept
     else:
         first = mention.first - 1
         word = linked.words[first] if first >= 0 else None

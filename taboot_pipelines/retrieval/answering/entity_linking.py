@@ -268,7 +268,11 @@ class Names:
         for mention in linked.mentions:
             self._weigh(linked, mention)
         labels = {i for m in linked.mentions if m.label in ("conf", "config", "file") for i in m.label_at}
-        linked.mentions = [m for m in linked.mentions if not set(range(m.first, m.last)) <= labels]
+        linked.mentions = [
+            m
+            for m in linked.mentions
+            if not set(range(m.first, m.last)) <= labels and not (m.weak and _is_no_file(words, m))
+        ]
         self._slips(linked, taken)
         linked.mentions = linked.mentions[:MAX_MENTIONS]
         return linked
@@ -415,6 +419,12 @@ class Names:
             if near:
                 return near
         return []
+
+
+def _is_no_file(words: Sequence[Word], mention: Mention) -> bool:
+    """Whether a word of asking would name a file alone, without saying that it does: "all" is not all.yml."""
+    only_files = all(t.kind == "file" and t.how == "alias" for t in mention.things)
+    return only_files and not mention.label and words[mention.first].text in FILLER
 
 
 def _spread(written: str) -> bool:

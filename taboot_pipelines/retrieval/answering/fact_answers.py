@@ -23,11 +23,11 @@ from taboot_pipelines.retrieval.answering.compound_questions import Named
 from taboot_pipelines.retrieval.answering.config import Config
 from taboot_pipelines.retrieval.answering.dependencies import Dependencies
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions, compounded, subject_of
-from taboot_pipelines.retrieval.answering.entity_linking import Linked, Names
+from taboot_pipelines.retrieval.answering.entity_linking import Linked, Mention, Names
 from taboot_pipelines.retrieval.answering.exposure import Exposure, Ports
 from taboot_pipelines.retrieval.answering.inventory import Images, Inventory
 from taboot_pipelines.retrieval.answering.networks import Networks
-from taboot_pipelines.retrieval.answering.question import Question, readings
+from taboot_pipelines.retrieval.answering.question import Question, readings, without_exceptions
 from taboot_pipelines.retrieval.answering.question_types import PROBABLE
 from taboot_pipelines.retrieval.answering.routes import Routes
 from taboot_pipelines.retrieval.answering.service_properties import ServiceProperties
@@ -188,14 +188,15 @@ class Answerer:
     def answer(self, text: str) -> FactAnswer | None:
         """The best answer; one without sentences if the thing or the kind is known and nothing fits; None if
         the question names nothing known and asks for no kind of fact."""
-        linked = self.names.link(text)
+        linked, left_out = without_exceptions(self.names, text)
         if not linked.words:
             return None
+        excepted = self._services_of(left_out)
         best: _Best | None = None
         asked_kind = "unknown"
         compounds = compounded(self.house, linked)
-        joined = readings(replace(linked, mentions=list(compounds))) if compounds else []
-        plain = readings(linked)
+        joined = readings(replace(linked, mentions=list(compounds)), excepted) if compounds else []
+        plain = readings(linked, excepted)
         asks_store = bool(_words_of_store(plain))
         for n, question in enumerate([*joined, *plain]):
             if not question.is_fact:
@@ -252,6 +253,12 @@ class Answerer:
         if not names and asked_kind == "unknown":
             return None
         return FactAnswer((), 0.0, asked_kind, names, _looked_for(linked, asked_kind))
+
+    def _services_of(self, mentions: Sequence[Mention]) -> frozenset[int]:
+        """The services that mentions name, those of their projects included."""
+        found = {t.node for m in mentions for t in m.of("service")}
+        keys = {(t.place, t.value) for m in mentions for t in m.of("project")}
+        return frozenset(found.union(*(self.house.projects.get(key, ()) for key in keys)))
 
     def _sentence(self, text: str, cites: Sequence[StatementSpan]) -> FactSentence:
         return FactSentence(

@@ -108,10 +108,16 @@ class FactKind:
         used: set[int],
         total: int | None = None,
     ) -> Found:
-        """``a, b and c do what``, or how many."""
+        """``a, b and c do what``, or how many; without those that the question leaves out."""
         distinct_services = list({s.number: s for s in services}.values())
+        excepted = scoped.question.excepted
+        only = [s for s in distinct_services if s.number not in excepted]
+        nothing_but = "nothing but " if distinct_services and not only else ""
+        if excepted and only:
+            edges = [e for e in edges if e.start not in excepted]
+            distinct_services, total = only, None
         count = total or len(distinct_services)
-        names = listed(self.names(distinct_services), count)
+        names = nothing_but + listed(self.names(distinct_services), count)
         verb, _, rest = what.partition(" ")
         if count == 1:
             verb = {
@@ -124,7 +130,7 @@ class FactKind:
                 "connect": "connects",
                 "run": "runs",
             }.get(verb, verb)
-        if scoped.question.counts or over(distinct_services):
+        if not nothing_but and (scoped.question.counts or over(distinct_services)):
             text = f"{plural(count, 'service')}{over(distinct_services)} {verb} {rest}: {names}."
         else:
             text = f"{names} {verb} {rest}."

@@ -13,7 +13,7 @@ from taboot_pipelines.knowledge.mentions import stopwords
 from taboot_pipelines.packaged import word_list
 from taboot_pipelines.retrieval.answering import question_types
 from taboot_pipelines.retrieval.answering.answer_types import COUNT, Reading, read
-from taboot_pipelines.retrieval.answering.entity_linking import Linked, Mention
+from taboot_pipelines.retrieval.answering.entity_linking import Linked, Mention, Names
 from taboot_pipelines.retrieval.answering.question_types import Guess
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, NOT_FACTS, SECRETS, STORES
 from taboot_pipelines.retrieval.answering.words import is_slip, stem
@@ -25,8 +25,11 @@ _SOCKET = re.compile(r"(?<![\w/])docker(?:['’]s|-daemon| daemon)?[ .-](?:daemo
 #: Where the socket of the Docker daemon is.
 _SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
 
+#: The preposition of a place, before a name.
+_LOCATIVE = re.compile(r"(?i)\b(?:in|of|from|on|within|inside|at)\s+(?:(?:the|our|my|your)\s+)?$")
 _QUESTION_WORDS = frozenset({"which", "what", "who"})
 _DETERMINERS = frozenset({"the", "a", "an", "our", "my", "your", "this", "that"})
+_JOINING = _DETERMINERS | {"and", "or"}
 _DO_SUPPORT = frozenset({"do", "does", "did"})
 #: The closed class of English auxiliaries.
 _AUXILIARIES = _DO_SUPPORT | {
@@ -34,8 +37,8 @@ _AUXILIARIES = _DO_SUPPORT | {
     *("might", "must", "shall", "should", "will", "would"),
 }
 
-#: Ways to read one question that are tried.
-MAX_READINGS = 5
+#: Ways to read one question that are tried, and exceptions in one.
+MAX_READINGS, _MAX_EXCEPTIONS = 5, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class Question:
 
     linked: Linked
     mentions: tuple[Mention, ...]
+    #: Services, by number, that the answer leaves out: "anything besides the cart".
+    excepted: frozenset[int] = frozenset()
 
     @cached_property
     def lower(self) -> str:
@@ -171,8 +176,12 @@ class Question:
         """The kinds of fact that the question may ask for, those of its most probable types, first the most
         probable."""
         best: dict[str, Guess] = {}
-        for proxy in {False, any(m.of("service") and m.of("proxy") for m in self.mentions)}:
-            for guess in question_types.guess(self._nameless(proxy)):
+        proxies = {False, any(m.of("service") and m.of("proxy") for m in self.mentions)}
+        nameless = [self._nameless(proxy, []) for proxy in proxies]
+        if scopes := self._scopes:
+            nameless.append(self._nameless(False, scopes))
+        for text in nameless:
+            for guess in question_types.guess(text):
                 if guess.type not in best or guess.probability > best[guess.type].probability:
                     best[guess.type] = guess
         found: dict[str, AskedKind] = {}
@@ -229,14 +238,31 @@ class Question:
     def _counting(self) -> list[tuple[int, int]]:
         return [m.span() for m in COUNT.finditer(self.linked.text.lower())]
 
-    def _nameless(self, proxy: bool) -> str:
+    @cached_property
+    def _scopes(self) -> list[tuple[int, int]]:
+        """Where it says in which project or on which host the service that it names is: "in the wiki stack"
+        tells which one is meant, and nothing of what is asked."""
+        named = [m for m in self.mentions if m.of("project", "host")]
+        others = [m for m in self.mentions if m not in named and m.of("service")]
+        found = []
+        for mention in named if others else ():
+            start, end = self.linked.span(mention)
+            ends = [self.linked.words[i].end for i in mention.label_at]
+            before = _LOCATIVE.search(self.linked.text, 0, start)
+            if before is not None:
+                found.append((before.start(), max([end, *ends])))
+        return found
+
+    def _nameless(self, proxy: bool, left_out: Sequence[tuple[int, int]]) -> str:
         """The question with a word of its kind in the place of each name, and without asking how many, which
-        every type may. ``proxy``: a service that is a proxy is called so."""
+        every type may, nor what is ``left_out``. ``proxy``: a service that is a proxy is called so."""
         text = self.linked.text
         parts = [(*self.linked.span(m), self._mask(m, proxy)) for m in self.mentions]
         parts += [(a, b, "which") for a, b in self._counting]
         words = [w for i, w in enumerate(self.linked.words) if i not in self.named and w.first and w.last]
         parts += [(w.start, w.end, mask) for w in words if (mask := question_types.mask_of_literal(w.text))]
+        parts = [p for p in parts if not any(a <= p[0] and p[1] <= b for a, b in left_out)]
+        parts += [(a, b, "") for a, b in left_out]
         for start, end, mask in sorted(parts, reverse=True):
             text = f"{text[:start]}{mask}{text[end:]}"
         return text
@@ -294,19 +320,57 @@ class _Free:
     text: str
 
 
-def readings(linked: Linked) -> list[Question]:
+def readings(linked: Linked, excepted: frozenset[int] = frozenset()) -> list[Question]:
     """The question with its sure names alone, then with the weak ones too."""
     strong = tuple(linked.strong())
-    found = [Question(linked, strong)]
+    held = [strong]
     if len(strong) < len(linked.mentions):
-        found.append(Question(linked, tuple(linked.mentions)))
+        held.append(tuple(linked.mentions))
         if len(linked.mentions) - len(strong) > 1:
-            found += [
-                Question(linked, tuple(sorted([*strong, m], key=lambda x: x.first)))
-                for m in linked.mentions
-                if m.weak
-            ]
-    return found[:MAX_READINGS]
+            weak = (m for m in linked.mentions if m.weak)
+            held += [tuple(sorted([*strong, m], key=lambda x: x.first)) for m in weak]
+    return [Question(linked, mentions, excepted) for mentions in held[:MAX_READINGS]]
+
+
+#: What English puts before an exception, and before what is set against what is asked (Quirk et al., A
+#: Comprehensive Grammar of the English Language, 9.58 and 10.41).
+_EXCEPTION = re.compile(
+    r"(?i)\b(?:(besides|apart from|aside from|other than|except(?: for)?|excluding|not counting)"
+    r"|but not|rather than|instead of|as opposed to)\s+(?:(?:the|our|my|a|an|by|on|with|in)\s+)*"
+)
+
+
+def without_exceptions(names: Names, text: str) -> tuple[Linked, list[Mention]]:
+    """A question without the names that it leaves out or sets against another, and those that it leaves
+    out."""
+    linked = names.link(text)
+    left_out: list[Mention] = []
+    for _ in range(_MAX_EXCEPTIONS):
+        said = _EXCEPTION.search(linked.text)
+        last = _last_named(linked, said) if said is not None else None
+        if said is None or last is None:
+            break
+        end = linked.words[last].end
+        if said[1]:
+            left_out += [m for m in linked.mentions if said.end() <= linked.span(m)[0] < end]
+        before, after = linked.text[: said.start()].rstrip(" ,"), linked.text[end:].lstrip(" ,")
+        linked = names.link(f"{before} {after}".strip())
+    return linked, left_out
+
+
+def _last_named(linked: Linked, said: re.Match[str]) -> int | None:
+    """The last word of the names that an exception is about, which "and" may join; None if there are none."""
+    naming = {i for m in linked.mentions for i in (*range(m.first, m.last), *m.label_at)}
+    last = None
+    for i, word in enumerate(linked.words):
+        # An exception that comes first ends at the comma.
+        if word.start >= said.end() and not said.start() and "," in linked.text[said.end() : word.start]:
+            break
+        if word.start >= said.end() and (i in naming or word.text in STORES):
+            last = i
+        elif word.start >= said.end() and word.text not in _JOINING:
+            break
+    return last
 
 
 _ASKING = word_list("taboot_pipelines.retrieval.answering", "asking.txt")

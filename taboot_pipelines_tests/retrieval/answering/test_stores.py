@@ -29,6 +29,7 @@ services:
   quick: {image: "valkey/valkey:8"}
   lamp: {image: "acme/lamp:1"}
   keeper: {image: "acme/keeper:1"}
+  lender: {image: "acme/lender:1", environment: {DB_HOST: records}}
 """
 MONEY = """\
 services:
@@ -115,11 +116,15 @@ def ask(view: View, question: str) -> FactAnswer:
         ("who uses the money database?", ["money and teller use db"], ["shelf"]),
         ("what depends on the database of money?", ["money depends on db"], ["shelf"]),
         # What only a document names is said apart.
-        ("who uses records?", ["shelf and reader use records", "document says so of shelf-backup"], []),
+        (
+            "who uses records?",
+            ["shelf, reader and lender use records", "document says so of shelf-backup"],
+            [],
+        ),
         # Which store a thing uses.
-        ("which database does shelf use?", ["shelf (books) uses records."], ["quick"]),
-        ("which cache does shelf use?", ["shelf (books) uses quick."], ["records"]),
-        ("which broker does sorter use?", ["sorter (post) uses letters."], ["valkey"]),
+        ("which database does shelf use?", ["shelf (books) uses records, which runs postgres."], ["quick"]),
+        ("which cache does shelf use?", ["shelf (books) uses quick, which runs valkey."], ["records"]),
+        ("which broker does sorter use?", ["sorter (post) uses letters, which runs rabbitmq."], ["valkey"]),
         ("which cache does papers use?", ["papers (apps) runs", "redis:7.2.4 beside itself"], ["acme"]),
         # What two use.
         ("do shelf and reader share a database?", ["Yes", "both use records"], ["network"]),
@@ -127,6 +132,23 @@ def ask(view: View, question: str) -> FactAnswer:
         ("do money and teller use the same postgres?", ["Yes", "both use db"], []),
         ("what do shelf and reader both depend on?", ["both use records"], []),
         ("do shelf and reader share a network?", ["Yes", "network"], ["records"]),
+        (
+            "do shelf, reader and lender all use one postgres?",
+            ["Yes", "shelf (books), reader (books) and"],
+            [],
+        ),
+        # By what speaks the same protocol, where none runs what is named.
+        ("do shelf and sorter use the same redis?", ["No", "uses quick", "uses valkey"], ["records"]),
+        # Exceptions, and what is set against what is asked.
+        ("does anything besides shelf use records?", ["Yes: reader and lender use records"], ["shelf use"]),
+        ("who other than shelf, reader and lender uses records?", ["nothing but shelf, reader and"], []),
+        ("apart from money and teller, does something use the money db?", ["No: nothing but money"], []),
+        (
+            "which services use postgres rather than redis?",
+            ["shelf", "reader", "money", "teller"],
+            ["papers"],
+        ),
+        ("who uses the records in the books stack?", ["shelf, reader and lender use records"], []),
     ],
 )
 def test_who_uses_a_store_and_who_shares_it(
