@@ -99,8 +99,10 @@ def _said(o: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...], int
             yield "address", o["end_key"], (), None
         elif o["type"] == "ROUTES_TO" and o["end_label"] == "Service":
             said = json.loads(o["properties"])
-            if said.get("host") and said.get("path", "/") == "/":
-                yield "route", o["end_key"], (ids.host_id(said["host"]),), None
+            host = said.get("host")
+            if host and said.get("path", "/") == "/":
+                host = ids.open_host(_place(o["end_key"]), host) if "${" in host else host
+                yield "route", o["end_key"], (ids.host_id(host),), None
 
 
 def _ground(o: Mapping[str, Any]) -> str:

@@ -120,6 +120,11 @@ def host_id(host: str) -> str:
     return digest("host", host.lower().rstrip("."))[:24]
 
 
+def open_host(place: str, host: str) -> str:
+    """A host with a variable that has no value: what it is called differs from machine to machine."""
+    return f"{place}/{host}"
+
+
 def container_id(namespace: str, scope: str, service: str, index: int) -> str:
     """The id of a container that is known from the declaration of its service only; ``index`` from 1."""
     return digest(namespace, scope, service, index)

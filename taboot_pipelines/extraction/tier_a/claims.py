@@ -324,7 +324,7 @@ class ClaimBuilder:
         key = (service.key, host.lower(), evidence, protocol, port)
         if key not in self._uses and len(self._uses) < self._max_edges:
             written = stands_in(host, self.texts.quote(evidence))
-            asked = ids.host_id(host)
+            asked = ids.host_id(ids.open_host(self.place, host) if "${" in host else host)
             self._uses[key] = Use(service, asked, evidence, method, written, protocol, port, confidence)
 
     # --- the result -----------------------------------------------------------------------------------------

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from itertools import islice, product
 
-from taboot_pipelines.model.stores import alike
+from taboot_pipelines.model.stores import BROKERS, CACHES, DATABASES, alike
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
 from taboot_pipelines.retrieval.answering.entity_linking import Mention
 from taboot_pipelines.retrieval.answering.fact_base import FactKind
@@ -28,7 +27,6 @@ from taboot_pipelines.retrieval.queries.relations import (
     depends_in_name,
     in_force,
     is_order,
-    product_of,
     served_by,
     used_by,
     walk,
@@ -123,9 +121,9 @@ class Dependencies(FactKind):
             found = self._shared(scoped, named[:-1], lambda end: end in of_name)
             if found:
                 return Found(found, used, looked_for="what both use")
-        found = self._shared(scoped, named, lambda end: not kind or self._is_of(end, kind))
+        found = self._shared(scoped, named, lambda end: not kind or self.is_of(end, kind))
         # Who says Redis may mean what speaks its protocol.
-        found = found or self._shared(scoped, named, lambda end: self._is_of(end, alike(kind)))
+        found = found or self._shared(scoped, named, lambda end: self.is_of(end, alike(kind)))
         return Found(found, used, looked_for="what both use") if found else None
 
     def _shared(
@@ -189,17 +187,9 @@ class Dependencies(FactKind):
         """The names of stores, each with the product that it runs where its name does not say it."""
         called = []
         for service, name in zip(services, self.names(services), strict=True):
-            products = [p for p in self._products.get(service.number, ()) if p not in service.name]
+            products = [p for p in self.products.get(service.number, ()) if p not in service.name]
             called.append(f"{name}, which runs {products[0]}" if len(products) == 1 else name)
         return called
-
-    def _is_of(self, node: int, products: frozenset[str]) -> bool:
-        """Whether a service runs one of these products, by its image or its name."""
-        said = " ".join((*self._products.get(node, ()), self.house.name(node))).lower()
-        return any(
-            word in products or not products.isdisjoint(STORES.get(word, ()))
-            for word in re.findall(r"[a-z]+", said)
-        )
 
     def connections(self, scoped: ResolvedMentions) -> Found | None:
         """What a service connects to by its own settings; else what it depends on."""
@@ -218,35 +208,40 @@ class Dependencies(FactKind):
         return self.each(scoped, connects, "what it connects to") or self.dependencies(scoped)
 
     def _asks_for_store(self, scoped: ResolvedMentions) -> Mention | None:
-        """The service of which a store is asked for; None where none is, or a store itself is the subject:
-        "what does the wiki db need", "the database of wiki"."""
-        store = scoped.question.store
-        if store is None:
+        """The service or project of which a store is asked for; None where none is, or a store itself is the
+        subject: "what does the wiki db need", "the database of wiki"."""
+        question = scoped.question
+        which = question.asks_which_store
+        if question.store is None and not which:
             return None
-        inside = [m for m in scoped.mentions if store in range(m.first, m.last)]
-        others = [m for m in scoped.mentions if m not in inside and m.of("service")]
-        others = [m for m in others if not _means_its_store(scoped.question, m)]
+        inside = [m for m in scoped.mentions if question.store_words & set(range(m.first, m.last))]
+        others = [m for m in scoped.mentions if m not in inside and m.of("service", "project")]
+        others = [m for m in others if which or not _means_its_store(question, m)]
         return others[0] if others and all(m.last - m.first == 1 for m in inside) else None
 
     def _stores(self, scoped: ResolvedMentions, asking: Mention) -> Found | None:
         """Which database, cache or broker a service uses: of what it uses those that are one, and of its own
         containers, where it has several."""
-        stores = scoped.question.stores
-        kind = frozenset().union(*(STORES[scoped.question.linked.words[i].text] for i in stores))
-        services, used = scoped.services(asking)
-        statements = []
-        for service in services[:MAX_SCOPES]:
-            held = [e for e in used_by(self.house, service) if self._is_of(e.end, kind)]
+        question = scoped.question
+        kinds = [STORES[question.linked.words[i].text] for i in question.stores]
+        kind = frozenset().union(*kinds) if kinds else DATABASES | CACHES | BROKERS
+        services, used = self._with_project(scoped, asking)
+        statements: list[CitedStatement] = []
+        for service in services:
+            if len(statements) >= MAX_SCOPES:
+                break
+            held = [e for e in used_by(self.house, service) if self.is_of(e.end, kind)]
             if held:
                 names = listed(self._stores_called(self._ends(held)))
                 statements.append(CitedStatement(f"{self.called(service)} uses {names}.", cites(held)))
-            runs = self._products.get(service.number, {})
+            runs = self.products.get(service.number, {})
             beside = [e for image, e in runs.items() if image in kind and _is_container(e)]
             if 0 < len(beside) < len(runs):
                 images = listed([self.house.name(e.end) for e in beside])
                 text = f"{self.called(service)} runs {images} beside itself."
                 statements.append(CitedStatement(text, cites(beside)))
-        return Found(statements, used | set(stores), looked_for="its store") if statements else None
+        used = used | question.store_words
+        return Found(statements, used, looked_for="its store") if statements else None
 
     def _depends(self, scoped: ResolvedMentions) -> Found | None:
         """Does A depend on B?"""
@@ -366,14 +361,6 @@ class Dependencies(FactKind):
             or self._networks.network_members(scoped)
         )
 
-    @cached_property
-    def _products(self) -> dict[int, dict[str, Edge]]:
-        """{service: {what it runs, by its image: the edge that says so}}"""
-        found: dict[int, dict[str, Edge]] = {}
-        for edge in self.house.of_type("BUILDS"):
-            found.setdefault(edge.start, {}).setdefault(product_of(self.house, edge.end), edge)
-        return found
-
     def _of_product(self, scoped: ResolvedMentions) -> Found | None:
         """Who uses a product, such as postgres, that several services run, or that one runs which has another
         name."""
@@ -389,7 +376,7 @@ class Dependencies(FactKind):
         for i in sorted(meant):
             said = {
                 n: [e for image, e in images.items() if _is_of_product(image, words[i].text)]
-                for n, images in self._products.items()
+                for n, images in self.products.items()
             }
             running = {n for n, held in said.items() if held}
             own = {n for n in running | named if n in self.house.services and self.house.services[n].own}
@@ -400,7 +387,7 @@ class Dependencies(FactKind):
             held = [e for n in sorted(running | named) for e in self._using(n)]
             # What runs one beside itself uses it.
             held += [
-                e for n in sorted(running) if len(self._products[n]) > 1 for e in said[n] if _is_container(e)
+                e for n in sorted(running) if len(self.products[n]) > 1 for e in said[n] if _is_container(e)
             ]
             edges, used = edges + held, used | ({i} if held else set())
         if not edges:

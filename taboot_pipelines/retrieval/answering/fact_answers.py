@@ -356,7 +356,7 @@ def words_of_store(view: View, text: str) -> frozenset[str]:
 def _words_of_store(found: Sequence[Question]) -> frozenset[str]:
     for question in found:
         kinds = [STORES[question.linked.words[i].text] for i in question.stores]
-        if not kinds or not any(m.of("service") for m in question.mentions):
+        if not kinds or not any(m.of("service", "project") for m in question.mentions):
             continue
         if any(a.kind == "connections" and a.probability >= PROBABLE for a in question.asked):
             products = frozenset().union(*kinds)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions, subject_of
 from taboot_pipelines.retrieval.answering.entity_linking import Mention
 from taboot_pipelines.retrieval.answering.question import Question
+from taboot_pipelines.retrieval.answering.vocabulary import STORES
 from taboot_pipelines.retrieval.queries.citations import (
     MAX_CITED,
     MAX_SCOPES,
@@ -17,7 +20,7 @@ from taboot_pipelines.retrieval.queries.citations import (
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.queries.relations import declaring_edges, unexplained_mentions
+from taboot_pipelines.retrieval.queries.relations import declaring_edges, product_of, unexplained_mentions
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
 
 #: Documents that are named of those that name a service.
@@ -71,6 +74,22 @@ class FactKind:
         paths = [self.house.documents[e.doc_id].path for e in named[:_MAX_NAMING]]
         more = [f"{len(named) - _MAX_NAMING} more"] if len(named) > _MAX_NAMING else []
         return (f"it is named in {listed(paths + more)}" if named else ""), cites(named[:_MAX_NAMING])
+
+    @cached_property
+    def products(self) -> dict[int, dict[str, Edge]]:
+        """{service: {what it runs, by its image: the edge that says so}}"""
+        found: dict[int, dict[str, Edge]] = {}
+        for edge in self.house.of_type("BUILDS"):
+            found.setdefault(edge.start, {}).setdefault(product_of(self.house, edge.end), edge)
+        return found
+
+    def is_of(self, node: int, products: frozenset[str]) -> bool:
+        """Whether a service runs one of these products, by its image or its name."""
+        said = " ".join((*self.products.get(node, ()), self.house.name(node))).lower()
+        return any(
+            word in products or not products.isdisjoint(STORES.get(word, ()))
+            for word in re.findall(r"[a-z]+", said)
+        )
 
     def network(self, node: int, project: str = "") -> str:
         """A network's name as its project writes it, and its real name where that is another."""

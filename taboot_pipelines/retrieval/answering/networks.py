@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
 from taboot_pipelines.retrieval.answering.entity_linking import Mention
 from taboot_pipelines.retrieval.answering.fact_base import FactKind
+from taboot_pipelines.retrieval.answering.vocabulary import STORES
 from taboot_pipelines.retrieval.queries.citations import (
     MAX_SCOPES,
     CitedStatement,
@@ -127,7 +128,13 @@ class Networks(FactKind):
                 continue
             if scoped.question.negated:
                 return self._not_on(scoped, mention, [s for s, _ in pairs])
-            total = sum(self.house.count_into(t.node, "RUNS_IN") for t in things)
+            total: int | None = sum(self.house.count_into(t.node, "RUNS_IN") for t in things)
+            # "The databases on the network" are those of its members that are one.
+            asked = [i for i in scoped.question.stores if i not in range(mention.first, mention.last)]
+            products = frozenset().union(*(STORES[scoped.question.linked.words[i].text] for i in asked))
+            kept = [p for p in pairs if self.is_of(p[0].number, products)]
+            if kept:
+                pairs, total = kept, None
             services = [s for s, _ in pairs]
             names = listed(sorted({self.house.name(t.node) for t in things}))
             used = {
@@ -136,6 +143,7 @@ class Networks(FactKind):
                 if m is mention or (scoped.projects(m) and not m.of("service"))
                 for i in scoped.words(m)
             }
+            used |= scoped.question.store_words if kept else set()
             return self.listing(
                 scoped, services, [e for _, e in pairs], f"are on the network {names}", used, total
             )

@@ -15,7 +15,14 @@ from taboot_pipelines.retrieval.answering import question_types
 from taboot_pipelines.retrieval.answering.answer_types import COUNT, Reading, read
 from taboot_pipelines.retrieval.answering.entity_linking import Linked, Mention, Names
 from taboot_pipelines.retrieval.answering.question_types import Guess
-from taboot_pipelines.retrieval.answering.vocabulary import FILLER, NOT_FACTS, SECRETS, STORES
+from taboot_pipelines.retrieval.answering.vocabulary import (
+    FILLER,
+    NOT_FACTS,
+    OF_STORES,
+    SECRETS,
+    STORE_NOUNS,
+    STORES,
+)
 from taboot_pipelines.retrieval.answering.words import is_slip, stem
 
 _ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?(?![\w.])")
@@ -37,6 +44,8 @@ _AUXILIARIES = _DO_SUPPORT | {
     *("might", "must", "shall", "should", "will", "would"),
 }
 
+#: What a thing has or keeps.
+_OWN = re.compile(r"(?i)\b(?:its|their)\s+(\w+)")
 #: Ways to read one question that are tried, and exceptions in one.
 MAX_READINGS, _MAX_EXCEPTIONS = 5, 2
 
@@ -98,6 +107,18 @@ class Question:
     @property
     def store(self) -> int | None:
         return self.stores[0] if self.stores else None
+
+    @cached_property
+    def store_words(self) -> frozenset[int]:
+        """The words of :attr:`stores`, with those beside them that say no more: "database server"."""
+        beside = {i for at in self.stores for i in (at - 1, at + 1) if 0 <= i < len(self.linked.words)}
+        more = {i for i in beside if self.linked.words[i].text in STORE_NOUNS and i not in self.named}
+        return frozenset(self.stores) | more
+
+    @property
+    def asks_which_store(self) -> bool:
+        """Whether it most probably asks which database, cache or broker a thing uses."""
+        return bool(self._guesses) and self._guesses[0].type == "store_of"
 
     @property
     def is_fact(self) -> bool:
@@ -175,17 +196,8 @@ class Question:
     def asked(self) -> list[AskedKind]:
         """The kinds of fact that the question may ask for, those of its most probable types, first the most
         probable."""
-        best: dict[str, Guess] = {}
-        proxies = {False, any(m.of("service") and m.of("proxy") for m in self.mentions)}
-        nameless = [self._nameless(proxy, []) for proxy in proxies]
-        if scopes := self._scopes:
-            nameless.append(self._nameless(False, scopes))
-        for text in nameless:
-            for guess in question_types.guess(text):
-                if guess.type not in best or guess.probability > best[guess.type].probability:
-                    best[guess.type] = guess
         found: dict[str, AskedKind] = {}
-        for guess in sorted(best.values(), key=lambda g: (-g.probability, g.type)):
+        for guess in self._guesses:
             if guess.type in self._reversed:
                 continue
             words = self._explained(guess)
@@ -202,6 +214,28 @@ class Question:
                 found[kind] = AskedKind(kind, asked.words, probability, asked.closed + closed)
         return list(found.values())
 
+    @cached_property
+    def _guesses(self) -> list[Guess]:
+        """The types that it may be of, the most probable first, by each way to leave out its names."""
+        best: dict[str, Guess] = {}
+        proxies = {False, any(m.of("service") and m.of("proxy") for m in self.mentions)}
+        nameless = [self._nameless(proxy, []) for proxy in proxies]
+        if scopes := self._scopes:
+            nameless.append(self._nameless(False, scopes))
+        if self.stores and any(not self._is_generic(m) for m in self.mentions):
+            # "The database" is no name where something else is, and a project that uses one is its services.
+            nameless.append(self._nameless(False, [], of_store=True))
+        for text in dict.fromkeys(nameless):
+            for guess in question_types.guess(text):
+                if guess.type not in best or guess.probability > best[guess.type].probability:
+                    best[guess.type] = guess
+        return sorted(best.values(), key=lambda g: (-g.probability, g.type))
+
+    def _is_generic(self, mention: Mention) -> bool:
+        """Whether a mention is the word for a store alone, by which a service may be called."""
+        alone = mention.last - mention.first == 1 and mention.first - 1 not in self.named
+        return alone and self.linked.words[mention.first].text in OF_STORES
+
     @property
     def _reversed(self) -> frozenset[str]:
         """The types that syntax excludes. The one name is the subject behind an auxiliary ("what does gitea
@@ -214,7 +248,9 @@ class Question:
             return frozenset()
         if before[-1] == "by" or (before[-1] in _DO_SUPPORT and words[-1] != "by"):
             return question_types.OF_OBJECT
-        if before[0] == "by" or (before[0] in _QUESTION_WORDS and not _AUXILIARIES.intersection(before)):
+        # "Which postgres belongs to gitea" asks for what gitea uses all the same.
+        of_users = before[0] in _QUESTION_WORDS and not STORES.keys() & set(before[1:2])
+        if before[0] == "by" or (of_users and not _AUXILIARIES.intersection(before)):
             return question_types.OF_SUBJECT
         return frozenset()
 
@@ -223,6 +259,10 @@ class Question:
         certain = guess.probability >= question_types.CERTAIN and guess.type not in question_types.OPEN
         explained = question_types.vocabulary(certain)[guess.type]
         counting = self._counting
+        if guess.type == "store_of" and self.stores:
+            # What is kept there: "keep its chats in".
+            kept = (m.span(1) for m in _OWN.finditer(self.linked.text))
+            counting = [*counting, *kept]
         return frozenset(
             i
             for i, word in enumerate(self.linked.words)
@@ -253,11 +293,21 @@ class Question:
                 found.append((before.start(), max([end, *ends])))
         return found
 
-    def _nameless(self, proxy: bool, left_out: Sequence[tuple[int, int]]) -> str:
+    def _nameless(self, proxy: bool, left_out: Sequence[tuple[int, int]], *, of_store: bool = False) -> str:
         """The question with a word of its kind in the place of each name, and without asking how many, which
-        every type may, nor what is ``left_out``. ``proxy``: a service that is a proxy is called so."""
+        every type may, nor what is ``left_out``. ``proxy``: a service that is a proxy is called so;
+        ``of_store``: names are those of services, and the word for a store is none."""
         text = self.linked.text
-        parts = [(*self.linked.span(m), self._mask(m, proxy)) for m in self.mentions]
+        mentions = [m for m in self.mentions if not (of_store and self._is_generic(m))]
+        parts = [
+            (*self.linked.span(m), question_types.MASKS["service"] if of_store else self._mask(m, proxy))
+            for m in mentions
+        ]
+        # "The mongo container" is a service.
+        for mention in mentions:
+            if mention.label in ("container", "service") and mention.label_at == (mention.last,):
+                word = self.linked.words[mention.last]
+                parts.append((word.start, word.end, ""))
         parts += [(a, b, "which") for a, b in self._counting]
         words = [w for i, w in enumerate(self.linked.words) if i not in self.named and w.first and w.last]
         parts += [(w.start, w.end, mask) for w in words if (mask := question_types.mask_of_literal(w.text))]

@@ -88,6 +88,12 @@ STORES = {
     **{product: frozenset([product]) for product in (*DATABASES, *CACHES, *BROKERS)},
 }
 
+#: Words for a store that are no product, and those that may stand beside one and say no more of it.
+OF_STORES = STORES.keys() - (DATABASES | CACHES | BROKERS)
+STORE_NOUNS = frozenset(
+    ["server", "servers", "engine", "instance", "backend", "message", "messages", "store"]
+)
+
 #: Who asks for these wants nothing that stands beside them.
 SECRETS = frozenset(
     [

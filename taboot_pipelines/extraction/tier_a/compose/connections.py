@@ -17,6 +17,8 @@ from taboot_pipelines.model.records import NodeRef
 # A scheme is looked for only where a word starts: from every letter of a long word the time is quadratic.
 _URL = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*)://([^\s/?#\"'<>\\;]+)")
 _AUTHORITY = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?::(?:(\d{1,5})|\$.*))?", re.ASCII)
+#: The same with variables that have no value here: a public name of the house, as its routes have it.
+_OPEN_AUTHORITY = re.compile(r"((?:[A-Za-z0-9._-]|\$\{\w+\})+)(?::(\d{1,5}))?", re.ASCII)
 _HOST_PORT = re.compile(
     r"(?:^|(?<=[\s=,;@\"'(\[|]))([A-Za-z0-9][A-Za-z0-9._-]*):(\d{1,5})(?=$|[\s,;/\"')\]|?&])", re.ASCII
 )
@@ -166,9 +168,12 @@ def named_hosts(text: str) -> list[tuple[str, str, int | None]]:
     if "://" in text:
         for match in _URL.finditer(text):
             for part in match[2].rpartition("@")[2].split(","):
+                scheme = match[1].lower()
                 authority = _AUTHORITY.fullmatch(part)
+                if authority is None and scheme in ("http", "https"):
+                    authority = _OPEN_AUTHORITY.fullmatch(part)
                 if authority is not None:
-                    found.append((match[1].lower(), authority[1], _port(authority[2])))
+                    found.append((scheme, authority[1], _port(authority[2])))
         rest = _URL.sub(" ", text)
     for match in _HOST_PORT.finditer(rest):
         port = _port(match[2])
