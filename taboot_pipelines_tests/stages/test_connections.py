@@ -470,3 +470,19 @@ def test_a_public_name_leads_through_its_route_to_the_service(world: World) -> N
         "app CONNECTS_TO web"
     }
     same_as_scratch(world)
+
+
+def test_a_public_name_with_a_variable_leads_through_the_route_that_has_it(world: World) -> None:
+    """The same variable may mean another name on another machine."""
+    routed = app("labels: ['traefik.http.routers.w.rule=Host(`auth.${DOMAIN}`)']").replace("app:", "auth:")
+    asking = app("environment: {ISSUER: 'https://auth.${DOMAIN}/x', OTHER: 'https://auth.${OTHER}/x'}")
+    write(world, {"far/compose.yaml": asking}, source="far", host="attic")
+    kb = ingest(world, {"auth/compose.yaml": routed, "near/compose.yaml": asking})
+    (edge,) = [r for r in kb.edges().to_pylist() if r["type"] == "CONNECTS_TO"]
+    assert (edge["start_key"], edge["end_name"]) == ('["nas/near","app"]', "auth")
+    assert "auth.${DOMAIN}/x" in kb.explain(edge["edge_id"]).quotes[0].text
+    # With a value it is a name like any other.
+    assert links(ingest(world, {"near/.env": "DOMAIN=example.org\n"})) == set()
+    kb = ingest(world, {"auth/.env": "DOMAIN=example.org\n"})
+    assert links(kb) == {"app CONNECTS_TO auth"}
+    same_as_scratch(world)

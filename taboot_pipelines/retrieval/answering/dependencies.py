@@ -224,7 +224,8 @@ class Dependencies(FactKind):
         containers, where it has several."""
         question = scoped.question
         kinds = [STORES[question.linked.words[i].text] for i in question.stores]
-        kind = frozenset().union(*kinds) if kinds else DATABASES | CACHES | BROKERS
+        # Who says postgres may mean postgresql, or what else speaks its protocol.
+        kind = alike(frozenset().union(*kinds)) if kinds else DATABASES | CACHES | BROKERS
         services, used = self._with_project(scoped, asking)
         statements: list[CitedStatement] = []
         for service in services:
@@ -290,16 +291,18 @@ class Dependencies(FactKind):
                     used | more,
                     looked_for="the dependency",
                 )
-            stated = self.house.out(service.number, "DEPENDS_ON")
-            edges = [e for e in stated if depends_in_name(e)]
-            after = [e for e in stated if e.end in wanted]
-            names = listed([self.house.services[e.end].name for e in edges if e.end in self.house.services])
+            edges = used_by(self.house, service)
+            after = [e for e in self.house.out(service.number, "DEPENDS_ON") if e.end in wanted]
+            ends = self._ends(edges)
+            # With their projects where another of the name is what it depends on.
             target = right[0].name
-            said = (
-                f"{self.called(service)} depends on {names}, not on {target}."
-                if edges
-                else f"{self.called(service)} depends on nothing, so not on {target}."
-            )
+            called = [self.called(s) if s.name == target else s.name for s in ends]
+            target = self.called(right[0]) if target in {s.name for s in ends} else target
+            verb = "depends on" if all(e.type == "DEPENDS_ON" for e in edges) else "uses"
+            said = f"{self.called(service)} depends on nothing, so not on {target}."
+            if ends:
+                on = "on " if verb == "depends on" else ""
+                said = f"{self.called(service)} {verb} {listed(called)}, not {on}{target}."
             if after:
                 said = f"{self.called(service)} only starts after {target}."
             return Found(

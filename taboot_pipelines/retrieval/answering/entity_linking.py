@@ -21,7 +21,7 @@ from rapidfuzz.distance import OSA
 
 from taboot_pipelines.extraction.tier_a.compose.files import DEFAULT_FILES, OVERRIDE_FILES
 from taboot_pipelines.knowledge.mentions import stopwords
-from taboot_pipelines.model.stores import DATABASES
+from taboot_pipelines.model.stores import DATABASES, STORES
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, LABELS
 from taboot_pipelines.retrieval.queries.service_index import ServiceIndex, distinct
 
@@ -176,6 +176,11 @@ class Names:
             container = service.properties.get("containerName")
             if container and joined(container) != joined(service.name):
                 self._add(container, Thing("service", "exact", number, place=service.place))
+            # A release calls its parts after itself: the dendrite of matrix is matrix-dendrite.
+            part = service.name.removeprefix(f"{service.project}-") if service.project else service.name
+            plain = part in FILLER or part in LABELS or part in stopwords() or part in STORES
+            if part != service.name and len(part) >= _MIN_TYPO and part.isalpha() and not plain:
+                self._add(part, Thing("service", "alias", number, place=service.place))
         for container, owner in house.service_of.items():
             self._add(house.name(container), Thing("service", "alias", owner))
         for place, project in house.projects:

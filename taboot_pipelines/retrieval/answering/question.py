@@ -18,7 +18,6 @@ from taboot_pipelines.retrieval.answering.question_types import Guess
 from taboot_pipelines.retrieval.answering.vocabulary import (
     FILLER,
     NOT_FACTS,
-    OF_STORES,
     SECRETS,
     STORE_NOUNS,
     STORES,
@@ -234,7 +233,7 @@ class Question:
     def _is_generic(self, mention: Mention) -> bool:
         """Whether a mention is the word for a store alone, by which a service may be called."""
         alone = mention.last - mention.first == 1 and mention.first - 1 not in self.named
-        return alone and self.linked.words[mention.first].text in OF_STORES
+        return alone and self.linked.words[mention.first].text in STORES
 
     @property
     def _reversed(self) -> frozenset[str]:

@@ -88,8 +88,7 @@ STORES = {
     **{product: frozenset([product]) for product in (*DATABASES, *CACHES, *BROKERS)},
 }
 
-#: Words for a store that are no product, and those that may stand beside one and say no more of it.
-OF_STORES = STORES.keys() - (DATABASES | CACHES | BROKERS)
+#: Words that may stand beside one for a store and say no more of it.
 STORE_NOUNS = frozenset(
     ["server", "servers", "engine", "instance", "backend", "message", "messages", "store"]
 )
