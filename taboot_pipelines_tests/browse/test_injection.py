@@ -186,13 +186,13 @@ def test_in_a_browser_none_of_them_runs(context: BrowserContext) -> None:
         watch = Watch(context, own)
         page = context.new_page()
         page.goto(address)
-        for payload in PAYLOADS:
-            # One in all the fields that a page has once, and all of them in its lists.
-            kb.text = payload
-            kb.rows = (payload,)
+        for some in (PAYLOADS[i : i + 4] for i in range(0, len(PAYLOADS), 4)):
+            # Together in the fields that a page has once, each in its lists: loading is what takes the time.
+            kb.text = " ".join(some)
+            kb.rows = some
             for url in (PAGES[2], PAGES[4], PAGES[1], PAGES[7]):
                 page.goto(own.rstrip("/") + url, wait_until="load")
-            assert watch.seen == [], (payload, watch.seen)
+            assert watch.seen == [], (some, watch.seen)
         kb.rows = PAYLOADS
         for url in PAGES:
             page.goto(own.rstrip("/") + url, wait_until="load")
