@@ -450,6 +450,16 @@ class ShardSettings(BaseModel, extra="forbid"):
     max_entities: Positive = Field(32768, description="A key range with more entities is split in two.")
 
 
+class McpSettings(BaseModel, extra="forbid"):
+    """The server for assistants over HTTP (``taboot mcp --http``)."""
+
+    token: SecretStr | None = Field(
+        None,
+        min_length=16,
+        description="What a request must carry as bearer; without it each start makes one.",
+    )
+
+
 class RetentionSettings(BaseModel, extra="forbid"):
     """How long history is kept that nothing is derived from, and files that only late readers use. Documents
     and their bytes are never dropped by age: ``taboot purge`` does that, on demand."""
@@ -580,6 +590,7 @@ class Settings(BaseSettings):
     retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)
     shards: ShardSettings = Field(default_factory=ShardSettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
+    mcp: McpSettings = Field(default_factory=McpSettings)
 
     @classmethod
     def settings_customise_sources(

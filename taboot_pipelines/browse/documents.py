@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 from starlette.responses import HTMLResponse, Response
 
 from taboot_pipelines.browse.digest import Named
-from taboot_pipelines.browse.rendering import render, short_url, to
+from taboot_pipelines.browse.rendering import render, to
 from taboot_pipelines.browse.requests import kb_of, spans, whole
 from taboot_pipelines.browse.texts import window
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval import verbalization
+from taboot_pipelines.retrieval.rendering import short_url
 
 if TYPE_CHECKING:
     from starlette.requests import Request

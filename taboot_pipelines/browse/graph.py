@@ -17,13 +17,14 @@ import pyarrow.compute as pc
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from taboot_pipelines.browse.digest import Named
-from taboot_pipelines.browse.rendering import render, short_url, to, with_line
+from taboot_pipelines.browse.rendering import render, to
 from taboot_pipelines.browse.requests import digests_of, kb_of, whole
 from taboot_pipelines.browse.texts import Line, window
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.graph import EDGES, NODES
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.retrieval import verbalization
+from taboot_pipelines.retrieval.rendering import short_url, with_line
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -86,7 +86,7 @@ class Guard:
     def _refused(self, scope: Scope) -> Response | None:
         """The answer instead of the page; None for what may be asked."""
         headers = Headers(scope=scope)
-        if not _is_loopback(headers.getlist("host")):
+        if not is_loopback(headers.getlist("host")):
             return PlainTextResponse("Asked under a name that is not this machine's.\n", 421)
         given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         tokens = [value for name, value in given if name == TOKEN]
@@ -125,7 +125,7 @@ class Guard:
         return hmac.compare_digest(value.encode("utf-8", "replace"), self._token)
 
 
-def _is_loopback(hosts: list[str]) -> bool:
+def is_loopback(hosts: list[str]) -> bool:
     """Whether the one ``Host`` header names this machine to itself. Any port will do: behind a tunnel it is
     the tunnel's."""
     if len(hosts) != 1:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 from starlette.responses import HTMLResponse, Response
 
-from taboot_pipelines.browse.rendering import render, short_url, to, with_line
+from taboot_pipelines.browse.rendering import render, to
 from taboot_pipelines.browse.requests import digests_of, kb_of, whole
 from taboot_pipelines.errors import CODES, TabootError
+from taboot_pipelines.retrieval.rendering import short_url, with_line
 
 if TYPE_CHECKING:
     from starlette.requests import Request

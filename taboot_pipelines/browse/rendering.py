@@ -6,7 +6,6 @@ Everything that a template is given is escaped; what is not a text has no way in
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +18,7 @@ from taboot_pipelines.retrieval.rendering import outside
 from taboot_pipelines.retrieval.verbalization import plain
 
 if TYPE_CHECKING:
-    from taboot_pipelines.shards.manifest import SourceEntry
+    pass
 
 
 HERE = Path(__file__).parent
@@ -81,26 +80,3 @@ def count(value: int | None) -> str:
 def plural(number: int, one: str, many: str | None = None) -> str:
     """The number with the word for as many."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
-
-
-def short_url(url: str, sources: Mapping[str, SourceEntry], source: str | None = None) -> str:
-    """A local file, as stored or as shown, as ``source: path``, everything else as it is. ``source``: to
-    which it belongs, where that is known; else the one whose folder lies deepest.
-    """
-    if not url.startswith("/"):
-        stored, _, path = url.partition(":")
-        return f"{stored}: {path}" if stored in sources and not path.startswith("//") else url
-    known = {source: sources[source]} if source is not None and source in sources else sources
-    fitting = [
-        (len(entry.root), id_, entry.root)
-        for id_, entry in known.items()
-        if entry.root and url.startswith(f"{entry.root}/")
-    ]
-    if not fitting:
-        return url
-    _, id_, root = max(fitting)
-    return f"{id_}: {Path(url).relative_to(root)}"
-
-
-def with_line(place: str, line: int | None) -> str:
-    return f"{place}:{line}" if line else place

@@ -9,9 +9,10 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from taboot_pipelines.browse.rendering import render, short_url, to, with_line
+from taboot_pipelines.browse.rendering import render, to
 from taboot_pipelines.browse.requests import digests_of, kb_of, search_options
 from taboot_pipelines.browse.texts import Piece, cited, excerpt
+from taboot_pipelines.retrieval.rendering import short_url, with_line
 from taboot_pipelines.retrieval.request import FILTERS, Mode
 
 if TYPE_CHECKING:

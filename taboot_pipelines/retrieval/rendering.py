@@ -8,11 +8,15 @@ No colours and no style sheet: the front end has its own, light or dark. What cl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import takewhile
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from taboot_pipelines.shards.manifest import SourceEntry
 
 # --- Which addresses of documents may become links
 
@@ -28,6 +32,34 @@ def outside(url: str) -> str | None:
         return None
     return url if parts.scheme in ("http", "https") and host and not parts.username else None
 
+
+# --- Where something stands, in short
+
+
+def short_url(url: str, sources: Mapping[str, SourceEntry], source: str | None = None) -> str:
+    """A local file, as stored or as shown, as ``source: path``, everything else as it is. ``source``: to
+    which it belongs, where that is known; else the one whose folder lies deepest.
+    """
+    if not url.startswith("/"):
+        stored, _, path = url.partition(":")
+        return f"{stored}: {path}" if stored in sources and not path.startswith("//") else url
+    known = {source: sources[source]} if source is not None and source in sources else sources
+    fitting = [
+        (len(entry.root), id_, entry.root)
+        for id_, entry in known.items()
+        if entry.root and url.startswith(f"{entry.root}/")
+    ]
+    if not fitting:
+        return url
+    _, id_, root = max(fitting)
+    return f"{id_}: {Path(url).relative_to(root)}"
+
+
+def with_line(place: str, line: int | None) -> str:
+    return f"{place}:{line}" if line else place
+
+
+# --- Tables
 
 #: Characters, and lines where breaks matter, of a cell beyond which it is folded.
 _LONG, _LONG_LINES = 280, 8

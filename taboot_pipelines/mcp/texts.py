@@ -1,0 +1,87 @@
+"""Texts for an assistant: the summary first, a line a fact, never longer than a bound, and what documents say
+marked as theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from taboot_pipelines.errors import TabootError
+
+#: Characters of one answer at most, some 750 tokens, and of one of its lines.
+MAX_CHARS, MAX_LINE = 3_000, 400
+#: Before each line that is quoted from a document.
+MARK = "| "
+#: Room for the line that says how to go on.
+_ROOM = 80
+
+
+def plain(value: object, width: int = MAX_LINE) -> str:
+    """A value in one line, without control characters: what a thing is called may hold anything."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def quoted(text: str, lines: int = 12, *, blank: bool = False) -> str:
+    """Text of a document, each line behind :data:`MARK`, so that nothing in it can be taken for what the
+    server says. ``blank``: with its empty lines."""
+    held = [line for line in text.split("\n") if blank or line.strip()]
+    shown = [f"{MARK}{_line(line)}" for line in held[:lines]]
+    return "\n".join([*shown, f"{MARK}… {len(held) - lines} more lines"] if len(held) > lines else shown)
+
+
+def _line(text: str) -> str:
+    shown = "".join(c if c.isprintable() else " " for c in text.rstrip())
+    return shown if len(shown) <= MAX_LINE else f"{shown[: MAX_LINE - 1]}…"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def start_of(cursor: str | None) -> int:
+    """The number of the first item that a cursor means. Raises ``E_QUERY``."""
+    if not cursor:
+        return 0
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 9):
+        raise TabootError("E_QUERY", "The cursor must be one that an answer of this tool ended with.")
+    return int(cursor)
+
+
+@dataclass
+class Page:
+    """One answer: ``lead``, then as many ``items`` as fit from number ``start``, then the ``notes``."""
+
+    lead: str
+    items: Iterable[str] = ()
+    start: int = 0
+    notes: list[str] = field(default_factory=list)
+    #: How many items there are, where that is more than are given.
+    total: int | None = None
+
+    def text(self) -> str:
+        room = MAX_CHARS - len(self.lead) - sum(len(n) + 1 for n in self.notes) - _ROOM
+        shown: list[str] = []
+        more = False
+        at = self.start
+        for item in self._from_start():
+            if shown and room < len(item) + 1:
+                more = True
+                break
+            # An item that is longer than all the room is cut: the next page would begin with it again.
+            shown.append(item if len(item) <= room else f"{item[: max(room - 2, 1)]}…")
+            room -= len(item) + 1
+            at += 1
+        if self.total is not None and at < self.total:
+            more = True
+        parts = [self.lead, *shown, *self.notes]
+        if more:
+            of = "" if self.total is None else f" of {self.total:,}"
+            parts.append(f"(shown up to {at:,}{of}; go on with cursor={at})")
+        return "\n".join(part for part in parts if part)[:MAX_CHARS]
+
+    def _from_start(self) -> Iterator[str]:
+        for number, item in enumerate(self.items):
+            if number >= self.start:
+                yield item

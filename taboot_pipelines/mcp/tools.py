@@ -1,0 +1,334 @@
+"""What an assistant may ask a knowledge base, and change where that is allowed: each tool a method that takes
+plain values and returns a short text.
+
+Every fact has its file and line and an id that ``explain`` takes. Text of documents stands behind a mark (see
+``texts``), so that what a document orders is told from what the server says.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.mcp.texts import MAX_CHARS, Page, counted, plain, quoted, start_of
+from taboot_pipelines.retrieval.rendering import short_url, with_line
+from taboot_pipelines.retrieval.snippets import heading
+from taboot_pipelines.retrieval.verbalization import relation
+
+if TYPE_CHECKING:
+    from taboot_pipelines.retrieval import KnowledgeBase
+    from taboot_pipelines.retrieval.results.graph import Edge
+    from taboot_pipelines.retrieval.results.queries import QueryResult, QueryRow
+
+#: So much of an id is told, which ``explain`` takes.
+_ID = 12
+#: Of a hit's text, of a question's citations and of a page of a document.
+_HIT_LINES, _CITED, _DOCUMENT_LINES = 4, 6, 40
+#: Hits of one page, and of all pages.
+_HITS, _MAX_FOUND = 5, 50
+#: Room for what stands around the lines of a document.
+_LEAD = 320
+#: How long an ingest may take that an assistant asks for.
+_INGEST_SECONDS = 3600
+
+Value = str | int | bool | None
+
+
+class Tools:
+    """The tools that only read. Safe to use from several threads."""
+
+    def __init__(self, kb: KnowledgeBase) -> None:
+        self._kb = kb
+
+    # --- what is asked for in words -------------------------------------------------------------------------
+
+    def ask(self, question: str) -> str:
+        """Answer a question about the infrastructure from its files and documents, with citations.
+
+        Says plainly when nothing answers it, with what comes nearest. Prefer it for a single question in
+        words; use `query` for complete lists.
+        """
+        found = self._kb.answer(question, model=False)
+        cited = found.citations if found.found else found.closest
+        items = [
+            f"[{c.number}] {self._place(c.url, c.line)} (id {_short(c.chunk_id)})\n{quoted(c.text, 3)}"
+            for c in cited[:_CITED]
+        ]
+        if found.found:
+            sure = f"({found.certainty}, {found.confidence:.2f}, from {found.kind})"
+            lead = quoted(found.text) if found.kind == "text" else plain(found.text, 1500)
+            return Page(
+                f"{lead}\n{sure}", items, notes=[f"drift: {plain(d)}" for d in found.drift[:3]]
+            ).text()
+        notes = ["What is quoted comes nearest and may be about something else."] if items else []
+        return Page(f"Not answered. {plain(found.text)}", items, notes=notes).text()
+
+    def search(
+        self,
+        query: str,
+        source: str | None = None,
+        mode: Literal["hybrid", "vector", "keyword", "graph", "adaptive"] = "hybrid",
+        cursor: str | None = None,
+    ) -> str:
+        """Find the passages of documents and files that fit a query best: words, meaning and names."""
+        start = start_of(cursor)
+        options: dict[str, Any] = {"mode": mode, **({"source": [source]} if source else {})}
+        self._check_source(source)
+        wanted = min(start + _HITS, _MAX_FOUND)
+        found = self._kb.search(query, wanted, **options)
+        items = [
+            f"{n}. {plain(heading(h.title, h.section), 200)} | {self._place(h.url, h.line, h.source)}"
+            f" (id {_short(h.chunk_id)})\n{quoted(h.text, _HIT_LINES)}"
+            for n, h in enumerate(found.hits, 1)
+        ]
+        lead = f"About {counted(found.total, 'passage')}." if items else "Nothing found."
+        total = min(found.total, _MAX_FOUND) if len(found.hits) == wanted else len(found.hits)
+        return Page(lead, items, start, [plain(n) for n in found.notes], total).text()
+
+    # --- the graph ------------------------------------------------------------------------------------------
+
+    def query(
+        self, name: str | None = None, parameters: dict[str, Value] | None = None, cursor: str | None = None
+    ) -> str:
+        """Ask one of some forty typed queries (who depends on a service, ports, routes, networks, values of
+        settings, what lacks a health check …): complete rows with their places, and whether there is provably
+        no other row. Without a name, lists all queries with their parameters.
+        """
+        start = start_of(cursor)
+        if name is None:
+            known = self._kb.queries().queries
+            items = []
+            for q in known:
+                wanted = ", ".join(p.name if p.required else f"{p.name}?" for p in q.parameters)
+                items.append(f"{q.name}({wanted}): {q.summary}")
+            return Page(f"{len(known)} queries:", items, start).text()
+        given = dict(parameters or {})
+        clash = {"name", "limit"} & given.keys()
+        if clash:
+            raise TabootError("E_QUERY", f"{min(clash)!r} is no parameter of a query.")
+        return self._rows(self._kb.query(name, 10_000, **given), start)
+
+    def impact(
+        self,
+        service: str,
+        project: str | None = None,
+        transitive: bool = True,
+        cursor: str | None = None,
+    ) -> str:
+        """Say what breaks or is affected if a service stops: what needs it, what connects to it, what is
+        reached through it; with its proof, and what cannot be known."""
+        found = self._kb.query("impact", 10_000, service=service, project=project, transitive=transitive)
+        return self._rows(found, start_of(cursor))
+
+    def _rows(self, found: QueryResult, start: int) -> str:
+        # What all rows have in common is said once.
+        first = found.rows[0].cells if found.rows else {}
+        common = {c for c in first if len(found.rows) > 1 and all(r.cells[c] == first[c] for r in found.rows)}
+        told = ", ".join(f"{c} {first[c]}" for c in first if c in common and first[c] not in (None, ""))
+        lead = f"{counted(found.total, 'row')}{f', all with {told}' if told else ''}."
+        lead = plain(lead if found.rows else found.text, 1000)
+        whole = "There is provably no other." if found.complete else "There may be others."
+        notes = [f"{whole} {plain(found.scope)}", *(plain(u) for u in found.unseen[:3])]
+        items: Iterator[str] = (self._row(row, common) for row in found.rows)
+        if not found.rows and found.named_in:
+            notes.append("It is named here all the same:")
+            items = iter(f"{self._place(c.url, c.line)} {quoted(c.text, 1)}" for c in found.named_in)
+        return Page(lead, items, start, notes, len(found.rows)).text()
+
+    def _row(self, row: QueryRow, common: Collection[str]) -> str:
+        cells = {name: value for name, value in row.cells.items() if name not in common}
+        said = plain(", ".join(f"{n} {v}" for n, v in cells.items() if v not in (None, "")))
+        first = row.citations[0] if row.citations else None
+        if first is None:
+            return f"- {said}"
+        known = first.edge_id[:_ID] or _short(first.chunk_id)
+        more = f" +{len(row.citations) - 1}" if len(row.citations) > 1 else ""
+        return f"- {said} | {self._place(first.url, first.line)} (id {known}){more}"
+
+    def neighbors(
+        self,
+        node: str,
+        label: str | None = None,
+        types: list[str] | None = None,
+        cursor: str | None = None,
+    ) -> str:
+        """List the relations of a thing in both directions (services, hosts, networks, images, routes …).
+        `types` narrows to relations such as DEPENDS_ON, CONNECTS_TO, ROUTES_TO, BINDS, RUNS_IN."""
+        found = self._kb.neighbors(node, 1, types or None, 1000, label=label)
+        called = found.names()
+        start = ", ".join(plain(called[n.label, n.key], 100) for n in found.start[:5])
+        items = (self._edge(e, called) for e in found.edges)
+        notes = ["Only the first 1,000 are known here."] if found.truncated else []
+        return Page(
+            f"{start}: {counted(len(found.edges), 'relation')}.", items, start_of(cursor), notes
+        ).text()
+
+    def _edge(self, edge: Edge, called: Mapping[tuple[str, str], str]) -> str:
+        ends = [plain(called[end], 120) for end in _ends(edge)]
+        said = plain(relation(edge.type, edge.properties), 160)
+        return f"- {ends[0]} {said} {ends[1]} | {self._place(edge.url, edge.line)} (id {edge.edge_id[:_ID]})"
+
+    def path(self, start: str, end: str) -> str:
+        """Find the shortest way through the graph between two things, or from a public host name to what
+        serves it."""
+        steps = self._kb.path(start, end).steps
+        if not steps:
+            return f"No way leads from {plain(start, 100)} to {plain(end, 100)}."
+        items = []
+        for step in steps:
+            left, right = plain(step.start_name, 100), plain(step.end_name, 100)
+            arrow = f"-[{step.type}]->" if step.forward else f"<-[{step.type}]-"
+            place = f" | {self._place(step.url, step.line)} (id {step.edge_id[:_ID]})" if step.edge_id else ""
+            items.append(f"- {left} {arrow} {right}{place}")
+        return Page(f"{counted(len(steps), 'step')}.", items).text()
+
+    # --- proofs, documents and how things are ---------------------------------------------------------------
+
+    def explain(self, id: str) -> str:
+        """Show the proof of a fact or passage by its id: the statement read from its file just now, verified
+        by its hash, with file, line and why it means what it means."""
+        found = self._kb.explain(id)
+        items = [
+            f"{self._place(q.url, q.line)} (bytes {q.byte_start}-{q.byte_end} of {q.blob_sha256[:12]})\n"
+            f"{quoted(q.text)}"
+            for q in found.quotes
+        ]
+        notes = [f"{e.role}: {plain(e.name, 100)} ({e.basis}: {plain(e.rule)})" for e in found.ends]
+        notes += [f"corrected by {plain(d.who, 60)}: {plain(d.says)}" for d in found.decisions]
+        return Page(plain(found.statement), items, notes=notes).text()
+
+    def document(self, document: str, line: int = 1) -> str:
+        """Read a document or file from a line on; `document` is its id, URL or path."""
+        known = self._kb.links(document, 1)
+        original = self._kb.original(known.doc_id)
+        lines = (original.read or original.text).split("\n")
+        if line < 1 or line > len(lines):
+            raise TabootError("E_QUERY", f"line must be from 1 to {len(lines):,}.")
+        page = [quoted(text, 1, blank=True) for text in lines[line - 1 : line - 1 + _DOCUMENT_LINES]]
+        shown, room = 1, MAX_CHARS - len(page[0]) - _LEAD
+        while shown < len(page) and room > len(page[shown]):
+            room -= len(page[shown]) + 1
+            shown += 1
+        lead = f"{self._place(original.url, line, original.source)} of {counted(len(lines), 'line')}:"
+        more = line - 1 + shown < len(lines)
+        last = [f"(go on with line={line + shown})"] if more else []
+        return "\n".join([lead, *page[:shown], *last])
+
+    def drift(self, kinds: list[str] | None = None, cursor: str | None = None) -> str:
+        """List statements that cannot both be so: documents against configuration, configuration against
+        itself; each with both sides and their places."""
+        found = self._kb.drift(kinds or None, 1000)
+        items = []
+        for item in found.items:
+            sides = "\n".join(
+                f"  {plain(s.says, 200)} | {self._place(s.url, s.line)}"
+                + (f" (id {s.edge_ids[0][:_ID]})" if s.edge_ids else "")
+                for s in item.sides[:2]
+            )
+            items.append(f"- {item.kind}: {plain(item.statement)}\n{sides}")
+        return Page(f"{counted(len(found.items), 'disagreement')}.", items, start_of(cursor)).text()
+
+    def sources(self, cursor: str | None = None) -> str:
+        """List the sources that the knowledge base is made of, with their documents and last run."""
+        found = self._kb.sources()
+        items = []
+        for s in found.sources:
+            job = s.last_job
+            run = f", last run {job.state} {job.started_at:%Y-%m-%d %H:%M} UTC" if job is not None else ""
+            failed = f", {s.failed:,} failed" if s.failed else ""
+            items.append(f"- {s.id} ({s.type}, {s.state}): {counted(s.documents, 'document')}{run}{failed}")
+        return Page(f"{counted(len(items), 'source')}.", items, start_of(cursor), [plain(found.note)]).text()
+
+    def status(self) -> str:
+        """Say how large and how fresh the knowledge base is, and what of it failed."""
+        manifest, states = self._kb.manifest, self._kb.sources()
+        failed = [d for d in states.dead_letters if d.kind == "failed"]
+        latest = [s.last_job.started_at for s in states.sources if s.last_job is not None]
+        when = f", last run {max(latest):%Y-%m-%d %H:%M} UTC" if latest else ""
+        lead = (
+            f"Publication {manifest.version} of namespace {manifest.namespace}:"
+            f" {manifest.documents:,} documents, {manifest.chunks:,} passages, {manifest.entities:,} things,"
+            f" {len(states.sources)} sources{when}."
+        )
+        items = [f"- {d.source}: {d.code}: {plain(d.message, 200)}" for d in failed]
+        notes = ["Nothing failed."] if not items else []
+        return Page(lead, items, notes=notes).text()
+
+    # --- places ---------------------------------------------------------------------------------------------
+
+    def _place(self, url: str, line: int | None, source: str | None = None) -> str:
+        return plain(with_line(short_url(url, self._kb.manifest.sources, source), line), 200)
+
+    def _check_source(self, source: str | None) -> None:
+        known = self._kb.manifest.sources
+        if source is not None and source not in known:
+            near = ", ".join(sorted(known)[:10])
+            raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source!r}; there are {near}.")
+
+
+class WriteTools(Tools):
+    """Those that change something too. Who is said to have decided is the assistant."""
+
+    _WHO = "assistant (mcp)"
+
+    def ingest(self, source: str | None = None) -> str:
+        """Bring the knowledge base up to date with its sources, or with one of them."""
+        self._check_source(source)
+        command = [sys.executable, "-c", "from taboot_pipelines.cli import main; main()", "ingest", "--json"]
+        done = subprocess.run(
+            [*command, *([source] if source else [])],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_INGEST_SECONDS,
+            check=False,
+        )
+        try:
+            told = json.loads(done.stdout)
+        except ValueError:
+            raise TabootError("E_INTERNAL", "The ingest ended without a result.") from None
+        if "sources" not in told:
+            error = told.get("error", {})
+            raise TabootError(error.get("code", "E_INTERNAL"), plain(error.get("message", "it failed.")))
+        items = []
+        for one in told["sources"]:
+            held = f", {len(one['held']):,} deletions held" if one["held"] else ""
+            failed = f", {counted(len(one['failed_items']), 'failed item')}" if one["failed_items"] else ""
+            errors = "".join(f"; {e['code']}: {plain(e['message'], 200)}" for e in one["errors"])
+            items.append(f"- {one['source']}: {one['state']}{held}{failed}{errors}")
+        whole = "The knowledge base is up to date."
+        return Page(whole if told["ok"] else "Not all of it could be brought up to date.", items).text()
+
+    def correct(self, entity: str, field: str, value: Value, reason: str, label: str | None = None) -> str:
+        """Say what a field of a thing really is (null: it has no value); it wins over every document until it
+        is undone with `taboot undo`."""
+        made = self._kb.correct(entity, field, value, reason, who=self._WHO, label=label)
+        return f"Recorded as {made.observation_id[:_ID]}; `taboot undo` takes it back."
+
+    def ingest_structured(
+        self, entity_type: str, properties: dict[str, Value], reason: str, aliases: list[str] | None = None
+    ) -> str:
+        """State a thing that no document declares, by the fields of its key and any others."""
+        made = self._kb.ingest_structured(
+            entity_type, properties, aliases=aliases or (), reason=reason, who=self._WHO
+        )
+        return f"Recorded as {made.observation_id[:_ID]}; `taboot undo` takes it back."
+
+    def reinterpret(self, tier: Literal["a", "b", "c"], source: str, promote: bool = False) -> str:
+        """Interpret all documents of a source once more by a tier; what is new waits until it is promoted."""
+        self._check_source(source)
+        made = self._kb.reinterpret(source=source, tier=tier, promote=promote)
+        return f"{len(made.run_ids):,} new runs{', in force' if promote else ' wait to be promoted'}."
+
+
+def _ends(edge: Edge) -> Sequence[tuple[str, str]]:
+    return (edge.start_label, edge.start_key), (edge.end_label, edge.end_key)
+
+
+def _short(chunk_id: str) -> str:
+    """A chunk_id with the beginning of its document's id."""
+    doc_id, _, number = chunk_id.rpartition(":")
+    return f"{doc_id[:8]}:{number}"

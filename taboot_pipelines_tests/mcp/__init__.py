@@ -1,0 +1,1 @@
+"""The server for assistants, asked by the SDK's own client."""

@@ -1,0 +1,155 @@
+"""By stdio as assistants start it, and over HTTP on loopback, where nobody gets in without the token."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+import uvicorn
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from taboot_pipelines.browse.app import take_port
+from taboot_pipelines.mcp.server import PATH, READING, WRITING, make_app
+from taboot_pipelines_tests.mcp.asking import PROGRAM, by_stdio, call, with_client
+from taboot_pipelines_tests.world import World
+
+pytestmark = pytest.mark.slow
+
+TOKEN = "a-token-of-this-test-alone"
+COMPOSE = "services: {web: {image: nginx, depends_on: [cache]}, cache: {image: 'redis:7'}}\n"
+
+
+@pytest.fixture
+def house(world: World) -> World:
+    (world.source("stacks", "compose", host="hearth.lan") / "compose.yaml").write_text(COMPOSE)
+    world.ingest()
+    return world
+
+
+def environment(world: World) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))}
+    return {
+        **kept,
+        "TABOOT_HOME": str(world.home),
+        "TABOOT_SOURCES": str(world.directory / "sources.yaml"),
+        "TABOOT_TEI__URL": world.tei,
+    }
+
+
+def test_an_assistant_starts_it_and_asks(house: World) -> None:
+    async def talk(client: Client) -> None:
+        listed = await client.list_tools()
+        assert [t.name for t in listed.tools] == list(READING)
+        assert "cache" in (await call(client, "ask", {"question": "What does web depend on?"})).text
+        assert (await call(client, "ingest", {})).is_error
+
+    with_client(by_stdio(environment(house)), talk)
+
+
+def test_with_write_an_assistant_brings_it_up_to_date(house: World) -> None:
+    async def talk(client: Client) -> None:
+        listed = await client.list_tools()
+        assert [t.name for t in listed.tools] == [*READING, *WRITING]
+        (house.directory / "stacks" / "compose.yaml").write_text(COMPOSE.replace("cache", "store"))
+        done = await call(client, "ingest", {"source": "stacks"})
+        assert done.text.startswith("The knowledge base is up to date."), done
+        assert "store" in (await call(client, "ask", {"question": "What does web depend on?"})).text
+        broken = await call(client, "ingest", {"source": "nope"})
+        assert broken.is_error and "E_SOURCE_UNKNOWN" in broken.text
+
+    with_client(by_stdio(environment(house), "--write"), talk)
+
+
+def test_nothing_but_the_protocol_is_written_to_stdout(house: World) -> None:
+    """A program that writes to stdout there breaks the conversation; an end of stdin ends the server."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "mcp"],
+        env=environment(house),
+        input=b"this is no message\n",
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        assert line.startswith(b"{") and b'"jsonrpc"' in line
+
+
+def test_a_home_without_anything_is_served_and_says_so(world: World) -> None:
+    async def talk(client: Client) -> None:
+        said = await call(client, "status", {})
+        assert said.is_error and "E_KB_UNINITIALIZED" in said.text
+
+    with_client(by_stdio(environment(world)), talk)
+
+
+@contextmanager
+def served(world: World) -> Iterator[str]:
+    taken: socket.socket = take_port(0)
+    config = uvicorn.Config(make_app(world.kb(), TOKEN), lifespan="on", log_config=None)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}{PATH}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        taken.close()
+
+
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+GIVEN = {**ACCEPT, "authorization": f"Bearer {TOKEN}"}
+
+
+def test_over_http_it_answers_whoever_has_the_token(house: World) -> None:
+    async def talk(client: Client) -> None:
+        assert "cache" in (await call(client, "ask", {"question": "What does web depend on?"})).text
+
+    with served(house) as url:
+        http = httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"})
+        with_client(streamable_http_client(url, http_client=http), talk)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (ACCEPT, 401),
+        ({**GIVEN, "authorization": "Bearer another"}, 401),
+        ({**GIVEN, "authorization": f"Basic {TOKEN}"}, 401),
+        ({**GIVEN, "authorization": ""}, 401),
+        ({**GIVEN, "origin": "https://evil.example"}, 403),
+        ({**GIVEN, "origin": "http://127.0.0.1"}, 403),
+        ({**GIVEN, "origin": "null"}, 403),
+        ({**GIVEN, "host": "evil.example"}, 421),
+        ({**GIVEN, "host": "evil.example:80@127.0.0.1"}, 421),
+        ({**GIVEN, "host": "127.0.0.1.evil.example"}, 421),
+    ],
+)
+def test_over_http_nobody_else_gets_in(house: World, headers: dict[str, str], status: int) -> None:
+    with served(house) as url:
+        answer = httpx2.post(url, json=LIST, headers=headers)
+        assert answer.status_code == status and "web" not in answer.text
+        # Neither by another method or path.
+        for method, path in (("GET", ""), ("DELETE", ""), ("OPTIONS", ""), ("GET", "/../x")):
+            assert httpx2.request(method, url + path, headers=headers).status_code == status
+
+
+def test_a_body_that_is_no_message_or_too_large_is_refused(house: World) -> None:
+    with served(house) as url:
+        for body in (b"", b"[]", b"{", b'{"jsonrpc":"2.0"}', b"\xff\xfe", b"[" * 100_000):
+            assert 400 <= httpx2.post(url, content=body, headers=GIVEN).status_code < 500
+        large = b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 5_000_000 + b'"}'
+        assert httpx2.post(url, content=large, headers=GIVEN).status_code == 413
