@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import httpx2
 import pytest
@@ -19,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from taboot_pipelines.browse.app import take_port
 from taboot_pipelines.mcp.server import PATH, READING, WRITING, make_app
+from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.mcp.asking import PROGRAM, by_stdio, call, with_client
 from taboot_pipelines_tests.world import World
 
@@ -28,11 +28,14 @@ TOKEN = "a-token-of-this-test-alone"
 COMPOSE = "services: {web: {image: nginx, depends_on: [cache]}, cache: {image: 'redis:7'}}\n"
 
 
-@pytest.fixture
-def house(world: World) -> World:
-    (world.source("stacks", "compose", host="hearth.lan") / "compose.yaml").write_text(COMPOSE)
-    world.ingest()
-    return world
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with FakeTei() as tei:
+        made = World(tmp_path_factory.mktemp("house"), tei.url)
+        (made.source("stacks", "compose", host="hearth.lan") / "compose.yaml").write_text(COMPOSE)
+        made.ingest()
+        yield made
+        made.workspace.close()
 
 
 def environment(world: World) -> dict[str, str]:
@@ -55,18 +58,21 @@ def test_an_assistant_starts_it_and_asks(house: World) -> None:
     with_client(by_stdio(environment(house)), talk)
 
 
-def test_with_write_an_assistant_brings_it_up_to_date(house: World) -> None:
+def test_a_home_without_anything_says_so_and_an_assistant_may_fill_it(world: World) -> None:
+    (world.source("stacks", "compose", host="hearth.lan") / "compose.yaml").write_text(COMPOSE)
+
     async def talk(client: Client) -> None:
         listed = await client.list_tools()
         assert [t.name for t in listed.tools] == [*READING, *WRITING]
-        (house.directory / "stacks" / "compose.yaml").write_text(COMPOSE.replace("cache", "store"))
-        done = await call(client, "ingest", {"source": "stacks"})
-        assert done.text.startswith("The knowledge base is up to date."), done
-        assert "store" in (await call(client, "ask", {"question": "What does web depend on?"})).text
+        empty = await call(client, "status", {})
+        assert empty.is_error and "E_KB_UNINITIALIZED" in empty.text
+        done = await call(client, "ingest", {})
+        assert done.text == "The knowledge base is up to date.\n- stacks: succeeded"
+        assert "cache" in (await call(client, "ask", {"question": "What does web depend on?"})).text
         broken = await call(client, "ingest", {"source": "nope"})
         assert broken.is_error and "E_SOURCE_UNKNOWN" in broken.text
 
-    with_client(by_stdio(environment(house), "--write"), talk)
+    with_client(by_stdio(environment(world), "--write"), talk)
 
 
 def test_nothing_but_the_protocol_is_written_to_stdout(house: World) -> None:
@@ -84,29 +90,20 @@ def test_nothing_but_the_protocol_is_written_to_stdout(house: World) -> None:
         assert line.startswith(b"{") and b'"jsonrpc"' in line
 
 
-def test_a_home_without_anything_is_served_and_says_so(world: World) -> None:
-    async def talk(client: Client) -> None:
-        said = await call(client, "status", {})
-        assert said.is_error and "E_KB_UNINITIALIZED" in said.text
-
-    with_client(by_stdio(environment(world)), talk)
-
-
-@contextmanager
-def served(world: World) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def url(house: World) -> Iterator[str]:
+    """The address of a server over HTTP."""
     taken: socket.socket = take_port(0)
-    config = uvicorn.Config(make_app(world.kb(), TOKEN), lifespan="on", log_config=None)
+    config = uvicorn.Config(make_app(house.kb(), TOKEN), lifespan="on", log_config=None)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{taken.getsockname()[1]}{PATH}"
-    finally:
-        server.should_exit = True
-        thread.join(30)
-        taken.close()
+    yield f"http://127.0.0.1:{taken.getsockname()[1]}{PATH}"
+    server.should_exit = True
+    thread.join(30)
+    taken.close()
 
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -114,13 +111,12 @@ ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "appl
 GIVEN = {**ACCEPT, "authorization": f"Bearer {TOKEN}"}
 
 
-def test_over_http_it_answers_whoever_has_the_token(house: World) -> None:
+def test_over_http_it_answers_whoever_has_the_token(url: str) -> None:
     async def talk(client: Client) -> None:
-        assert "cache" in (await call(client, "ask", {"question": "What does web depend on?"})).text
+        assert "web" in (await call(client, "neighbors", {"node": "web"})).text
 
-    with served(house) as url:
-        http = httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"})
-        with_client(streamable_http_client(url, http_client=http), talk)
+    http = httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"})
+    with_client(streamable_http_client(url, http_client=http), talk)
 
 
 @pytest.mark.parametrize(
@@ -138,18 +134,16 @@ def test_over_http_it_answers_whoever_has_the_token(house: World) -> None:
         ({**GIVEN, "host": "127.0.0.1.evil.example"}, 421),
     ],
 )
-def test_over_http_nobody_else_gets_in(house: World, headers: dict[str, str], status: int) -> None:
-    with served(house) as url:
-        answer = httpx2.post(url, json=LIST, headers=headers)
-        assert answer.status_code == status and "web" not in answer.text
-        # Neither by another method or path.
-        for method, path in (("GET", ""), ("DELETE", ""), ("OPTIONS", ""), ("GET", "/../x")):
-            assert httpx2.request(method, url + path, headers=headers).status_code == status
+def test_over_http_nobody_else_gets_in(url: str, headers: dict[str, str], status: int) -> None:
+    answer = httpx2.post(url, json=LIST, headers=headers)
+    assert answer.status_code == status and "web" not in answer.text
+    # Neither by another method or path.
+    for method, path in (("GET", ""), ("DELETE", ""), ("OPTIONS", ""), ("GET", "/../x")):
+        assert httpx2.request(method, url + path, headers=headers).status_code == status
 
 
-def test_a_body_that_is_no_message_or_too_large_is_refused(house: World) -> None:
-    with served(house) as url:
-        for body in (b"", b"[]", b"{", b'{"jsonrpc":"2.0"}', b"\xff\xfe", b"[" * 100_000):
-            assert 400 <= httpx2.post(url, content=body, headers=GIVEN).status_code < 500
-        large = b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 5_000_000 + b'"}'
-        assert httpx2.post(url, content=large, headers=GIVEN).status_code == 413
+def test_a_body_that_is_no_message_or_too_large_is_refused(url: str) -> None:
+    for body in (b"", b"[]", b"{", b'{"jsonrpc":"2.0"}', b"\xff\xfe", b"[" * 100_000):
+        assert 400 <= httpx2.post(url, content=body, headers=GIVEN).status_code < 500
+    large = b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 5_000_000 + b'"}'
+    assert httpx2.post(url, content=large, headers=GIVEN).status_code == 413

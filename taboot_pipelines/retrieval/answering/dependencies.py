@@ -184,11 +184,14 @@ class Dependencies(FactKind):
         return [s for s in found if s.declared or plain_name(s.name) not in declared]
 
     def _stores_called(self, services: Sequence[Service]) -> list[str]:
-        """The names of stores, each with the product that it runs where its name does not say it."""
+        """The names of stores, each with the image that it runs, unless that says no more than the name."""
         called = []
         for service, name in zip(services, self.names(services), strict=True):
-            products = [p for p in self.products.get(service.number, ()) if p not in service.name]
-            called.append(f"{name}, which runs {products[0]}" if len(products) == 1 else name)
+            images = [self.house.name(e.end) for e in self.products.get(service.number, {}).values()]
+            image = images[0].rpartition("/")[2].partition("@")[0] if len(images) == 1 else ""
+            product, _, tag = image.partition(":")
+            known = not product or (product in service.name and tag in ("", "latest"))
+            called.append(name if known else f"{name}, which runs {image.removesuffix(':latest')}")
         return called
 
     def connections(self, scoped: ResolvedMentions) -> Found | None:

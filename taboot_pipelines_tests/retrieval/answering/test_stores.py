@@ -122,20 +122,24 @@ def ask(view: View, question: str) -> FactAnswer:
             [],
         ),
         # Which store a thing uses.
-        ("which database does shelf use?", ["shelf (books) uses records, which runs postgres."], ["quick"]),
-        ("which cache does shelf use?", ["shelf (books) uses quick, which runs valkey."], ["records"]),
-        ("which broker does sorter use?", ["sorter (post) uses letters, which runs rabbitmq."], ["valkey"]),
+        (
+            "which database does shelf use?",
+            ["shelf (books) uses records, which runs postgres:16."],
+            ["quick"],
+        ),
+        ("which cache does shelf use?", ["shelf (books) uses quick, which runs valkey:8."], ["records"]),
+        ("which broker does sorter use?", ["sorter (post) uses letters, which runs rabbitmq:4."], ["valkey"]),
         ("which cache does papers use?", ["papers (apps) runs", "redis:7.2.4 beside itself"], ["acme"]),
         # By the project that uses it, with the words that people put beside one; what it keeps is no name.
         (
             "which database server does money use?",
-            ["money (money) uses db, which runs postgres."],
+            ["money (money) uses db, which runs postgres:15."],
             ["runs on"],
         ),
         ("which message broker does the post stack use?", ["sorter (post) uses letters"], ["valkey"]),
         ("which postgres belongs to books?", ["shelf (books) uses records", "reader"], ["money"]),
         ("what database does shelf keep its novels in?", ["shelf (books) uses records"], []),
-        ("what is shelf's database", ["shelf (books) uses records, which runs postgres."], []),
+        ("what is shelf's database", ["shelf (books) uses records, which runs postgres:16."], []),
         ("who connects to the letters container?", ["sorter"], []),
         # What two use.
         ("do shelf and reader share a database?", ["Yes", "both use records"], ["network"]),
