@@ -264,9 +264,8 @@ class Tools:
         return plain(with_line(short_url(url, self._kb.manifest.sources, source), line), 200)
 
     def _check_source(self, source: str | None) -> None:
-        known = self._kb.manifest.sources
-        if source is not None and source not in known:
-            near = ", ".join(sorted(known)[:10])
+        if source is not None and source not in self._kb.manifest.sources:
+            near = ", ".join(sorted(self._kb.manifest.sources)[:10])
             raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source!r}; there are {near}.")
 
 
