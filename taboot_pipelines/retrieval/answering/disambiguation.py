@@ -106,9 +106,20 @@ class ResolvedMentions:
         return {self.house.name(t.node) for t in mention.of("host")}
 
     def _inside(self, services: list[Service], mention: Mention) -> list[Service]:
-        """Those of ``services`` that lie in a project or on a host that a mention names."""
+        """Those of ``services`` that lie in a project, on a host or beneath a folder that a mention names."""
         projects, hosts = self.projects(mention), self.hosts(mention)
-        return [s for s in services if (s.place, s.project) in projects or s.place in hosts]
+        found = [s for s in services if (s.place, s.project) in projects or s.place in hosts]
+        folders = {(t.place, t.value) for t in mention.of("folder")} if not found else set()
+        return [s for s in services if self._is_beneath(s, folders)] if folders else found
+
+    def _is_beneath(self, service: Service, folders: set[tuple[str, str]]) -> bool:
+        """Whether the files that declare a service lie beneath one of some folders, of (source, path)."""
+        documents = [self.house.documents[d] for d in self.house.declaring(service)] if folders else []
+        return any(
+            d.source == source and d.path.startswith(f"{path}/")
+            for d in documents
+            for source, path in folders
+        )
 
     def declared(self) -> tuple[list[Service], set[int]]:
         """The declared services of the projects and hosts that are named, else the house's own; and the words

@@ -70,8 +70,8 @@ class Word:
 @dataclass(frozen=True, slots=True)
 class Thing:
     """What a name may mean. ``kind``: a key of ``question_types.MASKS``; ``node``: of a service, network,
-    image, host or proxy; ``value``: the project with its ``place``, the file's doc_id, the host name, the
-    address.
+    image, host or proxy; ``value``: the project with its ``place``, the file's doc_id, the folder with its
+    source as ``place``, the host name, the address.
     """
 
     kind: str
@@ -249,6 +249,15 @@ class Names:
                 parts = name.split(".")
                 if len(parts) > 1:
                     self._add(".".join(parts[:2]), Thing("file", "alias", value=document.doc_id))
+        folders = {
+            (document.source, "/".join(parts[: depth + 1]))
+            for document in self._house.config_documents
+            if document.declares and not document.example
+            for parts in [posixpath.dirname(document.path).split("/")]
+            for depth in range(len(parts) - 1)
+        }
+        for source, folder in sorted(folders):
+            self._add(posixpath.basename(folder), Thing("folder", "alias", value=folder, place=source))
 
     # --- linking --------------------------------------------------------------------------------------------
 

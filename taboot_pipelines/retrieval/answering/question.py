@@ -281,7 +281,7 @@ class Question:
     def _scopes(self) -> list[tuple[int, int]]:
         """Where it says in which project or on which host the service that it names is: "in the wiki stack"
         tells which one is meant, and nothing of what is asked."""
-        named = [m for m in self.mentions if m.of("project", "host")]
+        named = [m for m in self.mentions if m.of("project", "host", "folder")]
         others = [m for m in self.mentions if m not in named and m.of("service")]
         found = []
         for mention in named if others else ():

@@ -101,6 +101,7 @@ MASKS = {
     "proxy": "proxy",
     "address": "address",
     "file": "file",
+    "folder": "project",
 }
 #: What stands for the slots of the exemplars.
 _SLOTS = {"svc": "service", "net": "network", "img": "image", "var": "variable"}

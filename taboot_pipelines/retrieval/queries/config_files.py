@@ -27,6 +27,7 @@ from taboot_pipelines.extraction.tier_a.texts import Problems
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node, Origin
 from taboot_pipelines.extraction.tier_a.yaml_nodes import parse as parse_yaml
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, listed
+from taboot_pipelines.retrieval.queries.manifest_values import of_manifests
 from taboot_pipelines.retrieval.queries.service_index import (
     Document,
     Service,
@@ -175,9 +176,13 @@ def read(doc_id: str, path: str, mime: str, text: str) -> ConfigFile:
             trees = parse_yaml(Origin(path, unstarred, ""), Problems())
         except (TabootError, RecursionError):
             return found
+        # What says the same as a setting of Compose is found as that, wherever a manifest has it.
+        own = list(_of_manifests(trees, text, lines))
+        _take(found, iter(own))
+        told = {(value.start, value.end) for value in own}
         for tree in trees:
             _extends(tree, found)
-            _take(found, _walk(tree, (), lines))
+            _take(found, (v for v in _walk(tree, (), lines) if (v.start, v.end) not in told))
     elif unit_of(path) is not None:
         _take(found, _unit(path, text, lines))
     elif mime == "text/x-nginx-conf":
@@ -447,6 +452,16 @@ def _unit(path: str, text: str, lines: _Lines) -> Iterator[Value]:
         if key in ("command", "entrypoint"):
             for flag, given_value in _flags([w.strip("\"'") for w in _SHELL_WORD.findall(value.text)]):
                 yield Value((*keys, flag), given_value, start, value.end, line)
+
+
+def _of_manifests(trees: list[Node], text: str, lines: _Lines) -> Iterator[Value]:
+    """The settings of Kubernetes' workloads, each quoted from the beginning of its line."""
+    for setting in of_manifests(trees):
+        start = text.rfind("\n", 0, setting.node.start) + 1
+        start += len(text[start : setting.node.start]) - len(text[start : setting.node.start].lstrip(" -\t"))
+        number = lines.number(setting.node.start)
+        path = ("services", setting.service, *setting.keys)
+        yield Value(path, setting.value, start, setting.node.end, number, lines.comment(number))
 
 
 def _ini(text: str) -> Iterator[Value]:

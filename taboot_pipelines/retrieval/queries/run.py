@@ -242,7 +242,9 @@ def _nothing(house: House, query: Query, args: Arguments, naming: Sequence[str])
 
 
 def _scope(house: House) -> str:
-    sources = {s for s, e in house.view.manifest.sources.items() if stance_of(e.type).of_the_house}
+    declaring = {s.place for s in house.index.services.values() if s.own}
+    known = house.view.manifest.sources.items()
+    sources = {s for s, e in known if stance_of(e.type).of_the_house or s in declaring}
     files = [d for d in house.index.config_documents if d.source in sources]
     return f"Read: {plural(len(files), 'file')} of {plural(len(sources), 'source')} that declare the house."
 

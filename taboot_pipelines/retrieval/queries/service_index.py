@@ -86,7 +86,7 @@ class Edge:
 @dataclass(frozen=True, slots=True)
 class Service:
     """A service. ``place``: the host or source of its scope, ``project``: the Compose project; both empty
-    where only its name is known. ``own``: it runs on a host of the house."""
+    where only its name is known. ``own``: it runs on a host of the house, or its files declare it."""
 
     number: int
     name: str
@@ -215,7 +215,9 @@ class ServiceIndex:
         found = {}
         for number, row in zip(numbers, rows.to_pylist(), strict=True):
             place, _, project = (row["scope"] or "").rpartition("/")
-            own = bool(project) and place not in self._sources
+            # What configuration declares without a machine is the house's where its files are.
+            source = self._sources.get(place)
+            own = bool(project) and (source is None or source.type == "files")
             found[number] = Service(number, row["name"], place, project, json.loads(row["properties"]), own)
         return found
 

@@ -60,7 +60,8 @@ def rendered(values: Node, release: Node, namespace: str) -> list[Object]:
 def _of_scaffold(values: Node, name: Node, namespace: str) -> Iterator[Object]:
     image, service, ingress = _image(values), values.get("service"), _ingress(values)
     if image is not None:
-        pod = _mapping(values, containers=_sequence(image, [_mapping(image, image=image)]))
+        same = {key: values.get(key) for key in ("resources", "livenessProbe", "readinessProbe")}
+        pod = _mapping(values, containers=_sequence(image, [_mapping(image, image=image, **same)]))
         yield _workload(name, namespace, pod, name.text)
     ports = list(_scaffold_ports(service)) if service is not None else []
     if service is not None and (ports or ingress is not None):
@@ -297,6 +298,8 @@ def _container(values: Node) -> Node:
         envFrom=values.get("envFrom"),
         command=values.get("command"),
         args=values.get("args"),
+        resources=values.get("resources"),
+        securityContext=values.get("securityContext"),
     )
 
 
