@@ -3,8 +3,8 @@ directories share.
 
 By default it takes :data:`DEFAULT_INCLUDE`; ``include`` replaces that, ``exclude`` wins over it. Environment
 files (``.env``, ``*.env``, ``.env.*``) are never documents (rule ``secrets-stop-at-the-blob``), whatever the
-globs say, nor are links to them. With ``interpret`` the default takes ``Access.config_globs`` too, and what
-quadlets name as files of their environment is input.
+globs say, nor are links to them; an example of one (``.env.example``) is. With ``interpret`` the default
+takes ``Access.config_globs`` too, and what quadlets name as files of their environment is input.
 """
 
 from __future__ import annotations
@@ -42,31 +42,23 @@ from taboot_pipelines.model.records import (
     Unchanged,
 )
 
+#: Text that people keep beside what they run: documents, configuration, templates, scripts, and examples of
+#: environment files. Program code, lock files and what is built are none of it.
 DEFAULT_INCLUDE = (
-    "*.md",
-    "*.markdown",
-    "*.html",
-    "*.htm",
-    "*.xhtml",
-    "*.txt",
-    "*.rst",
-    "*.adoc",
-    "*.asciidoc",
-    "*.ipynb",
-    "*.pdf",
-    "*.docx",
-    "*.yaml",
-    "*.yml",
-    "*.json",
-    "*.conf",
-    "*.cfg",
-    "*.ini",
-    "*.toml",
-    "*.csv",
-    "*.vtt",
-    "*.srt",
-    "*.sbv",
-    "*.eml",
+    *("*.md", "*.markdown", "*.mdx", "*.html", "*.htm", "*.xhtml", "*.txt", "*.rst"),
+    *("*.adoc", "*.asciidoc", "*.org", "*.ipynb", "*.pdf", "*.docx"),
+    *("*.yaml", "*.yml", "*.json", "*.jsonc", "*.json5", "*.hujson", "*.toml", "*.xml"),
+    *("*.conf", "*.cfg", "*.cnf", "*.ini", "*.properties", "*.config"),
+    *("*.csv", "*.tsv", "*.vtt", "*.srt", "*.sbv", "*.eml"),
+    *("*.tf", "*.tfvars", "*.hcl", "*.nomad", "*.sls", "*.j2", "*.jinja", "*.jinja2"),
+    *("*.nix", "*.jsonnet", "*.libsonnet", "*.cue", "*.pp", "*.epp", "*.erb", "*.tmpl", "*.tpl"),
+    *("*.sh", "*.bash", "*.zsh", "*.fish", "*.ps1", "*.mk", "makefile", "justfile"),
+    *("vagrantfile", "jenkinsfile", "procfile", "crontab", "*.cron"),
+    *("*.service", "*.timer", "*.socket", "*.mount", "*.target", "*.path", "*.netdev"),
+    *("*.zone", "*.nft", "*.rules", "*.rsc", "*.vcl", "*.acl"),
+    *(".env.example", ".env.sample", ".env.template", ".env.dist"),
+    *(".env.*.example", "*.env.example", "*.env.sample", "*.env.template"),
+    *("example.env", "sample.env", "*.example.env", "*.sample.env"),
 )
 _ENV = re.compile(r"(?i).*\.env|\.env\..*", re.DOTALL)
 _QUADLET = re.compile(r"\.container(?:\.d/[^/]+\.conf)?\Z")
@@ -110,6 +102,15 @@ class SwagSource(DirectorySource):
 
     type: Literal["swag"]
     proxy: ProxyName | None = Field(None, description="Name of the reverse proxy; default the source's id.")
+
+
+#: What the name of a file says that shows how an environment file is written.
+_EXAMPLE = re.compile(r"(?i)(?:^|[._-])(?:example|sample|template|dist)(?:[._-]|$)")
+
+
+def is_example(name: str) -> bool:
+    """Whether a file name says that it is an example of one."""
+    return _EXAMPLE.search(name) is not None
 
 
 def is_env(name: str) -> bool:
@@ -180,7 +181,7 @@ class FilesConnector:
             # Few names have the letters, and few files are links.
             if not (
                 (path in listing.special or ".env" in path.lower())
-                and any(map(is_env, names(path, listing.item(path))))
+                and any(is_env(n) and not is_example(n) for n in names(path, listing.item(path)))
             )
         }
         if self._entry.interprets:

@@ -37,6 +37,7 @@ class Files(SourceKind["FilesSource"]):
 
     name = "files"
     stance = Stance.DOCUMENTS
+    kept_here = True
 
     @property
     def entry(self) -> type[FilesSource]:

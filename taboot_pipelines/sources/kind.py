@@ -80,6 +80,8 @@ class SourceKind(ABC, Generic[E]):
     stance: ClassVar[Stance]
     #: Whether the folder of a document is a project of services that runs as such.
     projects: ClassVar[bool] = False
+    #: Whether what its files declare runs in the house where they name no machine: somebody keeps them here.
+    kept_here: ClassVar[bool] = False
     #: Raise it when a form of the type would make another document of the same bytes; part of the documents'
     #: fingerprints where it is not empty.
     parsing: ClassVar[str] = ""

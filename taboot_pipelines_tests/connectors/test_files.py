@@ -86,22 +86,41 @@ def test_documents_are_taken_by_name_in_one_order(root: Path) -> None:
         ".env",
         "prod.env",
         ".env.local",
-        "Makefile",
+        "main.py",
+        "poetry.lock",
         "x.conf.sample",
         ".git/config.txt",
         "node_modules/m/README.md",
     )
+    # Templates, scripts, what provisions, and examples of environment files.
+    put(
+        root,
+        "Makefile",
+        "k3s.yaml.j2",
+        "main.tf",
+        "s/backup.sh",
+        "top.sls",
+        ".env.example",
+        "s/prod.env.sample",
+    )
     put(root, ".home/tables/log.json", ".taboot/m.json", "sub/.venv/x.txt", "deep/" * 60 + "d.md")
     out, end = run(root)
     expected = [
+        ".env.example",
         ".hidden.md",
+        "Makefile",
         "a-b.txt",
         "a/READ ME.MD",
         "a/z.html",
         "b.md",
         "c:\\win.md",
         "deep/" * 60 + "d.md",
+        "k3s.yaml.j2",
+        "main.tf",
         "new\nline.md",
+        "s/backup.sh",
+        "s/prod.env.sample",
+        "top.sls",
         "x.conf",
         "y.json",
         "z.yml",

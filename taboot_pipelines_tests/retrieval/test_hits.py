@@ -106,9 +106,9 @@ def test_a_result_says_what_the_arms_made_of_it_and_what_it_took(tmp_path):
         expected = 2 / (10 + hit.ranks["vector"]) + 1 / (10 + hit.ranks["keyword"])
         assert hit.score == pytest.approx(expected, abs=1e-6)
     assert {"embedding", "keyword", "vector", "fusion", "hits", "total"} <= found.latency_ms.keys()
-    assert sum(v for k, v in found.latency_ms.items() if k != "total") == pytest.approx(
-        found.latency_ms["total"], abs=1.0
-    )
+    # The parts follow one another: between two of them another process may run.
+    spent = [v for k, v in found.latency_ms.items() if k != "total"]
+    assert all(v >= 0 for v in spent) and 0 < sum(spent) <= found.latency_ms["total"] + 0.01
     alone = kb.search("redis 7", 5, mode="keyword")
     assert alone.fusion == "" and alone.weights == {} and "vector" not in alone.latency_ms
     assert alone.total == 30 and kb.search("7", 1, mode="keyword").total == 1

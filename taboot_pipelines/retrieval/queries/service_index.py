@@ -30,7 +30,7 @@ from taboot_pipelines.model.ids import bare_key, container_id
 from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.shards.manifest import Manifest
-from taboot_pipelines.sources import stance_of
+from taboot_pipelines.sources import source_kind, stance_of
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.session import View
@@ -217,7 +217,7 @@ class ServiceIndex:
             place, _, project = (row["scope"] or "").rpartition("/")
             # What configuration declares without a machine is the house's where its files are.
             source = self._sources.get(place)
-            own = bool(project) and (source is None or source.type == "files")
+            own = bool(project) and (source is None or source_kind(source.type).kept_here)
             found[number] = Service(number, row["name"], place, project, json.loads(row["properties"]), own)
         return found
 
