@@ -23,7 +23,13 @@ from taboot_pipelines.retrieval.queries.citations import (
     listed,
 )
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry, of_servers
-from taboot_pipelines.retrieval.queries.relations import in_force, reachable, target_name_of, ways
+from taboot_pipelines.retrieval.queries.relations import (
+    in_force,
+    left_open,
+    reachable,
+    target_name_of,
+    ways,
+)
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, distinct
 
 # --- Which ports are published, by whom, and where else a service listens
@@ -62,7 +68,7 @@ class Ports(FactKind):
             reached = self._reached(service)
             if reached is not None and not published:
                 statements.append(reached)
-            elif service.declared and published:
+            elif service.declared and published and not left_open(service, "ports"):
                 begin = "No: " if question.yes_no else ""
                 text = f"{begin}{self.called(service)} publishes no port."
                 statements.append(CitedStatement(text, self.declaration([service]), denies=True))
@@ -176,6 +182,7 @@ class Ports(FactKind):
             for s in self.house.services.values()
             if s.declared
             and s.number not in binding
+            and not left_open(s, "ports")
             and (s.own if places is None else (s.place, s.project) in places)
         ]
         if not rest:
@@ -278,7 +285,7 @@ class Exposure(FactKind):
                 made = self.published(service, bound, scoped.question)
                 said = made.text.removeprefix("Yes: ")
                 statements.append(CitedStatement(f"No proxy leads to it; {said}", made.cites))
-            elif service.declared:
+            elif service.declared and not left_open(service, "ports"):
                 called, (named, where) = self.called(service), self.named_elsewhere(service)
                 text = f"No: no proxy leads to {called}, and it publishes no port."
                 if named:

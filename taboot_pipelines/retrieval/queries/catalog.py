@@ -30,7 +30,8 @@ class Sentence:
 class Query:
     """A typed query. ``reads``: the relations of the graph, or ``settings`` of files; ``answers``: the types
     of questions that it answers (``answering.question_types``), whose wordings are its examples; ``none``:
-    what is said where it has no row."""
+    what is said where it has no row; ``field``: of a declaration that says it, which variables may leave
+    open."""
 
     name: str
     summary: str
@@ -42,6 +43,7 @@ class Query:
     none: str
     closed: bool = True
     answers: tuple[str, ...] = ()
+    field: str = ""
 
 
 def _parameter(name: str, kind: str, required: bool = False) -> QueryParameter:
@@ -73,6 +75,7 @@ _ALL = (
         Sentence("{service}", "publishes", "{port}/{protocol}", ("address",)),
         "publishes no port",
         answers=("port_of", "service_on_port", "services_publishing"),
+        field="ports",
     ),
     Query(
         "services_without_published_ports",
@@ -84,6 +87,7 @@ _ALL = (
         Sentence("", "publish no port:", "{service}"),
         "no service without a published port is declared",
         answers=("lacking",),
+        field="ports",
     ),
     Query(
         "port_conflicts",
@@ -107,6 +111,7 @@ _ALL = (
         Sentence("{service}", "uses", "{image}", ("how",)),
         "no image is declared",
         answers=("image_of", "version_of", "services_using_image"),
+        field="image",
     ),
     Query(
         "unpinned_images",

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -532,7 +533,10 @@ class ConfigEntries:
                 continue
             adds = value.path[2] in ("volumes", "extra_hosts")
             if len(seen) == 1 or adds or value.path[2:] not in held:
-                found.append(ConfigEntry(document, value, 2, name, self._known(service, value)))
+                known, also = self._known(service, value), tuple[StatementSpan, ...]()
+                if not known and "$" in value.value:
+                    known, also = self._by_example(document, value)
+                found.append(ConfigEntry(document, value, 2, name, known, also))
         if name in file.extends:
             path, other = file.extends[name]
             target = posixpath.normpath(posixpath.join(posixpath.dirname(document.path), path))
@@ -557,6 +561,35 @@ class ConfigEntries:
             }
             return at.pop() if len(at) == 1 else ""
         return str(service.properties.get({"container_name": "containerName"}.get(key, key)) or "")
+
+    def _by_example(self, document: Document, value: Value) -> tuple[str, tuple[StatementSpan, ...]]:
+        """A value with its variables as an example of an environment file beside it has them, and where;
+        empty unless it has all that have no value."""
+        missing = distinct(expand(value.value, {}).missing)
+        if not missing:
+            return "", ()
+        for doc_id in self._examples.get(self._folder(document), ()):
+            held = {v.path[-1]: v for v in self.file(doc_id).values if v.value and not v.secret}
+            if all(name in held for name in missing):
+                text = expand(value.value, {name: held[name].value for name in missing}).text
+                where = posixpath.basename(self.house.documents[doc_id].path)
+                spans = (StatementSpan(doc_id, held[n].line, held[n].start, held[n].end) for n in missing)
+                return f"{text} ({listed(missing)} as in {where})", tuple(spans)
+        return "", ()
+
+    def _folder(self, document: Document) -> str:
+        """The folder of a document on this machine, or of its source."""
+        root = self.house.roots.get(document.source) or f"{document.source}:"
+        return posixpath.dirname(posixpath.join(root, document.path))
+
+    @cached_property
+    def _examples(self) -> dict[str, list[str]]:
+        """The examples of environment files, by their folder."""
+        found: dict[str, list[str]] = {}
+        for document in sorted(self.house.documents.values(), key=lambda d: d.path):
+            if document.mime == "text/x-dotenv":
+                found.setdefault(self._folder(document), []).append(document.doc_id)
+        return found
 
     def whole(self, service: Service) -> bool:
         """Whether all that a service is declared with is known: no file that it extends is missing."""

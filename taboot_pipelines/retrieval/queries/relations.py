@@ -53,6 +53,13 @@ def walk(house: ServiceIndex, node: int, *, forward: bool) -> list[Edge]:
     return found
 
 
+def left_open(service: Service, field: str) -> list[str]:
+    """What of a field of its declaration is set elsewhere, by variables that have no value: the ports of a
+    service with ``${PORT}:80`` are not known, which is another thing than that it has none."""
+    marks = (m.partition(": ") for m in service.properties.get("unresolved") or ())
+    return list(dict.fromkeys(value for name, _, value in marks if name == field))
+
+
 def used_by(house: ServiceIndex, service: Service) -> list[Edge]:
     """What a service connects to or needs; where several files say so, those in force."""
     edges = house.out(service.number, "CONNECTS_TO", "DEPENDS_ON")

@@ -12,8 +12,8 @@ from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.retrieval.queries.catalog import QUERIES, Query
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, listed, plural
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
-from taboot_pipelines.retrieval.queries.relations import unexplained_mentions
-from taboot_pipelines.retrieval.queries.service_index import Service
+from taboot_pipelines.retrieval.queries.relations import left_open, unexplained_mentions
+from taboot_pipelines.retrieval.queries.service_index import Service, distinct
 from taboot_pipelines.retrieval.request import check_limit
 from taboot_pipelines.retrieval.results.queries import (
     Cell,
@@ -84,6 +84,8 @@ def run(
         for row in rows[:limit]
     )
     unseen = _unseen(house.view, states)
+    looked_at = (args.services or house.declared(args)) if query.field else ()
+    left = any(left_open(s, query.field) for s in looked_at)
     asked = args.services if not rows else ()
     naming = [e for s in asked for e in unexplained_mentions(house.index, s)] if not query.closed else []
     spans = [StatementSpan(e.doc_id, e.line, *e.span, e.edge_id) for e in naming[:_MAX_NAMING]]
@@ -94,7 +96,7 @@ def run(
         rows=shown,
         total=len(rows),
         text=_said(query, rows) or _nothing(house, query, args, [s.doc_id for s in spans]),
-        complete=query.closed and not unseen,
+        complete=query.closed and not unseen and not left,
         scope=_scope(house),
         unseen=unseen,
         named_in=tuple(map(citation, spans)),
@@ -235,6 +237,9 @@ def _with_project(frame: str, cells: Mapping[str, str]) -> str:
 
 def _nothing(house: House, query: Query, args: Arguments, naming: Sequence[str]) -> str:
     names = [f"{s.name} ({s.project})" if s.declared else s.name for s in args.services]
+    open_ = [v for s in args.services for v in left_open(s, query.field)] if query.field else []
+    if open_:
+        return f"{listed(names)}: set elsewhere, by {listed(distinct(open_))}."
     text = f"{listed(names)}: {query.none}" if names else f"{query.none[0].upper()}{query.none[1:]}"
     if naming:
         text += f"; it is named in {listed([house.index.documents[d].path for d in naming])}"

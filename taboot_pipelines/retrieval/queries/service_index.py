@@ -149,6 +149,8 @@ class ServiceIndex:
         self.graph = graph
         self._index = index
         self._sources = manifest.sources
+        #: The folder of each source, where it has one.
+        self.roots = {name: entry.root for name, entry in manifest.sources.items() if entry.root}
         self._namespace = manifest.namespace
         labels = graph.nodes.column("label").combine_chunks().dictionary_encode()
         self._label_codes = labels.indices.to_numpy(zero_copy_only=False)

@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from taboot_pipelines.knowledge.drift.facts import DriftKind
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, cites
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
-from taboot_pipelines.retrieval.queries.relations import declaring_edges, networks_of, shares_namespace
+from taboot_pipelines.retrieval.queries.relations import (
+    declaring_edges,
+    left_open,
+    networks_of,
+    shares_namespace,
+)
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service
 from taboot_pipelines.retrieval.results.queries import Cell
 
@@ -37,7 +42,7 @@ def _binding(house: House, service: Service, edge: Edge) -> Row:
 
 def services_without_published_ports(house: House, args: Arguments) -> Iterator[Row]:
     for service in house.declared(args):
-        if not house.index.out(service.number, "BINDS"):
+        if not (house.index.out(service.number, "BINDS") or left_open(service, "ports")):
             yield Row(house.service(service), house.declaration(service))
 
 

@@ -1,0 +1,71 @@
+"""What variables without a value leave open is not said to be absent; an example of an environment file says
+what they may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from taboot_pipelines import KnowledgeBase
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.world import World
+
+pytestmark = pytest.mark.slow
+
+COMPOSE = """\
+services:
+  forge:
+    image: acme/forge:${FORGE_TAG}
+    ports: ["${FORGE_PORT}:80", "${FORGE_SSH}:22"]
+  plain: {image: "acme/plain:1"}
+"""
+EXAMPLE = "# Copy to .env\nFORGE_PORT=8929\nFORGE_SSH=2424\nFORGE_TAG=18.2\nFORGE_PASSWORD=swordfish-nine\n"
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
+    with FakeTei() as tei:
+        world = World(tmp_path_factory.mktemp("open"), tei.url)
+        folder = world.source("stacks", "compose", host="hearth") / "forge"
+        folder.mkdir()
+        (folder / "compose.yaml").write_text(COMPOSE)
+        (folder / ".env.example").write_text(EXAMPLE)
+        world.source("notes", path="stacks", exclude=["**/compose.yaml"])
+        world.ingest()
+        yield world.kb()
+        world.workspace.close()
+
+
+def test_ports_that_are_set_elsewhere_are_not_none(kb: KnowledgeBase) -> None:
+    found = kb.query("published_ports", service="forge")
+    assert not found.rows and not found.complete
+    assert found.text == "forge (forge): set elsewhere, by ${FORGE_PORT} and ${FORGE_SSH}."
+    assert kb.query("published_ports", service="plain").text == "plain (forge): publishes no port."
+    without = kb.query("services_without_published_ports")
+    assert [r.cells["service"] for r in without.rows] == ["plain"]
+    for question in (
+        "which ports does forge publish?",
+        "is forge exposed?",
+        "which services publish no port?",
+    ):
+        assert "forge (forge) publishes no port" not in kb.answer(question).text
+    assert "forge" not in kb.answer("which services publish no port?").text.replace("(forge)", "")
+
+
+def test_an_example_says_what_a_variable_may_be(kb: KnowledgeBase) -> None:
+    settings = kb.query("settings", service="forge", key="ports")
+    said = {str(r.cells["value"]) for r in settings.rows}
+    assert "8929:80 (FORGE_PORT as in .env.example)" in said
+    assert "2424:22 (FORGE_SSH as in .env.example)" in said
+    answer = kb.answer("forge ssh port?")
+    assert answer.found and "2424" in answer.text
+    assert any(c.url.endswith(".env.example") for c in answer.citations)
+
+
+def test_an_example_keeps_its_secrets(kb: KnowledgeBase) -> None:
+    for question in ("what is the FORGE_PASSWORD?", "password of forge"):
+        answer = kb.answer(question)
+        assert "swordfish" not in answer.text + "".join(c.text for c in (*answer.citations, *answer.closest))
+    assert all("swordfish" not in h.text for h in kb.search("FORGE_PASSWORD").hits)
