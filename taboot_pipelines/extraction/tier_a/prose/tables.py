@@ -102,6 +102,18 @@ _STORE = frozenset(["database", "databases", "db", "cache", "broker", "store", "
 _ID = re.compile(r"\d+|0x[0-9a-fA-F]+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4,12}){1,4}")
 #: A cell of more words is a sentence, which says what it says without its header.
 _MOST_WORDS = 8
+#: Words of a header under which paths stand, and those under which what others wrote of a product is linked.
+_OF_FILES = frozenset(
+    ["path", "paths", "directory", "directories", "dir", "folder", "folders", "mount", "mounts"]
+)
+_OF_OTHERS = frozenset(
+    ["homepage", "docs", "documentation", "wiki", "repo", "repository", "source", "sources"]
+)
+#: What a header calls things that are put together, and that run nothing.
+_GROUPS = frozenset(
+    ["stack", "stacks", "project", "projects", "category", "group", "layer", "section", "profile", "bundle"]
+)
+_GROUP = "subject group"
 _REMARK = re.compile(r"\([^)]*\)|<br>")
 _LEADING = re.compile(r"\A[^\w@]+")
 _EMPTY = re.compile(
@@ -118,6 +130,8 @@ def header_roles(text: str) -> frozenset[str]:
     }
     if "port" in found:
         found -= {"host", "subject"}
+    if not _OF_FILES.isdisjoint(words):
+        found -= {"host"}  # A path of the host is no host.
     if found > {"told"}:
         found.discard("told")
     return frozenset(found) or frozenset(("",))
@@ -137,6 +151,7 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
         "form table",
         *(f"first {r}" for r in sorted(first)),
         *(f"subject {r}" for r in sorted(header_roles(header[at]))),
+        *([_GROUP] if not _GROUPS.isdisjoint(re.findall(r"[a-z]+", header[at].lower())) else []),
         f"rows {min(table.rows.bit_length(), 5)}",
         f"columns {min(len(cells), 6)}",
         f"subject at {min(at, 2)}",
@@ -331,6 +346,9 @@ def _cell(
     shared: list[str],
     vocabulary: Vocabulary,
 ) -> Iterator[Candidate]:
+    titled = frozenset(re.findall(r"[a-z]+", header.lower()))
+    if titled and titled <= _OF_OTHERS:
+        return
     found = addresses(cell)
     taken = {t.start for t in found}
     found += [
@@ -376,8 +394,8 @@ def _cell(
                 continue
             if (told and len(words) > _MOST_WORDS) or (kind == "RUNS" and wordy):
                 continue
-            if not fits and not told and (role != "subject" or wordy):
-                continue  # Nothing in the row says so, or what it says is a description.
+            if not fits and not told and (role != "subject" or wordy or _GROUP in shared):
+                continue  # Nothing in the row says so, or what it says is a description, or of a group.
             extra = [
                 way,
                 f"{way} role {role}",
