@@ -264,10 +264,12 @@ _TRANSITIVE = re.compile(
 )
 _EXCEPT = re.compile(r"\b(?:neither|except)\b")
 _ALL_OF = r"(?: me)?(?: all| the| of the| of our| our)*"
-_LISTED = rf"(?:which|what|list|show|how many|all|name){_ALL_OF} (?:services?|containers?|apps?|stacks?)\b"
+#: What runs, in the terms of Compose and of Kubernetes.
+_RUNNING = r"(?:services?|containers?|apps?|stacks?|deployments|pods|workloads)"
+_LISTED = rf"(?:which|what|list|show|how many|all|name){_ALL_OF} {_RUNNING}\b"
 _LISTS_SERVICES = re.compile(_LISTED)
 _LISTS = re.compile(
-    rf"{_LISTED}|any (?:services?|containers?|apps?|stacks?|images?)\b"
+    rf"{_LISTED}|any (?:{_RUNNING}|images?)\b"
     rf"|(?:which|what|list|show|how many|all|name|any){_ALL_OF}"
     r" images?\b"
     r"|(?:services|containers|apps)\b|(?:[\w-]+ ){1,3}(?:services|containers|apps)\W*$"

@@ -330,6 +330,9 @@ class Config(ConfigEntries):
                     break
         if not hits:
             return None
+        asked = {question.linked.words[i].text.lower() for i in left}
+        # A value that the question says in full, before longer ones with its word somewhere inside.
+        hits = [(s, p) for s, p in hits if p.value.value.lower() in asked] or hits
         one = len({(s.place, s.project) for s, _ in hits}) == 1
         names = listed([s.name if one else f"{s.name} ({s.project})" for s, _ in hits])
         under = listed(sorted({".".join(p.value.path[2:]) for _, p in hits})[:4])

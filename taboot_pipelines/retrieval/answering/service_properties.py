@@ -221,6 +221,8 @@ _ENTRY_TRAIT = re.compile(
 )
 
 
+#: Services that are named where it suffices to say how many.
+_FEW = 3
 _NOUNS = frozenset({"list", "image", "images"})
 
 
@@ -304,11 +306,13 @@ class ServiceProperties(FactKind):
         having = [s for s in services if held[s.number]]
         explained = used | words | set(wanted)
         if question.negated:
-            lacking = [s for s in services if not held[s.number]]
-            known = all(self._config.whole(s) for s in lacking)
-            if wanted or not having or not lacking or not known:
+            if wanted or not having:
                 return None
-            return self._listing(question, lacking, trait.lacks, self.declarations(lacking), explained)
+            others = [s for s in services if not held[s.number]]
+            cited = [held[s.number][0].cite for s in having]
+            named = listed(self.names(having)) if len(having) <= _FEW else plural(len(having), "service")
+            every = CitedStatement(f"None: {named} {_agree(trait.has, len(having))}.", cited[:MAX_CITED])
+            return self._lacking(question, trait, others, every, explained)
         if not having:
             return None
         places = [p.cite for s in having for p in held[s.number][:2]]
@@ -325,6 +329,31 @@ class ServiceProperties(FactKind):
         many = over(having)
         count = f"{plural(len(having), 'service')}{many}: " if question.counts or many else ""
         return Found([CitedStatement(f"{count}{text}.", places[:MAX_CITED])], explained, looked_for=trait.has)
+
+    def _lacking(
+        self,
+        question: Question,
+        trait: Trait,
+        others: Sequence[Service],
+        every: CitedStatement,
+        used: set[int],
+    ) -> Found:
+        """The services that lack a property: of those without it, the ones of which all is known; and which
+        the others are. ``every``: how it is said where none lacks it."""
+        lacking, unknown = [s for s in others if self._known(s)], [s for s in others if not self._known(s)]
+        if lacking:
+            found = self._listing(question, lacking, trait.lacks, self.declarations(lacking), used)
+        else:
+            found = Found([every], used, looked_for=trait.lacks)
+        if unknown:
+            names = listed(self.names(unknown), len(unknown))
+            text = f"Not all that {names} {_agree('are', len(unknown))} declared with is known."
+            found.statements.append(CitedStatement(text, self.declarations(unknown)))
+        return found
+
+    def _known(self, service: Service) -> bool:
+        """Whether all that a service is declared with is known: what a chart brings stands in no file."""
+        return self._config.whole(service) and bool(self.house.out(service.number, "BUILDS"))
 
     def _names_among(self, group: Sequence[Service], among: Sequence[Service]) -> list[str]:
         one = len({(s.place, s.project) for s in among}) == 1
@@ -372,7 +401,7 @@ class ServiceProperties(FactKind):
             shown = f" ({listed([_shown(p) for p in values])})" if trait.shows else ""
             text = f"Yes: {self.called(service)} {_agree(trait.has, 1)}{shown}."
             return Found([CitedStatement(text, [p.cite for p in values])], used | words, looked_for=trait.has)
-        if not self._config.whole(service):
+        if not self._known(service):
             return None
         text = f"No: {self.called(service)} {_agree(trait.lacks, 1)}."
         return Found([CitedStatement(text, self.declaration([service]))], used | words, looked_for=trait.has)

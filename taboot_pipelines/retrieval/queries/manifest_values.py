@@ -95,7 +95,7 @@ def _values(one: Object) -> Iterator[Node]:
 
 def _of_object(one: Object) -> Iterator[Setting]:
     if one.is_service and one.spec is not None:
-        yield from _same(one.name.text, (), one.spec, {"type": "type", "clusterIP": "cluster_ip"})
+        yield from _same(one.name.text, (), one.spec, {"type": "type"})
         return
     if not one.is_workload:
         return
@@ -107,6 +107,8 @@ def _of_object(one: Object) -> Iterator[Setting]:
     if pod is None:
         return
     yield from _same(name, (), pod, _OF_POD)
+    if pod.scalar("restartPolicy") is None and not one.kind.endswith("Job"):
+        yield Setting(name, ("restart",), "Always", pod)  # nothing else is allowed for what runs on
     network = pod.scalar("hostNetwork")
     if network is not None and network.boolean():
         yield Setting(name, ("network_mode",), "host", network)

@@ -403,13 +403,16 @@ HOUSE_COMPOSE = """services:
         "which sites are protected by authelia?",
         "which containers use port 443",
         "what depends on lantern",
-        "which services have no healthcheck?",
         "which box hums the most?",
         "what is the total price",
     ],
 )
 def test_what_no_vendor_and_no_single_sentence_can_know_is_not_answered(house, question):
     assert not house.answer(question).found
+
+
+def test_where_none_lacks_what_is_asked_for_this_is_said(house):
+    assert house.answer("which services have no healthcheck?").text.startswith("None: drop has a health")
 
 
 @pytest.mark.parametrize(

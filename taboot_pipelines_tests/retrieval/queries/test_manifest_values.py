@@ -68,6 +68,17 @@ kind: Service
 metadata: {name: film, namespace: media}
 spec: {type: LoadBalancer, selector: {}, ports: [{port: 80}]}
 """
+BARE = """\
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: tape, namespace: media}
+spec: {replicas: 0, template: {spec: {containers: [{name: tape, image: "acme/tape:1"}]}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: tape, namespace: media}
+spec: {type: ClusterIP, selector: {app: tape}, ports: [{port: 80}]}
+"""
 RELEASE = """\
 apiVersion: helm.toolkit.fluxcd.io/v2
 kind: HelmRelease
@@ -124,6 +135,9 @@ def test_what_a_workload_says_stands_under_the_keys_of_compose() -> None:
         "containers.helper.entrypoint": "sleep 5",
         "type": "LoadBalancer",
     }
+    assert said(manifest(BARE), "tape")["restart"] == "Always" and "restart" not in said(
+        manifest(FILM), "sweep"
+    )
     mounts = [v.value for v in manifest(FILM).values if v.path[2:] == ("volumes",)]
     assert mounts == ["/srv/reels:/reels:ro", "film-conf/film.yaml:/conf", "nas:/export:/share"]
     assert said(manifest(FILM), "sweep")["schedule"] == "0 3 * * *"
@@ -177,7 +191,11 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         world = World(tmp_path_factory.mktemp("manifests"), tei.url)
         (world.source("cluster", interpret=True) / "k3s" / "media").mkdir(parents=True)
         (world.directory / "cluster" / "k3s" / "media" / "film.yaml").write_text(FILM)
-        compose = "services: {film: {image: 'acme/film:1', mem_limit: 2g, volumes: ['/srv/reels:/in']}}\n"
+        (world.directory / "cluster" / "k3s" / "media" / "tape.yaml").write_text(BARE)
+        compose = (
+            "services: {film: {image: 'acme/film:1', mem_limit: 2g, restart: always,"
+            " volumes: ['/srv/reels:/in'], environment: {TAPE_URL: 'http://clusterip-tape:80'}}}\n"
+        )
         (world.source("stacks", "compose", host="hearth") / "compose.yaml").write_text(compose)
         world.ingest()
         yield world.kb()
@@ -195,6 +213,12 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         ("which services mount /srv/reels?", ["film", "/srv/reels"]),
         ("what is the health check of film?", ["GET :80/health"]),
         ("which environment variables does film set?", ["UTC", "DB_PASS", "of the Secret film-db"]),
+        ("which deployments have 0 replicas?", ["tape has it, under deploy.replicas."]),
+        ("which pods have no memory limit?", ["tape has no memory limit."]),
+        # Kubernetes restarts what runs on, and lets nobody ask for less.
+        ("which services are not restarted automatically?", ["sweep is not restarted automatically."]),
+        ("which services are of type ClusterIP?", ["tape has it, under type."]),
+        ("which services have no restart policy on hearth?", ["None: film is restarted."]),
     ],
 )
 def test_the_same_questions_are_answered(kb: KnowledgeBase, question: str, parts: list[str]) -> None:
