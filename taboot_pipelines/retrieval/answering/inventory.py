@@ -264,6 +264,8 @@ class Inventory(FactKind):
         asking = {i for asked in scoped.question.asked if asked.kind == "inventory" for i in asked.words}
         if scoped.mentions or scoped.question.unexplained(asking):
             return None  # a further word asks for some of them
+        if any(not _NOUN.search(m.text.lower()) for m in scoped.question.linked.mentions):
+            return None  # so does a name, though this reading takes it for none
         noun_asked = _NOUN.search(scoped.question.lower)
         lower = noun_asked[0] if noun_asked else ""
         services = [s for s in self.house.services.values() if s.declared]

@@ -78,6 +78,12 @@ apiVersion: v1
 kind: Service
 metadata: {name: tape, namespace: media}
 spec: {type: ClusterIP, selector: {app: tape}, ports: [{port: 80}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: ledger, namespace: databases}
+spec:
+  template: {spec: {containers: [{name: ledger, image: "acme/ledger:1", resources: {limits: {memory: 1Gi}}}]}}
 """
 RELEASE = """\
 apiVersion: helm.toolkit.fluxcd.io/v2
@@ -217,6 +223,7 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         ("which pods have no memory limit?", ["tape has no memory limit."]),
         # Kubernetes restarts what runs on, and lets nobody ask for less.
         ("which services are not restarted automatically?", ["sweep is not restarted automatically."]),
+        ("which pods are in databases?", ["The project databases has 1 service: ledger."]),
         ("which services are of type ClusterIP?", ["tape has it, under type."]),
         ("which services have no restart policy on hearth?", ["None: film is restarted."]),
     ],
