@@ -448,7 +448,7 @@ def test_a_public_name_leads_through_its_route_to_the_service(world: World) -> N
     asks = {
         "issuer": "{OIDC_ISSUER: 'https://wiki.example.org/realms/x'}",
         "port": "{API: 'https://wiki.example.org:443'}",
-        "browser": "{REDIRECT_URI: 'https://wiki.example.org/back', CORS_ORIGINS: 'https://wiki.example.org'}",
+        "browser": "{REDIRECT_URI: 'https://wiki.example.org/back', CORS: 'https://wiki.example.org'}",
         "other": "{API: 'https://wiki.example.org:8443', MAIL: 'smtp://wiki.example.org'}",
         "alone": "{HOST: wiki.example.org}",
         "path": "{API: 'https://wiki.example.net'}",
