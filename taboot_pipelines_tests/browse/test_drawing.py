@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taboot_pipelines.browse.graph import MAX_ROWS, WIDTH, Relation, draw
-from taboot_pipelines.browse.rendering import short_url, to
-from taboot_pipelines.retrieval.rendering import outside
+from taboot_pipelines.browse.rendering import to
+from taboot_pipelines.retrieval.rendering import outside, short_url
 from taboot_pipelines.shards.manifest import SourceEntry
 
 RELATIONS = st.lists(
