@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.retrieval.answering import compound_questions, reading
+from taboot_pipelines.retrieval.answering import compound_questions, reading, words
 from taboot_pipelines.retrieval.answering.answer_types import Value
 from taboot_pipelines.retrieval.answering.compound_questions import join_answers
 from taboot_pipelines.retrieval.answering.config_values import WORDS
@@ -212,6 +212,8 @@ class Answers:
         told = find_steps(asked, places, limit) or compare_column(asked, places, limit)
         near = None if request.mode == "keyword" else self._nearness.of(view)
         reads = reading.read(asked, places, near)
+        if asked.denied:
+            reads = [r for r in reads if words.DENIES.search(r.statement.said.lower())]
         if facts is None and (wanted := words_of_store(view, request.query)):
             # What a service is besides is no answer to which database it uses.
             reads = [r for r in reads if not wanted.isdisjoint(_words_around(r.statement))]

@@ -262,6 +262,15 @@ COUNT = re.compile(r"\b(?:how many|number of|count(?: of)?|amount of)\b")
 _TRANSITIVE = re.compile(
     r"\b(?:transitive(?:ly)?|indirect(?:ly)?|everything that|recursive(?:ly)?|in turn|whole chain)\b"
 )
+#: The verb of the clause that asks is denied; what stands behind "if" is another clause, and who cannot run
+#: without a thing needs it.
+_DENIED = re.compile(
+    r"^(?:which|what|who|list|show|find|name|tell|give)\b"
+    r"(?:(?!\b(?:if|when|after|once|because|how|why|while)\b)[^,;?])*?"
+    r"(?:\b(?:do|does|did|is|are|was|were|has|have|had|can|could|will|would|should)(?:n't| not)\b"
+    r"|\b(?:has|have|had|with|uses?|sets?|declares?|publish(?:es)?|needs?) no\b|\bnever\b)"
+    r"(?!.*\b(?:without|but|except|unless|if|when|until)\b)"
+)
 _EXCEPT = re.compile(r"\b(?:neither|except)\b")
 _ALL_OF = r"(?: me)?(?: all| the| of the| of our| our)*"
 #: What runs, in the terms of Compose and of Kubernetes.
@@ -281,10 +290,11 @@ _LISTS = re.compile(
 class Reading:
     """``question``: on one line; ``value``: the kind of value asked for; ``noun``: the words that name the
     property asked for; ``truth``: it begins as one for a yes or no; ``counts``: it asks how many;
-    ``negated``: it denies something; ``transitive``: what follows indirectly counts too; ``ours``: the
-    house's own things are asked for; ``inventory``: which of the house's things are so, what no vendor knows;
-    ``lists``: which things are so, named or not, and ``lists_services``: which services, called so;
-    ``compares``: the words that ask for a comparison or a sum, in lower case.
+    ``negated``: it denies something, and ``denied``: it asks for what is not so; ``transitive``: what follows
+    indirectly counts too; ``ours``: the house's own things are asked for; ``inventory``: which of the house's
+    things are so, what no vendor knows; ``lists``: which things are so, named or not, and
+    ``lists_services``: which services, called so; ``compares``: the words that ask for a comparison or a sum,
+    in lower case.
     """
 
     question: str
@@ -294,6 +304,7 @@ class Reading:
     truth: bool
     counts: bool
     negated: bool
+    denied: bool
     transitive: bool
     ours: bool
     inventory: bool
@@ -318,6 +329,7 @@ def read(question: str) -> Reading:
         truth=bool(_TRUTH.match(folded)) and not _POLITE.match(folded),
         counts=bool(COUNT.search(lower)),
         negated=bool(words.DENIES.search(folded) or _EXCEPT.search(folded)),
+        denied=bool(_DENIED.search(folded)),
         transitive=bool(_TRANSITIVE.search(lower)),
         ours=ours,
         inventory=bool(_INVENTORY.search(folded)) or (ours and value not in _DOCUMENTED),

@@ -32,6 +32,7 @@ from taboot_pipelines.retrieval.answering.question_types import PROBABLE
 from taboot_pipelines.retrieval.answering.routes import Routes
 from taboot_pipelines.retrieval.answering.service_properties import ServiceProperties
 from taboot_pipelines.retrieval.answering.vocabulary import SECRETS, STORES
+from taboot_pipelines.retrieval.answering.words import DENIES
 from taboot_pipelines.retrieval.queries.citations import MAX_SCOPES, CitedStatement, Found, StatementSpan
 from taboot_pipelines.retrieval.queries.service_index import ServiceIndex, service_index
 from taboot_pipelines.retrieval.request import SearchRequest
@@ -212,7 +213,7 @@ class Answerer:
                 found = self.facts.find(asked.kind, scoped)
                 if found is None and asked.kind == "ports":
                     found = self.config.listening(scoped)
-                if found is None or not found.statements:
+                if found is None or not found.statements or not _denies_alike(question, found):
                     continue
                 left = question.unexplained(found.used | asked.words)
                 if left and asked.probability < _HARDLY:
@@ -230,11 +231,11 @@ class Answerer:
                 if asked.probability >= _WHOLE and not left:
                     whole = whole or made
             found = self.holders.find(scoped)
-            if found is not None:
+            if found is not None and _denies_alike(question, found):
                 sure = _confidence(question, found, set()) - 0.01 * n
                 best = _better(best, _Best(sure, "holders", found, question))
             found = None if self.holders.asks(question) else self.config.find(scoped)
-            if found is not None:
+            if found is not None and _denies_alike(question, found):
                 sure = _confidence(question, found, set(), config=True) - 0.01 * n
                 # A key as it is written is before what edges say; what edges say without a word left, before
                 # any other.
@@ -286,6 +287,11 @@ def _say_slips(best: _Best, statements: Sequence[CitedStatement]) -> None:
         if not count:
             said = f"{mention.meant} (you wrote {mention.text}): {statements[0].text}"
         statements[0].text = said
+
+
+def _denies_alike(question: Question, found: Found) -> bool:
+    """Whether what is found denies where the question does: what is so is no answer to what is not so."""
+    return not question.reading.denied or any(DENIES.search(s.text.lower()) for s in found.statements)
 
 
 def _confidence(question: Question, found: Found, asked: set[int], *, config: bool = False) -> float:

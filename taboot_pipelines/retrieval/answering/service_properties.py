@@ -340,7 +340,8 @@ class ServiceProperties(FactKind):
     ) -> Found:
         """The services that lack a property: of those without it, the ones of which all is known; and which
         the others are. ``every``: how it is said where none lacks it."""
-        lacking, unknown = [s for s in others if self._known(s)], [s for s in others if not self._known(s)]
+        lacking = [s for s in others if self._config.whole(s)]
+        unknown = [s for s in others if not self._config.whole(s)]
         if lacking:
             found = self._listing(question, lacking, trait.lacks, self.declarations(lacking), used)
         else:
@@ -350,10 +351,6 @@ class ServiceProperties(FactKind):
             text = f"Not all that {names} {_agree('are', len(unknown))} declared with is known."
             found.statements.append(CitedStatement(text, self.declarations(unknown)))
         return found
-
-    def _known(self, service: Service) -> bool:
-        """Whether all that a service is declared with is known: what a chart brings stands in no file."""
-        return self._config.whole(service) and bool(self.house.out(service.number, "BUILDS"))
 
     def _names_among(self, group: Sequence[Service], among: Sequence[Service]) -> list[str]:
         one = len({(s.place, s.project) for s in among}) == 1
@@ -401,7 +398,7 @@ class ServiceProperties(FactKind):
             shown = f" ({listed([_shown(p) for p in values])})" if trait.shows else ""
             text = f"Yes: {self.called(service)} {_agree(trait.has, 1)}{shown}."
             return Found([CitedStatement(text, [p.cite for p in values])], used | words, looked_for=trait.has)
-        if not self._known(service):
+        if not self._config.whole(service):
             return None
         text = f"No: {self.called(service)} {_agree(trait.lacks, 1)}."
         return Found([CitedStatement(text, self.declaration([service]))], used | words, looked_for=trait.has)

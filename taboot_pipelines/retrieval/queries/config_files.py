@@ -592,7 +592,8 @@ class ConfigEntries:
         return found
 
     def whole(self, service: Service) -> bool:
-        """Whether all that a service is declared with is known: no file that it extends is missing."""
+        """Whether all that a service is declared with is known: no file that it extends is missing, and no
+        chart brings what runs."""
         documents = self.house.declaring(service)
         for doc_id in documents:
             path, _ = self.file(doc_id).extends.get(service.name, ("", ""))
@@ -600,7 +601,7 @@ class ConfigEntries:
             target = posixpath.normpath(posixpath.join(posixpath.dirname(document.path), path))
             if path and (document.source, target) not in self.house.by_path:
                 return False
-        return bool(documents)
+        return bool(documents) and bool(self.house.out(service.number, "BUILDS"))
 
     def of_document(self, doc_id: str) -> list[ConfigEntry]:
         """The values of a file. What leads to one is its service, in an nginx conf the blocks around it."""

@@ -204,3 +204,23 @@ def test_services_of_one_name_are_told_apart_only_by_what_they_declare(view):
 def test_a_time_zone_is_no_time():
     assert read("time zone of the heater?").value is None
     assert read("start time of the heater?").value is not None
+
+
+@pytest.mark.parametrize(
+    ("question", "denied"),
+    [
+        ("which services don't publish any port?", True),
+        ("which services have no healthcheck", True),
+        ("what does not depend on redis", True),
+        ("list the services that are not behind the proxy", True),
+        ("which services publish a port?", False),
+        # Who cannot run without a thing needs it, and what stands behind "if" is another clause.
+        ("which services can't run without redis", False),
+        ("who has a problem if redis does not come up", False),
+        ("what can't start any more if redis is missing", False),
+        ("which services are in front but not in back", False),
+        ("why does grafana not start", False),
+    ],
+)
+def test_a_question_is_denied_where_its_own_verb_is(question: str, denied: bool) -> None:
+    assert read(question).denied is denied

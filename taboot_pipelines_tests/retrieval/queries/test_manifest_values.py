@@ -236,6 +236,16 @@ def test_the_same_questions_are_answered(kb: KnowledgeBase, question: str, parts
 
 
 @pytest.mark.slow
+def test_what_is_so_is_no_answer_to_what_is_not_so(kb: KnowledgeBase) -> None:
+    assert kb.answer("which services have depends_on?").found is False
+    for question in ("which services have no replicas?", "which services do not mount /srv/reels?"):
+        answer = kb.answer(question)
+        assert not answer.found or "no" in answer.text.split(), answer
+    said = kb.answer("which containers don't publish any port?").text
+    assert "publish no port" in said and "ledger" in said and "sweep" in said
+
+
+@pytest.mark.slow
 def test_typed_queries_see_both_kinds(kb: KnowledgeBase) -> None:
     limits = kb.query("limits", service="film")
     assert {(r.cells["key"], r.cells["value"]) for r in limits.rows} >= {
