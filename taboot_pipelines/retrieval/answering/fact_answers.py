@@ -120,6 +120,8 @@ _COST_DOUBT = 0.1
 #: Letters of a word that may be part of a name: the TURN port of coturn.
 _MIN_INSIDE = 4
 _TOKEN = re.compile(r"[^\W_]+")
+#: "(an order, not a need)" denies nothing of what it stands behind.
+_ASIDE = re.compile(r"\([^()]*\)")
 #: The kinds that say which store a service uses, or what uses one.
 _OF_STORES = frozenset({"connections", "dependencies", "dependents", "impact", "shared_services", "users"})
 
@@ -291,7 +293,8 @@ def _say_slips(best: _Best, statements: Sequence[CitedStatement]) -> None:
 
 def _denies_alike(question: Question, found: Found) -> bool:
     """Whether what is found denies where the question does: what is so is no answer to what is not so."""
-    return not question.reading.denied or any(DENIES.search(s.text.lower()) for s in found.statements)
+    said = _ASIDE.sub("", found.statements[0].text.lower()) if found.statements else ""
+    return not question.reading.denied or bool(DENIES.search(said))
 
 
 def _confidence(question: Question, found: Found, asked: set[int], *, config: bool = False) -> float:

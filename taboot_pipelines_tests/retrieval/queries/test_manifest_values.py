@@ -199,7 +199,8 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         (world.directory / "cluster" / "k3s" / "media" / "film.yaml").write_text(FILM)
         (world.directory / "cluster" / "k3s" / "media" / "tape.yaml").write_text(BARE)
         compose = (
-            "services: {film: {image: 'acme/film:1', mem_limit: 2g, restart: always,"
+            "services: {late: {image: 'acme/late:1', restart: always, depends_on: [film]},"
+            " film: {image: 'acme/film:1', mem_limit: 2g, restart: always,"
             " volumes: ['/srv/reels:/in'], environment: {TAPE_URL: 'http://clusterip-tape:80'}}}\n"
         )
         (world.source("stacks", "compose", host="hearth") / "compose.yaml").write_text(compose)
@@ -220,12 +221,12 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         ("what is the health check of film?", ["GET :80/health"]),
         ("which environment variables does film set?", ["UTC", "DB_PASS", "of the Secret film-db"]),
         ("which deployments have 0 replicas?", ["tape has it, under deploy.replicas."]),
-        ("which pods have no memory limit?", ["tape has no memory limit."]),
+        ("which pods have no memory limit?", ["tape (media) and late (stacks) have no memory limit."]),
         # Kubernetes restarts what runs on, and lets nobody ask for less.
         ("which services are not restarted automatically?", ["sweep is not restarted automatically."]),
         ("which pods are in databases?", ["The project databases has 1 service: ledger."]),
         ("which services are of type ClusterIP?", ["tape has it, under type."]),
-        ("which services have no restart policy on hearth?", ["None: film is restarted."]),
+        ("which services have no restart policy on hearth?", ["None: film and late are restarted."]),
     ],
 )
 def test_the_same_questions_are_answered(kb: KnowledgeBase, question: str, parts: list[str]) -> None:
@@ -237,7 +238,9 @@ def test_the_same_questions_are_answered(kb: KnowledgeBase, question: str, parts
 
 @pytest.mark.slow
 def test_what_is_so_is_no_answer_to_what_is_not_so(kb: KnowledgeBase) -> None:
-    assert kb.answer("which services have depends_on?").found is False
+    assert kb.answer("what starts after film?").found
+    assert not kb.answer("what does not depend on film?").found  # "(an order, not a need)" denies nothing
+    assert not kb.answer("which services have no depends_on?").found
     for question in ("which services have no replicas?", "which services do not mount /srv/reels?"):
         answer = kb.answer(question)
         assert not answer.found or "no" in answer.text.split(), answer
