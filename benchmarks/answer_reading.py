@@ -230,6 +230,17 @@ def make_strangers(strangers: Path) -> None:
     subprocess.run([*program, "--work", strangers], check=True)
 
 
+def with_strangers(measure: Callable[[Path], None]) -> int:
+    """Measure over the homes of strangers' houses in the folder that is given, else over ones made anew."""
+    if len(sys.argv) > 1:
+        measure(Path(sys.argv[1]))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        make_strangers(Path(folder))
+        measure(Path(folder))
+    return 0
+
+
 def main() -> int:
     given = [a for a in sys.argv[1:] if a != "--write"]
     write = "--write" in sys.argv[1:]

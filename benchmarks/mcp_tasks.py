@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +23,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from answer_reading import DATA, make_strangers
+from answer_reading import DATA, with_strangers
 from mcp.client.client import Client
 
 from taboot_pipelines import KnowledgeBase
@@ -108,15 +107,5 @@ def measure(homes: Path) -> None:
     print(f"tokens of an answer: median {read[0]:.0f}, p95 {read[1]:.0f}, most {read[2]:.0f}")
 
 
-def main() -> int:
-    if len(sys.argv) > 1:
-        measure(Path(sys.argv[1]))
-        return 0
-    with tempfile.TemporaryDirectory() as folder:
-        make_strangers(Path(folder))
-        measure(Path(folder))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(with_strangers(measure))

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from answer_reading import BINS, DATA, make_strangers
+from answer_reading import BINS, DATA, with_strangers
 
 from taboot_pipelines import KnowledgeBase
 from taboot_pipelines.retrieval.results.evaluations import Judged
@@ -134,15 +133,5 @@ def measure(homes: Path) -> None:
         print(f"\nwith a liar in its place: {len(lied)} of its sentences served")
 
 
-def main() -> int:
-    if len(sys.argv) > 1:
-        measure(Path(sys.argv[1]))
-        return 0
-    with tempfile.TemporaryDirectory() as folder:
-        make_strangers(Path(folder))
-        measure(Path(folder))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(with_strangers(measure))

@@ -12,7 +12,7 @@ import socket
 import threading
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -29,7 +29,9 @@ from taboot_pipelines.browse.requests import kb_of
 from taboot_pipelines.errors import TabootError, raised_at
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.requests import Request
+    from starlette.types import ASGIApp
 
     from taboot_pipelines.retrieval import KnowledgeBase
 
@@ -177,40 +179,53 @@ def load_parts() -> None:
             import_module(module.name)
 
 
-def serve(kb: KnowledgeBase, taken: socket.socket, ready: Callable[[str, str], None]) -> None:
-    """Serve ``kb`` on a socket that listens, until the process is interrupted. ``ready`` is called with the
-    address that opens it, and with one that does so a single time: for a browser that is started with it,
-    since others can see the arguments of a process.
-    """
+def make_loopback_server(app: ASGIApp, *, lifespan: Literal["on", "off"], **bounds: int) -> uvicorn.Server:
+    """A server for one person's machine: no log of what is asked, no header that says what it is, and none of
+    a proxy believed. ``bounds``: further ones of ``uvicorn.Config``."""
     import uvicorn
 
-    token, once = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-    port = taken.getsockname()[1]
-    app = make_app(kb, token, once, port)
-    config = uvicorn.Config(
-        app,
-        # h11 bounds what it keeps of a request's head.
-        http="h11",
-        ws="none",
-        loop="asyncio",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=_MOST_AT_ONCE,
-        h11_max_incomplete_event_size=_MAX_HEAD,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
+    given: dict[str, Any] = dict(bounds)
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            loop="asyncio",
+            lifespan=lifespan,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            **given,
+        )
     )
-    server = uvicorn.Server(config)
-    # The socket listens already: what is asked before the loop runs waits in its queue.
-    ready(*(f"http://{HOST}:{port}/?token={value}" for value in (token, once)))
-    load_parts()
-    # The first question of a process loads the model and maps the shards; it need not be a person's.
-    threading.Thread(target=app.state.warm, name="browse-warm", daemon=True).start()
+
+
+def run_until_interrupted(server: uvicorn.Server, taken: socket.socket) -> None:
+    """Serve on a socket that listens, until the process is interrupted; the socket is closed then."""
     try:
         server.run(sockets=[taken])
     except KeyboardInterrupt:
         pass
     finally:
         taken.close()
+
+
+def serve(kb: KnowledgeBase, taken: socket.socket, ready: Callable[[str, str], None]) -> None:
+    """Serve ``kb`` on a socket that listens, until the process is interrupted. ``ready`` is called with the
+    address that opens it, and with one that does so a single time: for a browser that is started with it,
+    since others can see the arguments of a process.
+    """
+    token, once = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+    port = taken.getsockname()[1]
+    app = make_app(kb, token, once, port)
+    # h11 bounds what it keeps of a request's head.
+    bounds = {"limit_concurrency": _MOST_AT_ONCE, "h11_max_incomplete_event_size": _MAX_HEAD}
+    server = make_loopback_server(app, lifespan="off", **bounds)
+    # The socket listens already: what is asked before the loop runs waits in its queue.
+    ready(*(f"http://{HOST}:{port}/?token={value}" for value in (token, once)))
+    load_parts()
+    # The first question of a process loads the model and maps the shards; it need not be a person's.
+    threading.Thread(target=app.state.warm, name="browse-warm", daemon=True).start()
+    run_until_interrupted(server, taken)

@@ -125,23 +125,7 @@ def serve_stdio(kb: KnowledgeBase, *, write: bool = False) -> None:
 
 def serve_http(kb: KnowledgeBase, taken: socket.socket, token: str, *, write: bool = False) -> None:
     """Serve on a socket that listens, until the process is interrupted."""
-    import uvicorn
+    from taboot_pipelines.browse.app import make_loopback_server, run_until_interrupted
 
-    config = uvicorn.Config(
-        make_app(kb, token, write=write),
-        http="h11",
-        ws="none",
-        loop="asyncio",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=2,
-    )
-    try:
-        uvicorn.Server(config).run(sockets=[taken])
-    except KeyboardInterrupt:
-        pass
-    finally:
-        taken.close()
+    app = make_app(kb, token, write=write)
+    run_until_interrupted(make_loopback_server(app, lifespan="on"), taken)
