@@ -30,10 +30,6 @@ class Entry:
     added: str
 
 
-def clients() -> tuple[str, ...]:
-    return ("claude-code", "codex", "vscode")
-
-
 def entry(client: str, folder: Path, settings: Settings, *, write: bool) -> Entry:
     """The entry for a client: of Claude Code and VS Code in ``folder``, of Codex in its own home.
 
