@@ -159,6 +159,7 @@ class RunRows:
             confidence=claim.confidence,
             method=claim.method,
             end_basis=Basis.NORMALIZED if claim.in_quote else Basis.DERIVED,
+            aliases=list(claim.patterns),
         )
 
     def _add_statement(

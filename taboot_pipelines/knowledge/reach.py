@@ -87,7 +87,7 @@ def _said(o: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...], int
         yield "on", o["end_key"], tuple(o["aliases"]), None
     elif o["kind"] == "use":
         said = json.loads(o["properties"])
-        yield "use", said.get("protocol") or "", (o["end_name"],), said.get("port")
+        yield "use", said.get("protocol") or "", (o["end_name"], *o["aliases"]), said.get("port")
     elif o["kind"] == "edge" and o["source"] in (EdgeSource.TIER_A, EdgeSource.STRUCTURED):
         if o["type"] == "BINDS" and (place := _place(o["start_key"])):
             said = json.loads(o["properties"])
@@ -137,7 +137,8 @@ def _place(key: str) -> str:
 class Answering:
     """The service that a host is. Unless ``reachable``, it has the name that was asked for, and the two
     cannot meet. ``network``: by whose name it is found; empty for a port of a machine. ``own``: of the
-    asking service's project. ``ground``: the statements by which the two meet, as in ``supports``."""
+    asking service's project. ``ground``: the statements by which the two meet, as in ``supports``. ``made``:
+    the host's name is one that the chart of a release made, as charts do."""
 
     key: str
     name: str
@@ -146,6 +147,7 @@ class Answering:
     store: bool
     network: str
     ground: tuple[str, ...]
+    made: bool = False
 
 
 class Reaches:
@@ -191,10 +193,17 @@ class Reaches:
             for address in addresses.get(machine, ()):
                 self._machines[ids.host_id(address)].add(machine)
 
-    def answering(self, key: str, host: str, port: int | None, scheme: str) -> Answering | None:
+    def answering(
+        self, key: str, host: str, port: int | None, scheme: str, patterns: Iterable[str] = ()
+    ) -> Answering | None:
         """What the service ``key`` asks for by ``host`` (``ids.host_id``), ``port`` and ``scheme`` (empty
-        where none is written); None if nobody can say."""
+        where none is written); None if nobody can say. ``patterns``: of ``records.Use``, for what is nobody's
+        name."""
         found = self._by_name(key, host)
+        if found is None:
+            released = (self._by_name(key, pattern) for pattern in patterns)
+            made = next((answer for answer in released if answer is not None), None)
+            found = None if made is None else replace(made, made=True)
         if found is None and port is not None:
             found = self._by_port(key, host, port)
         if found is None and scheme in _WEB and port in (None, _WEB[scheme]):
@@ -288,7 +297,7 @@ def moved_uses(before: Reaches, after: Reaches, kept: pa.Table) -> set[str]:
     columns = ("doc_id", "kind", "key", "place", "names", "port")
     for doc_id, kind, key, place, names, port in rows_of(kept, *columns):
         if kind == "use" and doc_id not in moved:
-            asked = (key, names[0], port, place)
+            asked = (key, names[0], port, place, names[1:])
             if before.answering(*asked) != after.answering(*asked):
                 moved.add(doc_id)
     return moved

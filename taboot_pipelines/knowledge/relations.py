@@ -27,7 +27,7 @@ from taboot_pipelines.model.graph import PRIORITY, Basis, EdgeSource, weakness
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.offsets import OffsetMap
 
-RELATIONS_VERSION = "3"
+RELATIONS_VERSION = "4"
 
 #: The method of a mention by a service that asks for what it cannot reach.
 UNREACHABLE = "unreachable_name"
@@ -353,6 +353,8 @@ def observed_statements(given: DocumentInput, chunks: ChunkIndex) -> list[Relati
 
 #: How sure a use must be for its name to be missed where it is not reachable.
 _SURE = 0.9
+#: How sure a name is that of a release because it begins so.
+_MADE = 0.8
 
 
 def _use_statements(
@@ -362,9 +364,11 @@ def _use_statements(
     depends on it if that keeps its data; where the two cannot meet, a mention (:data:`UNREACHABLE`)."""
     properties = json.loads(o["properties"])
     scheme = properties.get("protocol") or ""
-    found = reaches.answering(o["start_key"], o["end_name"], properties.get("port"), scheme)
+    asked = (o["start_key"], o["end_name"], properties.get("port"), scheme, o["aliases"])
+    found = reaches.answering(*asked)
     if found is None:
         return []
+    confidence = min(o["confidence"], _MADE) if found.made else o["confidence"]
     end = Endpoint("Service", found.key, found.name)
     if not found.reachable:
         if o["confidence"] < _SURE:
@@ -397,6 +401,7 @@ def _use_statements(
             _relation(o),
             type=type_,
             end=end,
+            confidence=confidence,
             discriminator=discriminator(type_, said),
             properties=canonical_json(said),
             ground=found.ground,

@@ -267,7 +267,9 @@ class Reach:
 class Use:
     """A unit says that a service asks for a host, and not which service that is: it may be another unit's.
     ``host``: the ``ids.host_id`` of its name, since what only may be a name may be a secret. ``in_quote``:
-    the name stands in the evidence. ``confidence``: that it is the name of a host."""
+    the name stands in the evidence. ``confidence``: that it is the name of a host. ``patterns``: the hashes
+    of what a release of Helm answers to that made the name, the longest first (``gitea-*.git`` of
+    ``gitea-http.git``)."""
 
     service: NodeRef
     host: str
@@ -277,6 +279,7 @@ class Use:
     protocol: str | None = None
     port: int | None = None
     confidence: float = 0.9
+    patterns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -365,6 +365,49 @@ def test_a_release_needs_what_it_waits_for(world: World) -> None:
     same_as_scratch(world)
 
 
+MADE = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {{name: {0}, namespace: {1}}}
+spec: {{{2}}}
+"""
+
+
+def test_what_a_chart_made_a_name_for_is_its_release(world: World) -> None:
+    """The names of a chart's objects begin with the release's. The longest beginning counts, a Service of the
+    whole name before it; other namespaces have names of their own."""
+    entry = {"source": "house", "type_": "files", "interpret": True}
+    files = {
+        "git.yaml": MADE.format("gitea", "git", ""),
+        "runner.yaml": MADE.format("gitea-runner", "git", ""),
+        "far.yaml": MADE.format("forge", "flux", "targetNamespace: git"),
+        "named.yaml": MADE.format("bus", "git", "releaseName: mq"),
+        "a/full.yaml": workload("full", "apps", "http://gitea-http.git.svc.cluster.local:3000"),
+        "a/short.yaml": workload("short", "apps", "http://gitea-http.git:3000"),
+        "a/same.yaml": workload("same", "git", "redis://gitea-valkey-cluster:6379"),
+        "a/longest.yaml": workload("longest", "apps", "gitea-runner-api.git.svc"),
+        "a/flux.yaml": workload("flux", "apps", "http://git-forge-http.git/"),
+        "a/called.yaml": workload("called", "apps", "amqp://mq-rabbitmq.git:5672"),
+        "a/other.yaml": workload("other", "apps", "http://gitea-http:3000 http://gitea-http.web:3000"),
+        "a/secret.yaml": workload("secret", "git", "gitea-word"),
+    }
+    kb = ingest(world, files, **entry)
+    assert links(kb, "CONNECTS_TO") - {"full CONNECTS_TO gitea-http"} == {
+        *("full CONNECTS_TO gitea", "short CONNECTS_TO gitea", "same CONNECTS_TO gitea"),
+        *("longest CONNECTS_TO gitea-runner", "flux CONNECTS_TO forge", "called CONNECTS_TO bus"),
+    }
+    (edge,) = [r for r in kb.edges().to_pylist() if (r["start_name"], r["end_name"]) == ("short", "gitea")]
+    assert edge["confidence"] == 0.8
+    assert [q.url.rpartition("/sources/")[2] for q in kb.explain(edge["edge_id"]).quotes][:1] == [
+        "house/a/short.yaml"
+    ]
+    same_as_scratch(world)
+    service = "apiVersion: v1\nkind: Service\nmetadata: {name: gitea-http, namespace: git}\n"
+    kb = ingest(world, {"service.yaml": service}, **entry)
+    assert "short CONNECTS_TO gitea-http" in links(kb) and "short CONNECTS_TO gitea" not in links(kb)
+    same_as_scratch(world)
+
+
 SHOWN = """\
 # Shop
 

@@ -62,6 +62,10 @@ APPLICATIONS = (
     "  template:\n    metadata: {{name: '{{{{path.basename}}}}'}}\n"
     "    spec: {{source: {{path: '{{{{path}}}}'}}, destination: {{namespace: {}}}}}\n"
 )
+ASKS = (
+    "apiVersion: v1\nkind: Pod\nmetadata: {{name: reader, namespace: {}}}\n"
+    "spec: {{containers: [{{name: c, env: [{{name: URL, value: {}}}]}}]}}\n"
+)
 FILES: dict[str, list[tuple[str, list[str]]]] = {
     "stacks": [
         (
@@ -223,6 +227,11 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                 RELEASE.format("dependsOn: [{name: jellyfin}, {name: pg, namespace: data}]"),
                 RELEASE.format("dependsOn: [{name: vault}]\n  values: {DB_HOST: pg, host: pg.data.svc}"),
             ],
+        ),
+        # By the name that a chart made, of a release that comes and goes and is put elsewhere.
+        (
+            "asks.yaml",
+            [ASKS.format("web", "http://wiki-http.data.svc/"), ASKS.format("web", "http://wiki-http:80")],
         ),
         (
             "cluster/pg.yaml",

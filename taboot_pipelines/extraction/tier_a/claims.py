@@ -316,8 +316,10 @@ class ClaimBuilder:
         protocol: str | None = None,
         port: int | None = None,
         confidence: float = 0.9,
+        patterns: Iterable[str] = (),
     ) -> None:
-        """Claim that a service asks for a host by this name; which service that is the reducer finds out."""
+        """Claim that a service asks for a host by this name; which service that is the reducer finds out.
+        ``patterns``: what a release may answer to that made the name (``records.Use``)."""
         if service is None:
             return
         evidence = where if isinstance(where, Evidence) else where.evidence
@@ -325,7 +327,8 @@ class ClaimBuilder:
         if key not in self._uses and len(self._uses) < self._max_edges:
             written = stands_in(host, self.texts.quote(evidence))
             asked = ids.host_id(ids.open_host(self.place, host) if "${" in host else host)
-            self._uses[key] = Use(service, asked, evidence, method, written, protocol, port, confidence)
+            made = tuple(ids.host_id(pattern) for pattern in patterns)
+            self._uses[key] = Use(service, asked, evidence, method, written, protocol, port, confidence, made)
 
     # --- the result -----------------------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ class ManifestReader:
     """
 
     name = "kubernetes"
-    version = "7"
+    version = "8"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         texts = UnitTexts(view)

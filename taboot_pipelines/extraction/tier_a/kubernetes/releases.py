@@ -89,10 +89,15 @@ def _claim_release(
     claims: ClaimBuilder, service: NodeRef, one: Object, values: Node | None, surroundings: Surroundings
 ) -> None:
     """What a HelmRelease connects to by ``values``, and by those in ConfigMaps. Its objects are in the
-    namespace that it names, and it answers to its own name there."""
+    namespace that it names, and it answers there to its own name and to that of its release."""
     spec = one.spec
-    namespace = told(spec.scalar("targetNamespace") if spec is not None else None, one.namespace)
-    claim_reach(claims, service, namespace, one.name, one.name.text)
+    target = spec.scalar("targetNamespace") if spec is not None else None
+    named = spec.scalar("releaseName") if spec is not None else None
+    namespace = told(target, one.namespace)
+    # What Flux calls a release that is put elsewhere (fluxcd.io, "HelmRelease: Release name").
+    elsewhere = one.name.text if target is None else f"{namespace}-{one.name.text}"
+    names = dict.fromkeys([one.name.text, told(named, elsewhere)])
+    claim_reach(claims, service, namespace, one.name, *names, pattern=True)
     for item in listed(spec, "valuesFrom"):
         kind, key = item.scalar("kind"), item.scalar("valuesKey")
         if kind is not None and kind.text == "ConfigMap":
@@ -123,7 +128,9 @@ def claim_application(claims: ClaimBuilder, one: Object, surroundings: Surroundi
     )
     if service is None:
         return
-    claim_reach(claims, service, namespace, one.name, one.name.text)
+    releases = (chart.scalar("releaseName") for chart in charts)
+    names = dict.fromkeys([one.name.text, *(told(name, one.name.text) for name in releases)])
+    claim_reach(claims, service, namespace, one.name, *names, pattern=True)
     for rest in rests:
         claim_values(claims, service, values_of(rest), namespace, surroundings)
 

@@ -194,7 +194,7 @@ def claim_chart(claims: ClaimBuilder, path: str, view: FileView) -> list[str]:
         namespace = DEFAULT_NAMESPACE if placed is None else placed.namespace
         service = service_ref(claims, namespace, release.text)
         surroundings = Surroundings(path, view, (), claims.texts)
-        claim_reach(claims, service, namespace, name, release.text)
+        claim_reach(claims, service, namespace, name, release.text, pattern=True)
         for node in documents(values, claims.texts):
             rest = _claim_dependencies(claims, chart, node, (release, namespace), surroundings)
             most = _NOWHERE if placed is None else 0.9

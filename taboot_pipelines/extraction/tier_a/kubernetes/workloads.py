@@ -68,12 +68,28 @@ def claim_workload(claims: ClaimBuilder, one: Object, surroundings: Surroundings
         claims.amend(service, unresolved=list(unresolved))
 
 
-def claim_reach(claims: ClaimBuilder, service: NodeRef, namespace: str, where: Node, *names: str) -> None:
-    """A workload and a Service are in the cluster and in their namespace; a Service has ``names`` there."""
+def claim_reach(
+    claims: ClaimBuilder, service: NodeRef, namespace: str, where: Node, *names: str, pattern: bool = False
+) -> None:
+    """A workload and a Service are in the cluster and in their namespace; a Service has ``names`` there.
+    ``pattern``: it is a release, whose chart calls its Services by its name and what they are."""
     zone = f"{namespace}.svc"
     full = [f"{name}.{part}" for name in names for part in (namespace, zone, f"{zone}.cluster.local")]
-    claims.reach(service, f"{claims.place}/cluster.local", full, where)
+    made = [f"{name}-*.{namespace}" for name in names] if pattern else []
+    claims.reach(service, f"{claims.place}/cluster.local", [*full, *made], where)
     claims.reach(service, f"{claims.place}/{zone}.cluster.local", names, where)
+
+
+def _patterns(host: str, namespace: str) -> list[str]:
+    """What a release may answer to whose chart called a Service by this host's name, the longest first:
+    names begin with the release's (helm.sh, "Best practices: templates")."""
+    full = _CLUSTER_NAME.fullmatch(host)
+    name, _, other = host.rstrip(".").partition(".") if full is None else (full[1], "", full[2])
+    words = name.lower().split("-")
+    if "." in other:
+        return []
+    beginnings = ("-".join(words[:n]) for n in range(len(words) - 1, 0, -1))
+    return [f"{beginning}-*.{other or namespace}" for beginning in beginnings if beginning]
 
 
 def protocol_of(port: Node) -> str:
@@ -180,15 +196,23 @@ def claim_connections(
     that may be those of other files."""
     least, most, named = sure
     if _CLUSTER_NAME.fullmatch(text) is not None:
-        claims.use(service, text, where, f"{method}_host", confidence=named)
+        made = _patterns(text, namespace)
+        claims.use(service, text, where, f"{method}_host", confidence=named, patterns=made)
     for host, confidence in lone_hosts(key, text):
         if confidence >= least:
             claims.use(service, host, where, f"{method}_host", confidence=min(confidence, most))
     for scheme, host, port in named_hosts(text):
         end = named_service(claims, host, namespace, surroundings)
-        if end is None:
-            asked = asking_scheme(key, scheme)
-            claims.use(service, host, where, f"{method}_url", protocol=asked, port=port, confidence=named)
+        claims.use(
+            service,
+            host,
+            where,
+            f"{method}_url",
+            protocol=asking_scheme(key, scheme) if end is None else scheme,
+            port=port,
+            confidence=named,
+            patterns=_patterns(host, namespace),
+        )
         if end is None or end == service:
             continue
         claims.edge(

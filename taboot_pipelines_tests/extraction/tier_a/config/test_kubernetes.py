@@ -292,7 +292,7 @@ def uses(said: Interpretation, files: Mapping[str, str]) -> set[tuple[str, str, 
     return {(u.host, u.method, u.confidence, quote) for u, quote in quotes}
 
 
-#: What values name besides by a URL of the cluster: what is quoted, the host, and how sure that is.
+#: The hosts that values name: by what, how sure that is, and what is quoted.
 NAMED = {
     (ids.host_id(quote.partition(" ")[0]), "helm_value_host", sure, quote)
     for quote, sure in (
@@ -303,7 +303,7 @@ NAMED = {
         ("cache", 0.8),
         ("relay  # here", 0.8),
     )
-}
+} | {(ids.host_id("pg.data.svc"), "helm_value_url", 0.9, '"postgres://u:p@pg.data.svc:5432/wiki"')}
 
 
 def test_values_of_a_release_are_connections_as_an_environment_is() -> None:
@@ -320,14 +320,17 @@ def test_values_of_a_release_are_connections_as_an_environment_is() -> None:
         "map.yaml": f"apiVersion: v1\nkind: ConfigMap\n{more}\ndata:\n  values.yaml: |\n{values}",
     }
     said = interpret(files)
-    for name, scope in (("release.yaml", "src/flux"), ("app.yaml", "src/apps")):
+    for name, scope, names in (
+        ("release.yaml", "src/flux", ("wiki", "apps-wiki")),
+        ("app.yaml", "src/apps", ("wiki",)),
+    ):
         (edge,) = edges(said[name], "CONNECTS_TO")
         assert (edge.start.key, edge.end.key) == ((scope, "wiki"), ("src/data", "pg"))
         assert edge.properties == {"protocol": "postgres", "port": 5432} and edge.confidence == 0.9
         assert uses(said[name], files) == NAMED
         assert [n.node.key for n in said[name].nodes if n.declared] == [(scope, "wiki")]
         networks = {r.network: r.names for r in said[name].reaches}
-        assert networks["src/apps.svc.cluster.local"] == ("wiki",)
+        assert networks["src/apps.svc.cluster.local"] == names
     (edge,) = edges(said["from.yaml"], "CONNECTS_TO")
     assert edge.evidence.path == "map.yaml" and edge.end.name == "pg"
 
@@ -428,7 +431,10 @@ def test_what_a_chart_of_the_common_library_brings_is_read_out_of_its_values() -
     assert declared["src/apps", "shop"]["version"] == "2.1.0"
     assert declared["src/apps", "shop"]["port"] == 8080
     assert said_of(said, "CONNECTS_TO") == {("shop", "shop-cache", 6379)}
-    assert [u.method for u in said.uses] == ["kubernetes_env_url"]
+    assert [(u.method, u.port) for u in said.uses] == [
+        ("kubernetes_env_url", 6379),
+        ("kubernetes_env_url", 8081),
+    ]
     assert {(e.start.name, e.end.key) for e in edges(said, "BINDS")} == {("shop", ("10.4.0.7",))}
     assert said_of(said, "ROUTES_TO") == {
         ("inner", "shop", "shop.example.com", "/", "/", 8080, True),
