@@ -51,12 +51,12 @@ def default_namespace(path: str, view: FileView) -> str:
     (``targetNamespace``), else what the outermost kustomization says that takes it in, else what Argo CD puts
     it into, else ``default``."""
     folder = at = posixpath.dirname(path)
-    found, child = "", posixpath.basename(path)
+    found, within = "", posixpath.basename(path)
     for above in range(_MAX_ABOVE):
         for one in _read(at, KUSTOMIZATIONS, view):
             resources = one.get("resources")
-            taken = {posixpath.normpath(n.text) for n in resources.each()} if resources is not None else ()
-            if not above or child in taken:
+            taken = [posixpath.normpath(n.text) for n in resources.each()] if resources is not None else []
+            if not above or any(f"{within}/".startswith(f"{resource}/") for resource in taken):
                 found = told(one.scalar("namespace"), found)
         for one in _read(at, _FLUX_FILES, view):
             spec = one.get("spec")
@@ -67,7 +67,8 @@ def default_namespace(path: str, view: FileView) -> str:
                     return target
         if not at:
             break
-        at, child = posixpath.split(at)
+        at, last = posixpath.split(at)
+        within = f"{last}/{within}"
     if found:
         return found
     placed = placement(folder, view)

@@ -551,6 +551,9 @@ spec: {path: ./cluster/apps/web/app, targetNamespace: site}
             "outer",
         ),
         ({"apps/web/kustomization.yaml": f"{KUSTOMIZE}namespace: o\nresources: [app/ks.yaml]\n"}, "default"),
+        ({"apps/kustomization.yaml": f"{KUSTOMIZE}namespace: o\nresources: [web/app/web.yaml]\n"}, "o"),
+        ({"apps/kustomization.yaml": f"{KUSTOMIZE}namespace: o\nresources: [./web/app/]\n"}, "o"),
+        ({"apps/kustomization.yaml": f"{KUSTOMIZE}namespace: o\nresources: [web/a]\n"}, "default"),
         ({"apps/web/app/kustomization.yaml": f"{KUSTOMIZE}namespace: '${{X}}'\n"}, "default"),
         ({"apps/web/app/kustomization.yaml": "namespace: [\n"}, "default"),
         (
