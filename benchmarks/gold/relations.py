@@ -98,7 +98,7 @@ def exemplars(same_name: Any) -> Iterator[Labelled]:
     """Yield the candidates of the exemplars that were written for fitting."""
     for number, block in enumerate(EXEMPLARS.read_text("utf-8").split("\n\n")):
         lines = block.strip().split("\n")
-        text = "\n".join(line for line in lines if not line.startswith(("= ", "#")))
+        text = "\n".join(line for line in lines if not line.startswith(("= ", "# ")))
         facts = [
             tuple(part.strip() for part in line[2:].split("|")) for line in lines if line.startswith("= ")
         ]

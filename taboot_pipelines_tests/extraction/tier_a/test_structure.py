@@ -74,6 +74,15 @@ def test_a_table_in_html_is_read_as_one_in_markdown() -> None:
         "You can put Wikila behind nginx.\n",
         "If you enable search, Wikila needs Elasticsearch.\n",
         "- Documentation: https://docs.wikila.io\n",
+        "## Bootstrap\n\n```\nwikila → kube-dns → mirror → cert-issuer → secrets-operator\n```\n",
+        "Wikila runs on `postgres:15` → `postgres:16`\n",
+        "- `dumps/wikila/[a].mkv` → `films/Wikila/one.mkv`\n",
+        "- /srv/wikila/data → /mnt/backup/wikila\n",
+        "```\nwikila.conf        ← Caddy: its own\n└── data/           ← Postgres\n```\n",
+        "```\nwikila -> postgres: blocked\n```\n",
+        "```mermaid\nflowchart LR\n  W[wikila] -. blocked .-> P[(postgres)]\n```\n",
+        "```mermaid\ngraph TD\n  Issuer --> CertificateRequest\n  CertificateRequest --> Order\n```\n",
+        "```mermaid\ngraph TD\n  H[Hypervisor host] --> V[VM 201]\n  V --> W[Wikila]\n```\n",
         "- Base URL: `http://10.1.2.3:11434`\n",
     ],
 )
@@ -101,6 +110,11 @@ def test_nodes_of_a_diagram_are_called_by_their_labels() -> None:
         ("api-gateway", "auth-service"),
         ("auth-service", "postgres"),
     }
+
+
+def test_a_drawing_in_a_page_is_read_as_one_in_a_fence() -> None:
+    text = '<pre class="mermaid">\nflowchart LR\n  A[Wikila] --> B[(Postgres)]\n</pre>\n\nMore of Wikila.\n'
+    assert facts(text) == {("wikila", "CONNECTS_TO", "postgres", None)}
 
 
 def test_items_name_their_address() -> None:

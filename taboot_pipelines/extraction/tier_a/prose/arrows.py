@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from taboot_pipelines.extraction.tier_a.prose.pairs import (
     Candidate,
     about,
+    begins_order,
     flags,
     is_generic,
     stem,
@@ -40,15 +41,22 @@ _MERMAID = re.compile(r"\s*(?:graph|flowchart|sequenceDiagram)\b")
 _BOX = re.compile(r"[│┃|+┌┐└┘├┤┬┴╔╗╚╝║═─━]{1,}")
 _JOIN = re.compile(r"\s*(?:/|,|\+|&|\band\b|\bor\b)\s*")
 _BEFORE = re.compile(
-    r"(?:^|[.:;,|(\[–—!?]|\s-\s|\b(?:via|through|from|like|is|are|by|path|flow|with|e\.g\.))\s*(?=\S)", re.I
+    r"(?:^|[|(\[–—!?]|[.:;,](?!\S)|\s-\s|\b(?:via|through|from|like|is|are|by|path|flow|with|e\.g\.))\s*(?=\S)",
+    re.I,
 )
 _BEHIND = re.compile(
-    r"\s*(?:$|[.:;,|)\]\[(–—!?]|\s-\s|\b(?:for|via|with|to|in|on|as|and then|using|over|which|"
+    r"\s*(?:$|[:;,|)\]\[(–—!?]|\.(?!\w)|\s-\s|\b(?:for|via|with|to|in|on|as|and then|using|over|which|"
     r"that|when|is|are|so)\b)",
     re.I,
 )
+#: The name of a type in a program or an interface: "ExternalSecret".
+_TYPE = re.compile(r"(?:[A-Z][a-z]+){2,}")
+#: What parts a note in the margin from a line that is drawn or listed: an arrow back, after a gap.
+_MARGIN = re.compile(r"(?:\s{2,}|[│|]\s*)[←⟵◄]")
 _BRACKETS = re.compile(r"\s*\([^()\n]{0,80}\)\s*\Z")
 _MESSAGE = re.compile(r"\s*:\s*(?P<label>\S.{0,80})\Z")
+#: A path, which is no list of names with slashes between them.
+_PATH = re.compile(r"(?<!\S)(?:[/~]|\.{1,2}/)\S*|(?<!\S)[^\s/]+/(?:[^\s/]+/\S*|(?=\s|\Z))")
 
 
 @dataclass(slots=True)
@@ -57,6 +65,11 @@ class Diagram:
 
     labels: dict[str, Thing]
     arrows: int = 0
+    #: How many nodes are called as what is done ("Deploy"), as a type of a program ("CertificateRequest"), and
+    #: how many have an address, a port or an image.
+    steps: int = 0
+    types: int = 0
+    addressed: int = 0
     #: Whether it is written in a language in which nodes have ids.
     nodes: bool = False
 
@@ -72,8 +85,12 @@ def diagram(lines: Sequence[Segment]) -> Diagram:
             found.labels.setdefault(title["id"], _label(title["label"]))
         for node in _NODE.finditer(plain) if found.nodes else ():
             label = node["at"] or node["label"]
-            if label and any(c.isalnum() for c in label):
-                found.labels.setdefault(node["id"], _label(label))
+            if label and any(c.isalnum() for c in label) and node["id"] not in found.labels:
+                found.labels[node["id"]] = _label(label)
+                found.addressed += bool(addresses(Text(label, 0, len(label))))
+    for thing in found.labels.values():
+        found.steps += begins_order(thing.text)
+        found.types += _TYPE.fullmatch(thing.text) is not None
     return found
 
 
@@ -105,7 +122,8 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
             return
         if drawn.nodes:
             yield from _definitions(segment, vocabulary)
-    found = list(ARROW.finditer(plain))
+    margin = _MARGIN.search(plain)
+    found = list(ARROW.finditer(plain, 0, margin.start() if margin is not None else len(plain)))
     if not found or len(found) > 12:
         return
     bounds = [0, *(m.end() for m in found)]
@@ -123,6 +141,10 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
         shared.append(f"drawing {min(drawn.arrows.bit_length(), 4)}")
         if drawn.labels:
             shared.append("nodes")
+            shared += [
+                f"nodes {what} {min(count * 4 // len(drawn.labels), 3)}"
+                for what, count in (("steps", drawn.steps), ("types", drawn.types), ("at", drawn.addressed))
+            ]
     first = re.findall(r"[A-Za-z]+", plain)
     if first and first[0].lower() in roles()["order"]:
         shared.append("begins order")
@@ -132,12 +154,19 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
     lists = [
         _ends(text, bounds[k], ends[k], k > 0, k < len(found), drawn, vocabulary) for k in range(len(parts))
     ]
-    message = _MESSAGE.search(parts[-1]) if segment.fence == "mermaid" else None
+    shared.append(f"steps {min(sum(begins_order(part) for part in parts), 2)}")
+    shared.append(f"nameless {min(sum(not before and not behind for before, behind in lists), 2)}")
+    message = _MESSAGE.search(parts[-1])
+    if message is not None and not _NONE.isdisjoint(message["label"].lower().split()):
+        return
+    if segment.fence != "mermaid":
+        message = None
     for k, arrow in enumerate(found):
         label = (
             arrow["label"]
             or arrow["inner"]
             or arrow["drawn"]
+            or arrow["dotted"]
             or (message["label"] if message and k == len(found) - 1 else "")
             or ""
         ).strip()
@@ -161,9 +190,15 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
             kinds = kinds[1:]
         for start in left[:5]:
             for end in right[:5]:
-                if start.text.lower() == end.text.lower() or any(
-                    is_generic(t.text) or is_setting(t.text) or t.by in ("url", "code like")
-                    for t in (start, end)
+                # What a public name leads to is told by a route; and "old → new" connects to nothing.
+                changed = start.text.partition(":")[0].lower() == end.text.partition(":")[0].lower()
+                if (
+                    changed
+                    or start.by == "host"
+                    or any(
+                        is_generic(t.text) or is_setting(t.text) or t.by in ("url", "code like", "clause")
+                        for t in (start, end)
+                    )
                 ):
                     continue
                 for kind, why in kinds:
@@ -218,7 +253,8 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
 _NONE = frozenset(
     ["blocked", "denied", "deny", "drop", "dropped", "never", "no", "not", "rejected", "forbidden"]
 )
-_SAID_STEMS = frozenset(stem(w) for said in verbs().values() for w in said if len(w) > 3)
+_SAID = frozenset(w for said in verbs().values() for w in said if len(w) > 3)
+_SAID_STEMS = frozenset(map(stem, _SAID))
 
 
 def _alike(one: str, other: str) -> bool:
@@ -288,8 +324,10 @@ def _touching(text: Text, part: str, offset: int, at_start: bool, vocabulary: Vo
             if lead_in.end() < chunk_end:
                 chunk_start = lead_in.end()
     chunk = part[chunk_start:chunk_end]
-    if not chunk.strip() or len(chunk) > 80:
+    if not chunk.strip() or len(chunk) > 80 or _PATH.search(chunk) is not None:
         return []
+    if any(a < offset + chunk_start < b or a < offset + chunk_end < b for a, b, _ in text.marks):
+        return []  # A piece of what is marked as one.
     found: list[Thing] = []
     at = 0
     for piece in [*_JOIN.finditer(chunk), None]:
@@ -324,7 +362,18 @@ def _end(text: Text, begin: int, said: str, vocabulary: Vocabulary) -> Thing:
         by = "word"
     if re.search(r"[/\\=$<>{}]", said) or said.endswith("()"):
         by = "code like"
+    elif _is_clause(said):
+        by = "clause"
     return Thing(begin, begin + len(said), said, "name", by)
+
+
+def _is_clause(said: str) -> bool:
+    """Whether words are no name, since one of them is a verb that tells what somebody does or is to do: "Flux
+    watches the repository", "deploy the store"."""
+    first, *others = said.split()
+    if others and begins_order(first) and (first.islower() or others[0].islower()):
+        return True
+    return any(word.islower() and word.endswith(("s", "ed")) and word in _SAID for word in (first, *others))
 
 
 def _definitions(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candidate]:

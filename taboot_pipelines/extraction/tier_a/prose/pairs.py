@@ -97,6 +97,8 @@ def flags(segment: Segment, plain: str) -> list[str]:
     if first and first.start() < 6 and first[0].lower() in roles()["order"]:
         found.append("flag order")
     above = {w for h in segment.headings[-2:] for w in re.findall(r"[a-z]+", h.lower())}
+    if segment.fence is not None:
+        above.update(re.findall(r"[a-z]+", segment.intro.lower()))
     found += [name for name, said in roles().items() if name.startswith("under-") and above & said]
     if segment.item[:1].isdigit():
         found.append("flag step")
@@ -121,11 +123,13 @@ def _looks(text: str, side: str) -> tuple[str, ...]:
     words = re.findall(r"[a-z]+", lower)
     if words and words[-1] in roles()["kind"]:
         found.append(f"{side} kind")
+    if not roles()["machine"].isdisjoint(words):
+        found.append(f"{side} machine")
     if is_ordinary_name(text):
         found.append(f"{side} ordinary")
     if lower in roles()["generic"] or (words and words[0] in roles()["nobody"]):
         found.append(f"{side} generic")
-    if words and stem(words[0]) in _order_stems():
+    if begins_order(text):
         found.append(f"{side} order")
     if re.search(r"\d", lower):
         found.append(f"{side} digit")
@@ -134,6 +138,12 @@ def _looks(text: str, side: str) -> tuple[str, ...]:
     if re.search(r"[a-z][A-Z]", text):
         found.append(f"{side} camel")
     return tuple(found)
+
+
+def begins_order(text: str) -> bool:
+    """Whether a text begins with a verb that tells somebody what to do: "Deploy the chart"."""
+    first = re.search(r"[A-Za-z]+", text)
+    return first is not None and stem(first[0]) in _order_stems()
 
 
 @cache

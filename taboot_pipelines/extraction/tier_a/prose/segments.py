@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 #: More than this is no line, cell or paragraph that anybody wrote.
 MAX_PIECE = 20_000
 _MAX_CELLS = 60
+#: How a page holds a drawing that its browser makes: ``<pre class="mermaid">``.
+_DRAWING = re.compile(r"[ \t>]*<(pre|div)\b[^>]*\bmermaid\b[^>]*>[ \t]*\Z")
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t]*([^\s`{]*)")
 _HEADING = re.compile(r"[ \t>]{0,12}(#{1,6})[ \t]+(.*?)[ \t#]*\Z")
 _ITEM = re.compile(r"([ \t>]*)(?:[-*+•]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(?=\S)")
@@ -38,7 +40,7 @@ _LABELLED = re.compile(
 ARROW = re.compile(
     r"\s*(?:(?P<left><[-=─━]{1,30}(?![-=>─])|[←◄⟵])"
     r"|(?P<both><[-=]{1,30}>|[↔⇄⟷])"
-    r"|(?P<right>--?\s(?P<inner>[\w /.-]{1,30}?)\s--?>|[-─]{2,40}\s?"
+    r"|(?P<right>--?\s(?P<inner>[\w /.-]{1,30}?)\s--?>|-\.\s?(?P<dotted>[^\n>|]{1,60}?)\s?\.->|[-─]{2,40}\s?"
     r"(?P<drawn>[A-Za-z][\w/ .:]{0,20}?)\s?[-─]{1,40}[>▶►→]"
     r"|[-=+─━.]{1,40}>{1,2}|[─━]*[→➜➔➡⟶▶►⇒]|-\.->)(?:\|(?P<label>[^|\n]{0,60})\|)?)\s*"
 )
@@ -226,8 +228,17 @@ class _Reader:
                 at = max(after, skipped[0])
                 continue
             opened = _FENCE.match(line) if "``" in line or "~~" in line else None
+            drawing = _DRAWING.match(line) if not fence and "mermaid" in line else None
+            if drawing is not None:
+                yield from self._block(block, item)
+                block, item = [], ""
+                fence, language = f"</{drawing[1]}>", "mermaid"
+                self._group += 1
+                continue
             if fence:
-                if opened and opened[1].startswith(fence) and not line[opened.end(1) :].strip():
+                if line.strip() == fence or (
+                    opened and opened[1].startswith(fence) and not line[opened.end(1) :].strip()
+                ):
                     fence = ""
                 else:
                     yield from self._drawn(start, start + len(line), language)

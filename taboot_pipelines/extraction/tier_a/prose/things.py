@@ -110,17 +110,20 @@ def ordinary(word: str) -> bool:
     return len(word) < 2 or word in word_list(PACKAGE, "ordinary_words.txt") or word in roles()["generic"]
 
 
+#: Endings of files that are called as what they define, or as a library that is a product ("Node.js").
+_UNITS = frozenset(("service", "socket", "timer", "network", "container", "volume", "js"))
+_SETTING = re.compile(
+    r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:=.*)?|[a-z][a-z0-9]*(?:_[a-z0-9]+){2,}|--?[a-z].*|[/~.].*"
+    r"|.*[=(){}<>$;\\].*|\w+(?:\.\w+){2,}|[^\s/]+/[^\s/]+/\S*|[^\s/]+/"
+)
+
+
 @lru_cache(maxsize=20_000)
 def is_setting(text: str) -> bool:
-    """Whether a word is called like a variable, an option, a path or a file, and so is no system."""
-    return (
-        re.fullmatch(
-            r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:=.*)?|[a-z][a-z0-9]*(?:_[a-z0-9]+){2,}|--?[a-z].*|[/~.].*"
-            r"|.*[=(){}<>$;\\].*|\w+(?:\.\w+){2,}",
-            text,
-        )
-        is not None
-    )
+    """Whether a word is called like a variable, an option, a path or a file, and so is no system; the file of
+    a unit ("nginx.service") is that unit."""
+    ending = text.rpartition(".")[2].lower() if "." in text[1:-1] else ""
+    return (ending in roles()["file"] and ending not in _UNITS) or _SETTING.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=20_000)
