@@ -8,6 +8,7 @@ its own; nothing is told to be ignored.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
@@ -48,6 +49,8 @@ def _written(file: str | None, folder: str | None) -> tempfile._TemporaryFileWra
     written = tempfile.NamedTemporaryFile(prefix="taboot-authorities-", suffix=".pem")  # noqa: SIM115 - kept
     written.write(b"\n".join(found) + b"\n")
     written.flush()
+    # What a cache holds is not always taken down at the end; and a child that ends does not end its parent.
+    atexit.register(lambda owner: written.close() if os.getpid() == owner else None, os.getpid())
     return written
 
 

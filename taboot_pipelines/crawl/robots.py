@@ -304,7 +304,8 @@ def _lines(body: bytes, *, bounded: bool = True) -> Iterator[tuple[str, str]]:
     if bounded:
         body = body[:MAX_ROBOTS_BYTES]
     if body[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        body = body.decode("utf-16", "replace").encode()
+        # The mark alone is no UTF-16: what is there in ASCII holds.
+        body = body.decode("utf-16", "replace").encode() if b"\0" in body else body[2:]
     else:
         for i in range(len(_BOM), 0, -1):
             if body.startswith(_BOM[:i]):

@@ -412,6 +412,9 @@ class _Renderer:
                 stack.extend(reversed(node.children))
 
     def table(self, element: Element, context: _Context) -> None:
+        if _holds_more(self.source, element):
+            self.container(element, context)
+            return
         rows, captions, data = _rows(element)
         for caption in captions:
             self.container(caption, context)
@@ -488,6 +491,36 @@ def _language(element: Element) -> str:
         ):
             return stated.lower()
     return ""
+
+
+#: What may stand in a table, a section of one and a row (HTML, "Tables"), beside elements of scripts.
+_PARTS = {
+    "table": frozenset(("caption", "colgroup", "col", "thead", "tbody", "tfoot", "tr")),
+    **dict.fromkeys(("thead", "tbody", "tfoot"), frozenset(("tr",))),
+    "tr": frozenset(("td", "th")),
+}
+_SCRIPTS = frozenset(("script", "style", "template"))
+
+
+def _holds_more(source: str, table: Element) -> bool:
+    """Whether text stands in a table where none may: a browser shows it, beside the table."""
+    waiting = [table]
+    while waiting:
+        part = waiting.pop()
+        for child in part.children:
+            if isinstance(child, Text):
+                if source[child.start : child.end].strip():
+                    return True
+            elif child.tag not in _PARTS[part.tag]:
+                if child.tag not in _SCRIPTS and any(
+                    isinstance(c, Text) and source[c.start : c.end].strip()
+                    for e in child.walk()
+                    for c in e.children
+                ):
+                    return True
+            elif child.tag in _PARTS:
+                waiting.append(child)
+    return False
 
 
 def _rows(table: Element) -> tuple[list[Element], list[Element], bool]:

@@ -331,8 +331,15 @@ class Interpretation:
 _WILD = re.compile(r"[*?\[]")
 
 
+#: A longer component of a pattern is none for names, which have 255 bytes at most; to translate one takes
+#: time that grows with the square of its length.
+_MAX_COMPONENT = 1_000
+
+
 def _component(pattern: str) -> Callable[[str], bool]:
     """Whether a name matches one component of a pattern."""
+    if len(pattern) > _MAX_COMPONENT:
+        return lambda name: False
     match, dot = re.compile(fnmatch.translate(pattern)).match, pattern.startswith(".")
     return lambda name: (dot or not name.startswith(".")) and match(name) is not None
 

@@ -9,6 +9,8 @@ import os
 import socket
 import socketserver
 import ssl
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
@@ -607,3 +609,15 @@ def test_closing_leaves_nothing_open() -> None:
         while len(list(folder.iterdir())) > before:
             assert time.monotonic() < end, [os.readlink(p) for p in folder.iterdir() if p.is_symlink()]
             time.sleep(0.05)
+
+
+def test_the_file_of_authorities_goes_with_the_process_however_it_is_left(tmp_path: Path) -> None:
+    """The command line leaves without having Python taken down, once all that is to be called was called."""
+    code = (
+        "import atexit, os; atexit.register(lambda: os._exit(0));"
+        "from taboot_pipelines.crawl.authorities import authorities as f; print(open(f()).read(27), flush=True)"
+    )
+    run = [sys.executable, "-c", code]
+    said = subprocess.run(run, env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, check=True)
+    assert said.stdout.startswith(b"-----BEGIN CERTIFICATE")
+    assert not list(tmp_path.iterdir())

@@ -290,6 +290,7 @@ def test_a_broken_or_late_byte_order_mark_spoils_its_line_only() -> None:
     assert allowed(b"\xef\x11\xbfUser-Agent: FooBot\nDisallow: /x\n", "/x")
     assert allowed(b"User-agent: BarBot\n\xef\xbb\xbfUser-Agent: FooBot\nDisallow: /x\n", "/x")
     assert not allowed("User-Agent: FooBot\nDisallow: /x\n".encode("utf-16"), "/x")
+    assert not allowed(b"\xff\xfe\n User-Agent: FooBot\n Disallow: /x", "/x")
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\n\n", "\r\n\r\n"])

@@ -141,6 +141,10 @@ def test_documentation_furniture_goes() -> None:
         ("<h2>A <em>b</em></h2><p>c&nbsp;d<br>e</p>", "## A b\n\nc d\ne\n"),
         ("<ul><li>a<ul><li>b</li></ul></li><li>c</li></ul><p>d</p>", "- a\n  - b\n- c\n\nd\n"),
         ("<ol start=3><li>a<li>b</ol>", "3. a\n4. b\n"),
+        ("<table><tr><td>a</td></tr><center><tr><td>b</td></tr></table></center>", "a\n\nb\n"),
+        ("<table><form><tr><td>a<td>b</form></table>", "a\n\nb\n"),
+        ("<table>a<tr><form><td>b</form></table>", "a\n\nb\n"),
+        ("<table><script>x</script><tr><th>a<tr><td>1</table>", "| a |\n| --- |\n| 1 |\n"),
         ("<table><tr><th>a<th>b<tr><td>1<td>x|y</table>", "| a | b |\n| --- | --- |\n| 1 | x\\|y |\n"),
         (
             '<p><a href="https://x.example/a">t</a> <a href="#f">u</a> <code>a`b</code></p>',

@@ -304,6 +304,11 @@ def addresses(fields: Iterable[Field]) -> list[Address]:
     """The mailboxes that fields name; a group gives its members."""
     found: list[Address] = []
     for field in fields:
+        if "@" not in field.value and "<" not in field.value:
+            # Names without an address, which RFC 5322 does not know: none of their words is one.
+            named = re.split(r"[,;]", field.value[:_MAX_STRUCTURED].rstrip(" \t:;"))
+            found += [Address("", words(name).strip()) for name in named if name.strip()]
+            continue
         try:
             pairs = getaddresses([_closed(field.value[:_MAX_STRUCTURED])])
         except (RecursionError, ValueError, IndexError, TypeError):

@@ -60,6 +60,13 @@ def test_what_a_real_mail_says_is_read_as_the_standard_library_reads_it(data):
 
 
 @pytest.mark.parametrize(
+    "said", ["John Doe", "Help Desk Team (IT)", "undisclosed recipients", "Ada, Bob Roe"]
+)
+def test_a_name_without_an_address_keeps_its_words(said: str) -> None:
+    assert f": {said}\n" in parsed(f"From: {said}\r\nSubject: x\r\n\r\nBody.\r\n").text
+
+
+@pytest.mark.parametrize(
     ("name", "title", "said"),
     [
         ("error_emails/bad_encoded_subject.eml", "TEST", "# TEST"),

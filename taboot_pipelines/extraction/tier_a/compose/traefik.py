@@ -380,7 +380,9 @@ def _balancers(
         return [(ref, mine[0] if len(mine) == 1 else None)]
     wanted, _, provider = router.service.lower().partition("@")
     if provider == "internal":
-        return [(ref, None)]
+        # Traefik answers it itself, whichever container has the label.
+        found = c.images.get(name)
+        return [(ref, None)] if found is not None and "traefik" in found[0].name.rpartition("/")[2] else []
     if provider not in ("", "docker", "swarm"):
         return []
     key = (router.protocol, wanted)

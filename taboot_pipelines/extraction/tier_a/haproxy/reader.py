@@ -326,14 +326,14 @@ class _Unit:
         number = port_number(port)
         if number is None:
             number = self._same_port(port, proxy)
-        if host in ("0.0.0.0", "*"):
+        if _ANY_ADDRESS.fullmatch(host) is not None:
             # HAProxy then connects to the address that the client asked for.
             self._problem(server.where, "E_UNRESOLVED", "the server's address is that of each connection.")
             return None
         if number is None:
             self._problem(server.where, "E_UNRESOLVED", "the server's port is that of each connection.")
             return None
-        return Target(scheme, "" if _ANY_ADDRESS.fullmatch(host) is not None else host, number)
+        return Target(scheme, host, number)
 
     @staticmethod
     def _same_port(written: str, proxy: _Proxy) -> int | None:

@@ -65,8 +65,8 @@ class Diagram:
 
     labels: dict[str, Thing]
     arrows: int = 0
-    #: How many nodes are called as what is done ("Deploy"), as a type of a program ("CertificateRequest"), and
-    #: how many have an address, a port or an image.
+    #: How many nodes are called as what is done ("Deploy"), as a type of a program ("CertificateRequest"),
+    #: and how many have an address, a port or an image.
     steps: int = 0
     types: int = 0
     addressed: int = 0

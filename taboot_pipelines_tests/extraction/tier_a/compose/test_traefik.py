@@ -90,6 +90,16 @@ def test_one_route_for_each_host_and_an_endpoint_for_the_port() -> None:
     assert {e.start_basis for e in read.edges("ROUTES_TO")} == {Basis.DERIVED}
 
 
+def test_what_traefik_answers_itself_leads_to_no_other_container() -> None:
+    label = "labels: {traefik.http.routers.NAME.rule: PathPrefix(`/NAME`), "
+    label += "traefik.http.routers.NAME.service: x@internal}"
+    own, other = label.replace("NAME", "api"), label.replace("NAME", "ping")
+    read = interpret(
+        f"services:\n  edge: {{image: 'traefik:v3', {own}}}\n  ping: {{image: whoami, {other}}}\n"
+    )
+    assert [(e.end.name, e.properties["path"]) for e in read.edges("ROUTES_TO")] == [("edge", "/api")]
+
+
 def test_without_traefik_in_the_project_the_sources_proxy_routes() -> None:
     text = "services: {app: {image: x, labels: {'traefik.http.routers.a.rule': 'Host(`${H:-a}`)'}}}"
     read = interpret(text, proxy="gate")

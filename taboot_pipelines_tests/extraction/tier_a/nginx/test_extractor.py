@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -381,6 +382,12 @@ def test_includes_are_followed_and_the_evidence_names_their_files() -> None:
     assert view.globs["conf.d/*.conf"] == ("conf.d/a.conf", "conf.d/b.conf")
     assert view.reads["absent.conf"] is False
     assert result.problems == ()
+
+
+def test_a_pattern_longer_than_any_name_takes_no_time() -> None:
+    started = time.process_time()
+    read({"a.conf": f"include {'[' * 40_000};\nserver {{ location / {{ proxy_pass http://app:1; }} }}"})
+    assert time.process_time() - started < 5
 
 
 def test_includes_are_relative_to_the_main_file_then_to_its_parents() -> None:

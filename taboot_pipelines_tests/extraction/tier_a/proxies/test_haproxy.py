@@ -15,6 +15,12 @@ def read(text: str, **facts: str):
     return interpret({"haproxy.cfg": text}, "haproxy.cfg", **facts)
 
 
+@pytest.mark.parametrize("address", [":80", "*:80", "0.0.0.0:80", ":::80", "0::0:80"])
+def test_a_server_without_an_address_is_the_one_that_the_client_asked_for(address: str) -> None:
+    said = read(HTTP + f"listen x\n  bind :80\n  server a {address}\n  server b app:80\n")
+    assert {row[-1] for row in rows(said)} == {"http app:80"} and codes(said) == ["E_UNRESOLVED"]
+
+
 def test_hosts_paths_and_the_default() -> None:
     text = """
         defaults
