@@ -615,7 +615,8 @@ def test_the_file_of_authorities_goes_with_the_process_however_it_is_left(tmp_pa
     """The command line leaves without having Python taken down, once all that is to be called was called."""
     code = (
         "import atexit, os; atexit.register(lambda: os._exit(0));"
-        "from taboot_pipelines.crawl.authorities import authorities as f; print(open(f()).read(27), flush=True)"
+        "from taboot_pipelines.crawl.authorities import authorities as f;"
+        "print(open(f()).read(27), flush=True)"
     )
     run = [sys.executable, "-c", code]
     said = subprocess.run(run, env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, check=True)

@@ -381,8 +381,8 @@ def _balancers(
     wanted, _, provider = router.service.lower().partition("@")
     if provider == "internal":
         # Traefik answers it itself, whichever container has the label.
-        found = c.images.get(name)
-        return [(ref, None)] if found is not None and "traefik" in found[0].name.rpartition("/")[2] else []
+        image = c.images.get(name)
+        return [(ref, None)] if image is not None and "traefik" in image[0].name.rpartition("/")[2] else []
     if provider not in ("", "docker", "swarm"):
         return []
     key = (router.protocol, wanted)
