@@ -41,7 +41,8 @@ _MERMAID = re.compile(r"\s*(?:graph|flowchart|sequenceDiagram)\b")
 _BOX = re.compile(r"[│┃|+┌┐└┘├┤┬┴╔╗╚╝║═─━]{1,}")
 _JOIN = re.compile(r"\s*(?:/|,|\+|&|\band\b|\bor\b)\s*")
 _BEFORE = re.compile(
-    r"(?:^|[|(\[–—!?]|[.:;,](?!\S)|\s-\s|\b(?:via|through|from|like|is|are|by|path|flow|with|e\.g\.))\s*(?=\S)",
+    r"(?:^|[|(\[–—!?]|[.:;,](?!\S)|\s-\s"
+    r"|\b(?:via|through|from|like|is|are|by|path|flow|with|e\.g\.))\s*(?=\S)",
     re.I,
 )
 _BEHIND = re.compile(
