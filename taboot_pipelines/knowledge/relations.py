@@ -8,7 +8,7 @@ One row per (type, ends, what makes it another fact, document), however often th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,13 +17,13 @@ import numpy as np
 from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.evidence import QuotedText, SourceSpan, quoted_document
-from taboot_pipelines.knowledge.mentions import MATCHER_VERSION, NameMatcher, regions
-from taboot_pipelines.knowledge.names import Meaning
+from taboot_pipelines.knowledge.mentions import MATCHER_VERSION, NameMatcher, fold, regions
+from taboot_pipelines.knowledge.names import Meaning, bare_key
 from taboot_pipelines.knowledge.observations import discriminator
 from taboot_pipelines.knowledge.reach import Reaches, is_store_scheme
 from taboot_pipelines.knowledge.reducer import PROPOSED, Claim, Node
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import PRIORITY, Basis, EdgeSource, weakness
+from taboot_pipelines.model.graph import PRIORITY, TEXT_METHOD, Basis, EdgeSource, weakness
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.offsets import OffsetMap
 
@@ -278,12 +278,14 @@ def document_facts(
     given: DocumentInput,
     matcher: NameMatcher,
     known: Mapping[str, Meaning],
+    vocabulary: Collection[str],
     reaches: Reaches,
     read_blob: Callable[[str], bytes],
 ) -> DocumentFacts:
-    """All facts of a document; ``matcher`` finds the names that are ``known``, ``reaches`` what hosts are."""
+    """All facts of a document; ``matcher`` finds the names that are ``known``, ``reaches`` what hosts are.
+    ``vocabulary``: the names of what is declared, folded."""
     document, chunks = given.document, given.chunk_index()
-    statements = observed_statements(given, chunks)
+    statements = list(supported(observed_statements(given, chunks), vocabulary))
     for o in given.observations:
         if o["kind"] == "use":
             statements += _use_statements(given, o, reaches, chunks)
@@ -349,6 +351,31 @@ def observed_statements(given: DocumentInput, chunks: ChunkIndex) -> list[Relati
             )
         )
     return statements
+
+
+#: Relations that a text states between names, and what it states of a thing that has a place of its own.
+_BETWEEN, _PLACED = ("CONNECTS_TO", "DEPENDS_ON"), ("BINDS", "BUILDS", "EXPOSES_ENDPOINT", "RESOLVES_TO")
+#: How often such a relation was right of which one end is known, beside those of two: over 170 of five public
+#: repositories that were read by hand, .45 and .91 (and .25 where neither is).
+_ONE_KNOWN = 0.5
+
+
+def supported(statements: Sequence[Relation], vocabulary: Collection[str]) -> Iterator[Relation]:
+    """The statements without what a text says between two names that nobody knows for things of this house:
+    neither is declared (``vocabulary``: names, folded), and the text gives neither an address, a port or an
+    image. Such are states, steps and features as a rule. Where one is known, it is half as sure. As long as
+    nothing is declared at all, each counts."""
+    of_text = [s for s in statements if s.method.startswith(TEXT_METHOD)]
+    placed = {s.start.name for s in of_text if s.type in _PLACED}
+    for s in statements:
+        bare = s.start.key == bare_key(s.start.name) and s.end.key == bare_key(s.end.name)
+        if vocabulary and bare and s.type in _BETWEEN and s.method.startswith(TEXT_METHOD):
+            known = sum(fold(e.name) in vocabulary or e.name in placed for e in (s.start, s.end))
+            if known == 0:
+                continue
+            if known == 1:
+                s = replace(s, confidence=round(s.confidence * _ONE_KNOWN, 3))
+        yield s
 
 
 #: How sure a use must be for its name to be missed where it is not reachable.

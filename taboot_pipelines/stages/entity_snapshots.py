@@ -39,6 +39,7 @@ from taboot_pipelines.knowledge.mentions import (
     MATCHER_VERSION,
     NameMatcher,
     documents_holding,
+    fold,
     titles_within,
     tokens,
 )
@@ -358,6 +359,10 @@ class _Names:
     def matcher(self) -> NameMatcher:
         return NameMatcher(self.known)
 
+    @cached_property
+    def vocabulary(self) -> frozenset[str]:
+        return frozenset(map(fold, _told(self.known)))
+
 
 @dataclass(frozen=True)
 class _Related:
@@ -531,9 +536,12 @@ def _name(
     titles, other_titles = _titles(listed, sources, changes)
     reaches, holding = _reach(snapshot, sources, changes, decided)
     owner: dict[str, str] = {}
+    # With the first thing that is declared, and without the last, texts are read otherwise.
+    begun = any(True for _ in _told(known_before)) != any(True for _ in _told(known))
     if moved or other_titles or holding:
         state = snapshot.read("doc_state", columns=["doc_id", "source_id", "tokens"])
-        holding |= documents_holding(moved, state, other_titles) - changes.changed - changes.removed
+        held = state.column("doc_id").to_pylist() if begun else documents_holding(moved, state, other_titles)
+        holding |= set(held) - changes.changed - changes.removed
         owner = {d: source for d, source in rows_of(state, "doc_id", "source_id") if d in holding}
     if new.num_rows or kept.num_rows != before.num_rows:
         touched = {ids.doc_bucket(doc_id) for doc_id in changes.changed | changes.removed}
@@ -555,6 +563,11 @@ def _name(
         reaches=reaches,
         rescan=owner,
     )
+
+
+def _told(known: Mapping[str, Meaning]) -> Iterator[str]:
+    """The names of which a mention leads to what is declared."""
+    return (name for name, meaning in known.items() if meaning.targets(name))
 
 
 def _reach(
@@ -660,7 +673,7 @@ def _make(
     found.reverse()
     while found:
         given = found.pop()
-        facts = document_facts(given, names.matcher, names.known, names.reaches, read_blob)
+        facts = document_facts(given, names.matcher, names.known, names.vocabulary, names.reaches, read_blob)
         made.claims.append((Latest(given.recency, given.doc_id), facts.claims))
         if facts.failure is not None:
             made.unread[given.doc_id] = facts.failure

@@ -529,3 +529,43 @@ def test_a_public_name_with_a_variable_leads_through_the_route_that_has_it(world
     kb = ingest(world, {"auth/.env": "DOMAIN=example.org\n"})
     assert links(kb) == {"app CONNECTS_TO auth"}
     same_as_scratch(world)
+
+
+NOTES = """\
+# Architecture
+
+Grafana depends on Loki.
+
+Mastodon depends on Vault.
+
+Backstage depends on Kafka.
+
+| Service | Port | Depends on |
+|---|---|---|
+| Keycloak | 9100 | mysql |
+"""
+
+
+def test_what_a_text_says_between_names_that_nobody_knows_is_no_fact_of_a_house(world: World) -> None:
+    """As long as nothing is declared, a text is believed as it stands; with the first thing that is, names
+    that are nothing of the house are in no relation, and one that is makes the other half as sure."""
+    write(world, {"notes.md": NOTES}, source="notes", type_="files", host=None)
+    all_ = {("grafana", "loki"), ("mastodon", "vault"), ("backstage", "kafka"), ("keycloak", "mysql")}
+    assert set(needs(ingest(world, {}))) == all_
+    same_as_scratch(world)
+    house = "services: {grafana: {image: a}, Loki: {image: l}, mastodon: {image: s}}"
+    sure = needs(ingest(world, {"a/compose.yaml": house}))
+    assert set(sure) == all_ - {("backstage", "kafka")}
+    assert max(sure["mastodon", "vault"], sure["keycloak", "mysql"]) < 0.5 < sure["grafana", "loki"]
+    same_as_scratch(world)
+    (world.directory / "stacks/a/compose.yaml").unlink()
+    assert set(needs(ingest(world, {}))) == all_
+    same_as_scratch(world)
+
+
+def needs(kb: KnowledgeBase) -> dict[tuple[str, str], float]:
+    return {
+        (r["start_name"].lower(), r["end_name"].lower()): r["confidence"]
+        for r in kb.edges().to_pylist()
+        if r["type"] == "DEPENDS_ON"
+    }

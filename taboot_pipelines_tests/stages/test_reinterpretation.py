@@ -40,7 +40,7 @@ SURE = "Grafana depends on Postgres.\n"
 #: Of "depends on" more such sentences were right than of "needs".
 LESS_SURE = "# Jellyfin\n\nJellyfin needs Redis.\n"
 #: Keeps the first and drops the second.
-CONFIG = {"min_confidence": 0.66}
+CONFIG = {"min_confidence": 0.75}
 
 
 @pytest.fixture(scope="module")
