@@ -198,7 +198,7 @@ def test_only_documents_that_hold_the_words_of_a_new_name_are_looked_at_again(
         "documents": 8,
     }
     assert mentions(world, "notes", "quasarhub") == {"1.md", "2.md"}
-    (exact,) = [r for r in table(world, "relations") if r["confidence"] == 0.9 and r["line"] == 1]
+    exact = next(r for r in table(world, "relations") if (r["end_name"], r["line"]) == ("quasarhub", 1))
     assert (exact["end_name"], exact["end_basis"], exact["extraction_method"]) == (
         "quasarhub",
         "bytes",
