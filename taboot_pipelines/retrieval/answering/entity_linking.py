@@ -23,6 +23,7 @@ from taboot_pipelines.extraction.tier_a.compose.files import DEFAULT_FILES, OVER
 from taboot_pipelines.knowledge.mentions import stopwords
 from taboot_pipelines.model.stores import DATABASES, STORES
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, LABELS
+from taboot_pipelines.retrieval.queries.relations import guard_product
 from taboot_pipelines.retrieval.queries.service_index import ServiceIndex, distinct
 
 #: Characters of a question that are read, and words of a name.
@@ -71,7 +72,7 @@ class Word:
 class Thing:
     """What a name may mean. ``kind``: a key of ``question_types.MASKS``; ``node``: of a service, network,
     image, host or proxy; ``value``: the project with its ``place``, the file's doc_id, the folder with its
-    source as ``place``, the host name, the address.
+    source as ``place``, the host name, the address, the product that guards at a proxy.
     """
 
     kind: str
@@ -192,6 +193,9 @@ class Names:
         self._name_files()
         for node in house.of_label("IP"):
             self._add(house.name(node), Thing("address", "exact", node, house.name(node)))
+        guards = {guard_product(edge) for edge in house.of_type("EXPOSES_ENDPOINT")}
+        for product in sorted(filter(None, guards)):
+            self._add(product, Thing("guard", "exact", value=product))
         for edge in house.of_type("ROUTES_TO"):
             host = edge.properties.get("host")
             if isinstance(host, str) and host:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
+from taboot_pipelines.retrieval.answering.entity_linking import Mention
 from taboot_pipelines.retrieval.answering.fact_base import FactKind
 from taboot_pipelines.retrieval.answering.routes import Routes
+from taboot_pipelines.retrieval.answering.vocabulary import LABELS
 from taboot_pipelines.retrieval.queries.citations import (
     MAX_SCOPES,
     CitedStatement,
@@ -160,6 +162,10 @@ _NOUN = re.compile(
 )
 
 
+#: Prepositions of what holds something; "part of", "belongs to".
+_WITHIN = ("in", "of", "to", "within", "inside", "from", "under", "on")
+
+
 class Inventory(FactKind):
     """Where things run, what is in a project or on a host, and all that there is."""
 
@@ -183,6 +189,8 @@ class Inventory(FactKind):
                 projects = scoped.projects(other)
                 if other is mention or not projects or not mention.of("service"):
                     continue
+                if mention.first < other.first and not self._is_within(scoped, other):
+                    continue
                 services = [self.house.services[t.node] for t in mention.of("service") if t.how != "alias"]
                 inside = [s for s in services if (s.place, s.project) in projects]
                 known = inside or [s for s in services if s.own]
@@ -193,6 +201,13 @@ class Inventory(FactKind):
                         [CitedStatement(text, self.declaration(known[:1]))], scoped.words(mention, other)
                     )
         return None
+
+    @staticmethod
+    def _is_within(scoped: ResolvedMentions, project: Mention) -> bool:
+        """Whether a preposition says that something is part of a project, and not behind it or beside it."""
+        words = scoped.question.linked.words[: project.first]
+        before = [w.text for w in words if w.text not in LABELS and w.text not in ("a", "an", "the")]
+        return bool(before) and before[-1] in _WITHIN
 
     def members(self, scoped: ResolvedMentions) -> Found | None:
         if scoped.question.yes_no:

@@ -93,6 +93,7 @@ PROBABLE = 0.5
 #: What stands for a name of each kind in a masked question.
 MASKS = {
     "service": "service",
+    "guard": "service",
     "route": "domain",
     "network": "network",
     "host": "host",

@@ -18,6 +18,7 @@ from taboot_pipelines.retrieval.queries.citations import (
 )
 from taboot_pipelines.retrieval.queries.relations import (
     guard,
+    guard_product,
     guards,
     in_force,
     target_name_of,
@@ -268,6 +269,8 @@ class Routes(FactKind):
         return None
 
     def proxy_hosts(self, scoped: ResolvedMentions) -> Found | None:
+        if any(mention.of("guard") for mention in scoped.mentions):
+            return self._protected(scoped)
         for mention in scoped.mentions:
             proxies = {t.node for t in mention.of("proxy")}
             edges = in_force(self.house, [e for p in proxies for e in self.house.out(p, "ROUTES_TO")])
@@ -310,7 +313,7 @@ class Routes(FactKind):
         edges, used = self.routes_of(scoped)
         held = list({x.edge_id: x for e in edges for x in guards(self.house, e)}.values())
         if not held:
-            own = [e for e in edges if not self.house.is_example(e.doc_id)]
+            own = [e for e in edges if not self.house.is_example(e.doc_id) and self._is_guard_known(e)]
             by_proxy = re.search(r"authelia|authentik|sso|proxy|basic|ldap", scoped.question.lower)
             if not (scoped.question.yes_no and own and by_proxy):
                 return None
@@ -326,6 +329,13 @@ class Routes(FactKind):
             used | scoped.words(*said),
             looked_for="authentication",
         )
+
+    def _is_guard_known(self, route: Edge) -> bool:
+        """Whether the file that states a route would tell what guards it: that is a property of the endpoint,
+        which nothing states where the port is not known."""
+        if self.house.label(route.end) != "Service":
+            return True
+        return any(e.doc_id == route.doc_id for e in self.house.out(route.end, "EXPOSES_ENDPOINT"))
 
     def _protected(self, scoped: ResolvedMentions) -> Found | None:
         """What a named product guards at the proxy, within the projects and hosts that are named too."""
@@ -362,5 +372,4 @@ class Routes(FactKind):
 
 def _guards(name: str, edge: Edge) -> bool:
     """Whether an endpoint is protected by what is called so: a product, or ``basic``."""
-    product = str(edge.properties.get("authInclude") or "").split("-")[0]
-    return name == product or (name == "basic" and edge.properties.get("auth") == "basic")
+    return name == guard_product(edge) or (name == "basic" and edge.properties.get("auth") == "basic")

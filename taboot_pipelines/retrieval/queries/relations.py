@@ -196,6 +196,12 @@ def guards(house: ServiceIndex, route: Edge) -> list[Edge]:
     return [e for e in held if e.doc_id == route.doc_id and e.properties.get("auth") not in (None, "none")]
 
 
+def guard_product(edge: Edge) -> str:
+    """The product that an endpoint is protected by at its proxy, by the name of what is included there;
+    empty where none is."""
+    return re.split("[-@]", str(edge.properties.get("authInclude") or ""))[0].lower()
+
+
 def guard(edge: Edge) -> str:
     """How an endpoint asks who one is: its kind, and in brackets the product: ``oauth2 (authelia)``."""
     name = re.sub(r"-(?:location|server)$", "", str(edge.properties.get("authInclude") or ""))

@@ -104,3 +104,35 @@ def test_what_charts_bring_is_answered(kb: KnowledgeBase, question: str, wanted:
 def test_what_lies_in_an_archive_is_not_in_force(kb: KnowledgeBase) -> None:
     assert "gallery" not in kb.answer("Which services use postgres?").text
     assert {"gallery", "pictures-server"} <= {e["start_name"] for e in kb.edges().to_pylist()}
+
+
+GUARDED = """\
+services:
+  films:
+    image: acme/films
+    labels:
+      traefik.http.routers.films.rule: Host(`films.example.org`)
+      traefik.http.routers.films.middlewares: authentik@file
+      traefik.http.services.films.loadbalancer.server.port: 8080
+  queue:
+    image: acme/queue
+    labels: {traefik.http.routers.queue.rule: Host(`queue.example.org`)}
+"""
+
+
+def test_a_login_that_is_called_as_the_project_that_runs_it_guards_and_is_no_scope(world: World) -> None:
+    root = world.source("stacks", "compose", host="nas")
+    for project, text in (
+        ("media", GUARDED),
+        ("authentik", "services: {server: {image: goauthentik/server}, ldap: {image: goauthentik/ldap}}\n"),
+    ):
+        (root / project).mkdir()
+        (root / project / "compose.yaml").write_text(text)
+    world.ingest()
+    kb = world.kb()
+    said = kb.answer("Is films behind authentik?")
+    assert said.found and said.text.startswith("Yes") and "authentik" in said.text, said.text
+    # Without a port nothing states an endpoint, and so nothing whether it is guarded.
+    assert not kb.answer("Is queue protected by authentik?").found
+    said = kb.answer("What in the media stack sits behind the authentik login?")
+    assert said.found and "films" in said.text and "queue" not in said.text, said.text
