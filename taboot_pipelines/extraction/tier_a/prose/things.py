@@ -41,6 +41,7 @@ _ADDRESS = re.compile(
     r"|(?P<host>(?<![\w.@/$-])(?:\*\.|\$?\{[^{}\s]{1,40}\}\.|<[\w -]{1,30}>\.)?(?:[A-Za-z0-9_]"
     r"(?:[\w-]{0,62})?\.){1,8}[A-Za-z]{2,24}(?![\w/.@(-]*\w))"
 )
+_REGISTRY_LABELS = frozenset(("registry", "docker", "cr", "ghcr", "quay", "harbor", "images"))
 #: "port 8080", "ports 80 and 443", "(8080)": numbers that a word makes ports.
 _PORTS = re.compile(
     r"(?i)(?<![\w-])(?:node|host|target|container|tcp|udp|http|https)?ports?\b(?: number)?s?"
@@ -256,11 +257,15 @@ def _address(match: re.Match[str], plain: str) -> Thing | None:
         )
     if match["image"] is not None:
         last = said.rpartition("/")[2]
-        if not any(c.isalpha() for c in said.partition("/")[0]):
+        first = said.partition("/")[0]
+        if not any(c.isalpha() for c in first):
             return None
+        if "." in first and ":" not in said and "@" not in said and not _is_registry(first):
+            # A web address that is written without its scheme.
+            return Thing(start, end, said, "host", host=first, placeholder=_is_placeholder(first))
         if "." in last and ":" not in last and last.rpartition(".")[2].lower() in EXTENSIONS:
             return None
-        if ":" not in last and "@" not in last and said.count("/") > 1 and "." not in said.partition("/")[0]:
+        if ":" not in last and "@" not in last and said.count("/") > 1 and "." not in first:
             return None
         return (
             Thing(
@@ -268,7 +273,7 @@ def _address(match: re.Match[str], plain: str) -> Thing | None:
                 end,
                 said,
                 "image",
-                by="tag" if ":" in last else "registry" if "." in said.partition("/")[0] else "path",
+                by="tag" if ":" in last else "registry" if "." in first else "path",
             )
             if try_reference(said)
             else None
@@ -279,6 +284,13 @@ def _address(match: re.Match[str], plain: str) -> Thing | None:
     if lower.rpartition(".")[2] in EXTENSIONS | roles()["file"]:
         return None
     return Thing(start, end, said, "host", host=said, placeholder=_is_placeholder(said))
+
+
+def _is_registry(host: str) -> bool:
+    """Whether images are had from a host: one that is known for it, or that is called after it."""
+    return host in word_list(PACKAGE, "image_registries.txt") or not _REGISTRY_LABELS.isdisjoint(
+        host.split(".")
+    )
 
 
 def _is_placeholder(host: str) -> bool:
