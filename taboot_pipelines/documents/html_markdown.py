@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from taboot_pipelines.documents.html_tree import BLOCK, RAW, Element, Text, pieces
+from taboot_pipelines.documents.html_tree import (
+    BLOCK,
+    RAW,
+    TABLE_CELLS,
+    TABLE_SECTIONS,
+    Element,
+    Text,
+    pieces,
+)
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.packaged import word_list
 
@@ -495,9 +503,9 @@ def _language(element: Element) -> str:
 
 #: What may stand in a table, a section of one and a row (HTML, "Tables"), beside elements of scripts.
 _PARTS = {
-    "table": frozenset(("caption", "colgroup", "col", "thead", "tbody", "tfoot", "tr")),
-    **dict.fromkeys(("thead", "tbody", "tfoot"), frozenset(("tr",))),
-    "tr": frozenset(("td", "th")),
+    "table": TABLE_SECTIONS | {"caption", "colgroup", "col", "tr"},
+    **dict.fromkeys(TABLE_SECTIONS, frozenset(("tr",))),
+    "tr": TABLE_CELLS,
 }
 _SCRIPTS = frozenset(("script", "style", "template"))
 
@@ -533,7 +541,7 @@ def _rows(table: Element) -> tuple[list[Element], list[Element], bool]:
                 rows.append(child)
             elif child.tag == "caption":
                 captions.append(child)
-            elif child.tag in ("thead", "tbody", "tfoot"):
+            elif child.tag in TABLE_SECTIONS:
                 rows.extend(c for c in child.children if isinstance(c, Element) and c.tag == "tr")
     layout = any(e.tag in ("pre", "table", "h1", "h2", "h3") for e in table.walk() if e is not table)
     columns = max((sum(1 for _ in _cells(r)) for r in rows), default=0)
@@ -542,7 +550,7 @@ def _rows(table: Element) -> tuple[list[Element], list[Element], bool]:
 
 
 def _cells(row: Element) -> Iterable[Element]:
-    return (c for c in row.children if isinstance(c, Element) and c.tag in ("td", "th"))
+    return (c for c in row.children if isinstance(c, Element) and c.tag in TABLE_CELLS)
 
 
 def render(source: str, content: Element, skip: Callable[[Element], bool] = lambda _: False) -> list[Block]:

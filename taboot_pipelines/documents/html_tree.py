@@ -48,9 +48,10 @@ _RAW_MARKUP = frozenset(("svg", "math", "template"))
 _RAW_IF_CLOSED = frozenset(("title", "textarea", "svg", "math", "template"))
 _SELF_CLOSING = frozenset(("svg", "math"))
 _HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
-_TABLE_PARTS = frozenset(("td", "th", "tr", "tbody", "thead", "tfoot"))
-_SECTIONS = frozenset(("tbody", "thead", "tfoot"))
-_CELLS = frozenset(("td", "th"))
+#: What a table has rows in, and what a row has.
+TABLE_SECTIONS = frozenset(("tbody", "thead", "tfoot"))
+TABLE_CELLS = frozenset(("td", "th"))
+_TABLE_PARTS = TABLE_SECTIONS | TABLE_CELLS | {"tr"}
 _TERMS = frozenset(("dt", "dd"))
 _TABLE = frozenset(("table",))
 _P = frozenset(("p",))
@@ -71,12 +72,12 @@ _IMPLIED_ENDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "dt": (_TERMS, frozenset(("dl", "table", "td", "th"))),
     "dd": (_TERMS, frozenset(("dl", "table", "td", "th"))),
     "option": (frozenset(("option",)), frozenset(("select", "datalist"))),
-    "td": (_CELLS, frozenset(("tr", "table"))),
-    "th": (_CELLS, frozenset(("tr", "table"))),
+    "td": (TABLE_CELLS, frozenset(("tr", "table"))),
+    "th": (TABLE_CELLS, frozenset(("tr", "table"))),
     "tr": (frozenset(("tr",)), _TABLE),
-    "tbody": (_SECTIONS, _TABLE),
-    "thead": (_SECTIONS, _TABLE),
-    "tfoot": (_SECTIONS, _TABLE),
+    "tbody": (TABLE_SECTIONS, _TABLE),
+    "thead": (TABLE_SECTIONS, _TABLE),
+    "tfoot": (TABLE_SECTIONS, _TABLE),
     "body": (frozenset(("head",)), frozenset(("html",))),
 }
 
