@@ -125,6 +125,7 @@ def test_a_login_that_is_called_as_the_project_that_runs_it_guards_and_is_no_sco
     for project, text in (
         ("media", GUARDED),
         ("authentik", "services: {server: {image: goauthentik/server}, ldap: {image: goauthentik/ldap}}\n"),
+        ("shop", "services: {web: {image: acme/web}, till: {image: acme/till}}\n"),
     ):
         (root / project).mkdir()
         (root / project / "compose.yaml").write_text(text)
@@ -134,5 +135,8 @@ def test_a_login_that_is_called_as_the_project_that_runs_it_guards_and_is_no_sco
     assert said.found and said.text.startswith("Yes") and "authentik" in said.text, said.text
     # Without a port nothing states an endpoint, and so nothing whether it is guarded.
     assert not kb.answer("Is queue protected by authentik?").found
+    # What is not of a project is not thereby nothing to it.
+    assert "is a service of" not in kb.answer("Is films behind shop?").text
+    assert kb.answer("Is queue part of authentik?").text.startswith("No: queue is a service of the project")
     said = kb.answer("What in the media stack sits behind the authentik login?")
     assert said.found and "films" in said.text and "queue" not in said.text, said.text
