@@ -293,7 +293,6 @@ def columns(name: str, schema: Any) -> str:
 
 #: Properties that only people state, by what they are of; a test holds it to the extractors.
 STATED = {
-    "Document": ("retentionPolicy",),
     "Service": ("description",),
     "Host": ("description",),
     "Network": ("description",),

@@ -38,6 +38,7 @@ INPUT_TABLES = (
     "alembic_version",
     "source_entry",
     "tombstone",
+    "retention_policy",
     "confirmation",
     "assertion",
     "chosen_run",
@@ -131,6 +132,13 @@ class World:
         (wanted,) = (s for s in CHAIN.of_source if s.name == stage)
         entry = self.workspace.entries(source_id)[0]
         return run_source_stage(self.workspace, wanted, entry, confirm_deletes=confirm_deletes)
+
+    def age(self, days: float) -> None:
+        """Let everything that is stored be so much older: its bytes came, and policies were set, earlier."""
+        micros = int(days * 24 * 3600 * 1_000_000)
+        with sqlite3.connect(self.home / "catalog.db") as catalog:
+            catalog.execute("UPDATE locator SET since = since - ?", [micros])
+            catalog.execute("UPDATE retention_policy SET set_at = set_at - ?", [micros])
 
     def kb(self, namespace: str = "default", home: Path | None = None) -> KnowledgeBase:
         return KnowledgeBase.open(home or self.home, namespace, settings=self.settings(home or self.home))

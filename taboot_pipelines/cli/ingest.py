@@ -13,7 +13,8 @@ import click
 
 from taboot_pipelines.cli import plan, progress
 from taboot_pipelines.cli.completion import source_ids
-from taboot_pipelines.cli.output import console, emit_json, json_option, show_error, table, text
+from taboot_pipelines.cli.output import console, emit_json, json_option, show_error, table, text, warn
+from taboot_pipelines.cli.retention import as_record, summary
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import waiting
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.ingesting import Outcome
     from taboot_pipelines.settings import Settings
     from taboot_pipelines.stages.report import StageReport
+    from taboot_pipelines.stages.retention import RetentionPass
     from taboot_pipelines.stages.workspace import Workspace
 
 #: What the summary shows of a stage's counts, in this order.
@@ -94,26 +96,50 @@ def ingest(sources: tuple[str, ...], confirm_deletes: bool, dry_run: bool, as_js
         )
     chosen = _choose(workspace, sources)
     outcomes, untold = _run(settings, workspace, chosen, confirm_deletes, quiet=as_json)
-    ok = all(o.ok for o in outcomes) and untold is None
+    # Last: what has other bytes by now does not expire.
+    passes, late = _expire(workspace, chosen)
+    ok = all(o.ok for o in outcomes) and untold is None and late is None
     if as_json:
-        left = {} if untold is None else untold.to_response()
-        emit_json({"ok": ok, "sources": [_to_json(o) for o in outcomes], **left})
+        failure = untold or late
+        left = {} if failure is None else failure.to_response()
+        told = {done.namespace: as_record(done) for done in passes}
+        emit_json({"ok": ok, "sources": [_to_json(o) for o in outcomes], "retention": told, **left})
     else:
         _summary(outcomes)
-        if untold is not None:
-            show_error(untold, as_json)
+        for done in passes:
+            if done.expired or done.expiring:
+                click.echo(summary(done))
+        for failure in (untold, late):
+            if failure is not None:
+                show_error(failure, as_json)
     sys.exit(0 if ok else 1)
 
 
-def _choose(workspace: Workspace, named: Sequence[str]) -> list[str]:
-    """The sources to run: those named, else all. Retiring ones come first: a run deletes what they held."""
+def _expire(workspace: Workspace, chosen: Sequence[str]) -> tuple[list[RetentionPass], TabootError | None]:
+    """Delete what has expired in the namespaces of the sources; what was done, and why not all of it."""
+    from taboot_pipelines.stages import retention
+
     rows = workspace.catalog.sources.find()
-    known = list(dict.fromkeys(r["source_id"] for r in sorted(rows, key=lambda r: r["state"] != "retiring")))
+    passes = []
+    for namespace in sorted({row["namespace"] for row in rows if row["source_id"] in chosen}):
+        try:
+            passes.append(retention.run(workspace, namespace))
+        except TabootError as error:
+            return passes, error
+    return passes, None
+
+
+def _choose(workspace: Workspace, named: Sequence[str]) -> list[str]:
+    """The sources to run: those named, else all in their order."""
+    known = workspace.in_order([row["source_id"] for row in workspace.catalog.sources.find()])
     unknown = [s for s in named if s not in known]
     if unknown:
         from taboot_pipelines.stages.dry_run import unknown_sources
 
         raise unknown_sources(unknown, known)
+    for source in dict.fromkeys(named):
+        if all(entry.paused for entry in workspace.entries(source)):
+            warn(f"{source} is paused (`enabled: false`): nothing of it is read.")
     return list(dict.fromkeys(named)) or known
 
 

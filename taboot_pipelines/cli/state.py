@@ -103,6 +103,11 @@ def _attention(
         waiting = state["namespaces"][namespace]["uploads_waiting"]
         what = f"{waiting:,} blobs wait to be uploaded: {said}"
         yield item(namespace, what, "taboot status --parts; taboot ingest")
+    for namespace, counts in state["namespaces"].items():
+        if counts["expiring"]:
+            day = counts["next_expiry"][:10]
+            what = f"{counts['expiring']:,} documents expire within 7 days, the first on {day}"
+            yield item(namespace, what, "taboot retention; taboot retain DOCUMENT --forever")
     for s in state["sources"]:
         job = s["last_job"]
         if job is not None and job["state"] == "failed":
@@ -134,8 +139,10 @@ def _dead(found: list[Health], part: str) -> bool:
 
 
 def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) -> None:
+    from taboot_pipelines.model.jobs import Lifecycle
     from taboot_pipelines.stages.documents import STAGE as DOCUMENTS
-    from taboot_pipelines.stages.workspace import Workspace
+    from taboot_pipelines.stages.retention import kept
+    from taboot_pipelines.stages.workspace import Workspace, stored_entry
 
     workspace = Workspace(settings)
     try:
@@ -146,12 +153,19 @@ def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) ->
             served = _served(settings, namespace) if shards else {}
             letters = catalog.dead_letters.find(namespace)
             uploads = catalog.uploads.due(namespace, _EVER)
+            expiring = [
+                k
+                for k in kept(workspace, namespace)
+                if k.expires_at and k.locator.lifecycle == Lifecycle.EXPIRING
+            ]
             state["namespaces"][namespace] = {
                 **served,
                 "rejected": sum(d["stage"] == DOCUMENTS for d in letters),
                 "blobs": usage["total_sources"],
                 "blob_bytes": usage["total_bytes"],
                 "uploads_waiting": len(uploads),
+                "expiring": len(expiring),
+                "next_expiry": moment(min((k.expires_at for k in expiring if k.expires_at), default=None)),
             }
             if uploads:
                 state["upload_errors"][namespace] = uploads[-1]["error_message"]
@@ -176,7 +190,7 @@ def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) ->
                     "id": source,
                     "namespace": namespace,
                     "type": row["type"],
-                    "state": row["state"],
+                    "state": "paused" if stored_entry(row).paused else row["state"],
                     "documents": catalog.locators.count(namespace, source, "document") - rejected,
                     "rejected": rejected,
                     "last_job": (

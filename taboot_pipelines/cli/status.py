@@ -106,6 +106,8 @@ def word(source: dict[str, Any]) -> str:
     job = source["last_job"]
     if source["state"] == "retiring":
         return "has left the file"
+    if source["state"] == "paused":
+        return "paused"
     if job is None:
         return "not read yet"
     if job["state"] != "succeeded":

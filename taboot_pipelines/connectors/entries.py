@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.model.graph import is_hostname
 from taboot_pipelines.model.ids import NAME_PATTERN, canonical_json
+from taboot_pipelines.model.retention import MAX_DAYS
 
 _CRON_NAMES = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
 
@@ -107,8 +108,22 @@ class SourceEntry(BaseModel):
     schedule: Annotated[str, StringConstraints(max_length=200), AfterValidator(_cron)] | None = Field(
         None, description="When it is ingested: a cron expression of five fields."
     )
-    retention_days: Annotated[int, Field(ge=1, le=36500)] | None = Field(
-        None, description="Documents older than this expire. Accepted, and not acted on yet."
+    enabled: bool = Field(
+        True, description="`false` pauses it: nothing is read, and what it has is served as it is."
+    )
+    graph: bool = Field(
+        True,
+        description="`false` keeps it out of the graph: it is searched, and no statement is read of it.",
+    )
+    run_priority: Annotated[int, Field(ge=-100, le=100)] = Field(
+        0, description="Sources with a higher one are read first, and their runs start first."
+    )
+    retention_days: Annotated[int, Field(ge=1, le=MAX_DAYS)] | None = Field(
+        None,
+        description=(
+            "So many days after its bytes came a document expires: it is deleted until its bytes change. The"
+            " week before it is shown as EXPIRING. Default: documents are kept for good."
+        ),
     )
 
     def interpretation_fields(self) -> dict[str, str | None]:
@@ -132,6 +147,10 @@ class SourceEntry(BaseModel):
         file's directory.
         """
         return None
+
+    def reading_json(self) -> str:
+        """The same without what decides only when it is read and what is made of it."""
+        return canonical_json(self.model_dump(mode="json", exclude={"enabled", "graph", "run_priority"}))
 
     def config_json(self) -> str:
         """Every field, defaults included, as canonical JSON: equal entries give equal text."""

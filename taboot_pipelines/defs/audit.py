@@ -9,7 +9,7 @@ from pydantic import Field
 from taboot_pipelines.defs.materialize import OWNERS, failures
 from taboot_pipelines.defs.pools import KNOWLEDGE
 from taboot_pipelines.defs.resources import WorkspaceResource
-from taboot_pipelines.defs.retention import mark_changed
+from taboot_pipelines.defs.run_retention import mark_changed
 from taboot_pipelines.stages import storage_audit as stage
 from taboot_pipelines.stages.chain import CHAIN
 

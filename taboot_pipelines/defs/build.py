@@ -17,6 +17,7 @@ from taboot_pipelines.defs import (
     letters,
     quality,
     readiness,
+    retention,
     retries,
 )
 from taboot_pipelines.defs.executors import executor, placed
@@ -46,19 +47,20 @@ def build_defs(settings: Settings | None = None, **overrides: Any) -> dg.Definit
         **overrides,
     }
     return dg.Definitions(
-        assets=[*placed(ASSETS, settings), *audit.ASSETS, *quality.ASSETS],
+        assets=[*placed(ASSETS, settings), *audit.ASSETS, *retention.ASSETS, *quality.ASSETS],
         asset_checks=[*CHECKS, *readiness.CHECKS, *freshness.CHECKS, *quality.CHECKS],
         jobs=[
             ingest_source,
             ingest_all,
             *crawls.JOBS,
             *audit.JOBS,
+            *retention.JOBS,
             *quality.JOBS,
             *interpretations.JOBS,
             *letters.JOBS,
         ],
-        schedules=audit.SCHEDULES,
-        sensors=[*SENSORS, *retries.SENSORS, *readiness.SENSORS, *freshness.SENSORS],
+        schedules=[*audit.SCHEDULES, *retention.SCHEDULES],
+        sensors=[*SENSORS, *retention.SENSORS, *retries.SENSORS, *readiness.SENSORS, *freshness.SENSORS],
         resources=resources,
         executor=executor(settings),
     )

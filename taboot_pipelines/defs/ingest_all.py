@@ -17,7 +17,7 @@ from taboot_pipelines.defs.checks import evaluations
 from taboot_pipelines.defs.materialize import failures, materialization, run_reported
 from taboot_pipelines.defs.partitions import INGEST_ALL, READ_SOURCES, apply_change, partition_change
 from taboot_pipelines.defs.resources import WorkspaceResource
-from taboot_pipelines.defs.retention import mark_changed
+from taboot_pipelines.defs.run_retention import mark_changed
 from taboot_pipelines.defs.run_tags import tag_run
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.dry_run import unknown_sources
@@ -68,7 +68,7 @@ def read_sources_file(context: dg.OpExecutionContext, config: Chosen, workspace:
         if unknown := set(config.sources) - known:
             raise unknown_sources(sorted(unknown), known)
     apply_change(context.instance, partition_change(context.instance, opened))
-    sources = sorted(config.sources or known)
+    sources = opened.in_order(config.sources or known)
     tag_run(context.instance, context.run, opened, sources)
     return Going(sources)
 
@@ -166,11 +166,12 @@ def _by_namespace(workspace: Workspace, source_ids: Collection[str]) -> list[lis
     """Return the sources by namespace; one that moves between two of them is in the first, and runs both."""
     found: dict[str, list[str]] = {}
     seen: set[str] = set()
+    order = {source_id: number for number, source_id in enumerate(source_ids)}
     for row in workspace.catalog.sources.find():
-        if row["source_id"] in source_ids and row["source_id"] not in seen:
+        if row["source_id"] in order and row["source_id"] not in seen:
             seen.add(row["source_id"])
             found.setdefault(row["namespace"], []).append(row["source_id"])
-    return list(found.values())
+    return [sorted(group, key=order.__getitem__) for group in found.values()]
 
 
 _STEPS = [_step(stage) for stage in CHAIN.stages]

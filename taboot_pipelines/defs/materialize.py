@@ -17,7 +17,7 @@ from taboot_pipelines import logs
 from taboot_pipelines.defs.metadata import error_metadata, metadata_of, shown_item, text_rows, tier_metadata
 from taboot_pipelines.defs.partitions import INGEST_ALL
 from taboot_pipelines.defs.resources import Runtime, WorkspaceResource
-from taboot_pipelines.defs.retention import mark_changed
+from taboot_pipelines.defs.run_retention import mark_changed
 from taboot_pipelines.defs.run_tags import event_tags, tag_run
 from taboot_pipelines.defs.stored import stored
 from taboot_pipelines.errors import TabootError

@@ -19,7 +19,7 @@ from taboot_pipelines.defs.partitions import (
     sources_partitions,
 )
 from taboot_pipelines.defs.resources import WorkspaceResource
-from taboot_pipelines.defs.retention import forget_old
+from taboot_pipelines.defs.run_retention import forget_old
 from taboot_pipelines.defs.sweeper import sweep_dead_runs
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.stages import dead_letters
@@ -32,6 +32,8 @@ warnings.filterwarnings("ignore", message=".*`owners` of initializer `Sensor.*",
 
 #: How long one tick looks for due sources: the daemon gives up one that takes a minute.
 _BUDGET_SECONDS = 20.0
+#: The tag by which Dagster orders the runs that wait in its queue.
+PRIORITY_TAG = "dagster/priority"
 #: The entry of the cursor that names the source to begin with; no source is called so.
 _NEXT = ""
 #: Of so many new sources each has a run of its own, with its partition and its checks.
@@ -65,7 +67,7 @@ def sources_sensor(
     unread = _unread(opened)
     # A run that is under way may have begun before the change. If so, another is asked for after it.
     wanted = {source_id: key for source_id, key in sorted(unread.items()) if source_id not in busy}
-    requests = [_request(source_id, run_key) for source_id, run_key in wanted.items()]
+    requests = [_request(opened, source_id, run_key) for source_id, run_key in wanted.items()]
     if len(wanted) > _MOST_RUNS:
         # A run takes longer to begin than a small source takes, and each would publish the shards anew.
         run_key = f"several:{digest(*wanted.values())}"
@@ -116,7 +118,7 @@ def due_sources(context: dg.SensorEvaluationContext, workspace: WorkspaceResourc
             cursor[source_id] = seen[source_id]
         else:
             cursor[source_id] = fire
-            requests.append(_request(source_id, f"due:{source_id}:{fire}"))
+            requests.append(_request(opened, source_id, f"due:{source_id}:{fire}"))
     return dg.SensorResult(
         run_requests=requests,
         cursor=orjson.dumps(cursor).decode(),
@@ -143,7 +145,7 @@ def due_dead_letters(
     # The run key names the failure, so no second run is requested for the same one if the first
     # never retries it.
     requests = [
-        _request(d.source_id, f"retry:{namespace}:{d.source_id}:{d.attempt}:{d.last_at}")
+        _request(opened, d.source_id, f"retry:{namespace}:{d.source_id}:{d.attempt}:{d.last_at}")
         for namespace, d in due
         if context.instance.has_dynamic_partition(NAME, d.source_id) and d.source_id not in busy
     ]
@@ -171,7 +173,7 @@ def stale_runs(context: dg.SensorEvaluationContext, workspace: WorkspaceResource
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Forgets runs that say nothing any more, so that Dagster's own storage stays bounded.",
 )
-def retention(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SkipReason:
+def run_retention(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SkipReason:
     gone = forget_old(context.instance, workspace.runtime.settings.retention)
     return dg.SkipReason(f"{len(gone)} runs are forgotten." if gone else "No run is too old.")
 
@@ -197,7 +199,10 @@ def _unread(workspace: Workspace) -> dict[str, str]:
     found = {}
     for row in workspace.catalog.sources.find():
         namespace, source_id = row["namespace"], row["source_id"]
-        wanted = fingerprint(workspace.settings, stored_entry(row))
+        entry = stored_entry(row)
+        if entry.paused:
+            continue
+        wanted = fingerprint(workspace.settings, entry)
         last = workspace.catalog.jobs.last_succeeded(namespace, source_id)
         if wanted is None and last is not None and last["configuration"] is None and last["held"]:
             # A run has seen that it left, and what it would delete waits for a person.
@@ -209,13 +214,17 @@ def _unread(workspace: Workspace) -> dict[str, str]:
     return found
 
 
-def _request(source_id: str, run_key: str) -> dg.RunRequest:
-    """Ask for a run of one source. A sensor with several jobs must name the job, or its tick fails."""
-    return dg.RunRequest(run_key, partition_key=source_id, job_name=ingest_source.name)
+def _request(workspace: Workspace, source_id: str, run_key: str) -> dg.RunRequest:
+    """Ask for a run of one source, which starts by its priority. A sensor with several jobs must name the
+    job, or its tick fails.
+    """
+    priority = max(entry.config.run_priority for entry in workspace.entries(source_id))
+    tags = {PRIORITY_TAG: str(priority)} if priority else None
+    return dg.RunRequest(run_key, partition_key=source_id, job_name=ingest_source.name, tags=tags)
 
 
 def _now() -> datetime:
     return datetime.now(UTC)
 
 
-SENSORS = [sources_sensor, due_sources, due_dead_letters, stale_runs, retention, run_failures]
+SENSORS = [sources_sensor, due_sources, due_dead_letters, stale_runs, run_retention, run_failures]

@@ -15,7 +15,7 @@ from pydantic import Field
 from sqlalchemy.exc import SQLAlchemyError
 
 from taboot_pipelines import logs
-from taboot_pipelines.defs.retention import forget_superseded
+from taboot_pipelines.defs.run_retention import forget_superseded
 from taboot_pipelines.defs.sweeper import sweep_dead_runs, sweeping
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawl_graph import CrawlProgress

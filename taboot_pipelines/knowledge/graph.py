@@ -308,8 +308,9 @@ class Assembly:
     """The graph of one snapshot of a namespace.
 
     ``documents``, ``entities`` (rows of ``tables.DOCUMENTS`` and ``ENTITIES``, see the columns above) and
-    ``names`` (``tables.NAMES``) and ``decisions`` (``tables.DECISIONS``; None: nobody decided anything) are
-    whole. First :meth:`note` all relations, in any parts; then :meth:`nodes` is complete.
+    ``names`` (``tables.NAMES``) and ``decisions`` (``tables.DECISIONS``; None: nobody decided anything)
+    are whole. ``retention``: {doc_id: days} of the documents that are not kept for good. First
+    :meth:`note` all relations, in any parts; then :meth:`nodes` is complete.
     """
 
     def __init__(
@@ -319,6 +320,7 @@ class Assembly:
         entities: pa.Table,
         names: pa.Table,
         decisions: pa.Table | None = None,
+        retention: Mapping[str, int] | None = None,
     ) -> None:
         self._namespace, self._names = namespace, names
         decided = tables.empty("decisions") if decisions is None else decisions
@@ -333,7 +335,7 @@ class Assembly:
         entities = entities.select(ENTITY_COLUMNS).cast(_NODES)
         self._nodes = pa.concat_tables(
             [
-                _document_nodes(self._documents),
+                _document_nodes(self._documents, retention or {}),
                 entities.filter(pc.not_equal(entities.column("label"), "Document")),
             ]
         )
@@ -416,14 +418,21 @@ def _numbers(found: pa.Array | pa.ChunkedArray) -> Numbers:
     return numbers
 
 
-def _document_nodes(documents: pa.Table) -> pa.Table:
+def _document_nodes(documents: pa.Table, retention: Mapping[str, int]) -> pa.Table:
     columns = ("doc_id", "url", "title", "source_type", "text_sha256", "metadata")
     ids, urls, titles, types, hashes, metadata = (documents.column(c).to_pylist() for c in columns)
     properties = [
         orjson.dumps(
-            {"contentHash": h, "metadata": orjson.Fragment(m), "sourceType": t, "title": title, "url": u}
+            {
+                "contentHash": h,
+                "metadata": orjson.Fragment(m),
+                **({"retentionPolicy": retention[d]} if d in retention else {}),
+                "sourceType": t,
+                "title": title,
+                "url": u,
+            }
         ).decode()
-        for u, title, t, h, m in zip(urls, titles, types, hashes, metadata, strict=True)
+        for d, u, title, t, h, m in zip(ids, urls, titles, types, hashes, metadata, strict=True)
     ]
     return pa.table(
         {

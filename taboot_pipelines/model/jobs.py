@@ -27,8 +27,13 @@ class RunState(StrEnum):
 
 
 class Lifecycle(StrEnum):
-    """A document's lifecycle (rule ``deleted-stays-deleted``). ``DELETED`` is left only by ``restore``, or
-    when the bytes change after expiry."""
+    """A document's lifecycle (rule ``deleted-stays-deleted``).
+
+    A document is ``INGESTED`` until it is served, then ``ACTIVE``, and ``EXPIRING`` in the last week before
+    its retention ends it. ``MANUAL_DELETE`` is a deletion that is being carried out. One that its origin has
+    no more is ``DELETED`` from whichever state it was in. ``DELETED`` is left by ``restore``, when the origin
+    has the document again, or when its bytes change after it expired.
+    """
 
     INGESTED = "INGESTED"
     ACTIVE = "ACTIVE"
@@ -53,8 +58,8 @@ TRANSITIONS: dict[type[StrEnum], dict[str, frozenset[StrEnum]]] = {
         RunState.FAILED: frozenset(),
     },
     Lifecycle: {
-        Lifecycle.INGESTED: frozenset({Lifecycle.ACTIVE, Lifecycle.MANUAL_DELETE}),
-        Lifecycle.ACTIVE: frozenset({Lifecycle.EXPIRING, Lifecycle.MANUAL_DELETE}),
+        Lifecycle.INGESTED: frozenset({Lifecycle.ACTIVE, Lifecycle.DELETED, Lifecycle.MANUAL_DELETE}),
+        Lifecycle.ACTIVE: frozenset({Lifecycle.EXPIRING, Lifecycle.DELETED, Lifecycle.MANUAL_DELETE}),
         Lifecycle.EXPIRING: frozenset({Lifecycle.ACTIVE, Lifecycle.DELETED, Lifecycle.MANUAL_DELETE}),
         Lifecycle.MANUAL_DELETE: frozenset({Lifecycle.DELETED}),
         Lifecycle.DELETED: frozenset({Lifecycle.INGESTED}),

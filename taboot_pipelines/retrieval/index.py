@@ -233,7 +233,7 @@ class Index:
     @cached_property
     def _shown_documents(self) -> dict[str, pa.Array]:
         """What a hit shows of a document."""
-        names = ("doc_id", "source_id", "path", "url", "title", "lang", "places")
+        names = ("doc_id", "source_id", "path", "url", "title", "lang", "since", "places")
         return {name: _whole(self.documents, name) for name in names}
 
     def chunk_texts(self, first: int, last: int) -> list[ChunkText]:

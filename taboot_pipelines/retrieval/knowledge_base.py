@@ -480,7 +480,7 @@ class KnowledgeBase:
 
     def documents(self) -> pa.Table:
         """One row a document: doc_id, source, type, tags, url (as shown), path, title, mime, language, date,
-        since, chunks, blob_sha256, metadata (JSON); ascending by doc_id."""
+        since, expires_at (null: kept for good), chunks, blob_sha256, metadata (JSON); ascending by doc_id."""
         from taboot_pipelines.retrieval import tables
 
         return self._session.ask(tables.documents)
@@ -528,6 +528,20 @@ class KnowledgeBase:
         """
         check_texts(required=True, several=True, doc_ids=doc_ids)
         return self._writing().restore(doc_ids)
+
+    def retain(self, doc_ids: Collection[str], days: int | None) -> None:
+        """Keep documents for ``days`` after their bytes came, or for good (None), whatever ``retention_days``
+        of their source says. Hits and :meth:`documents` say when they expire (``expires_at``).
+
+        Raises ``E_NOT_FOUND`` if an id belongs to no document, ``E_QUERY`` for a wrong number of days.
+        """
+        check_texts(required=True, several=True, doc_ids=doc_ids)
+        self._writing().retain(doc_ids, days)
+
+    def retain_as_source(self, doc_ids: Collection[str]) -> None:
+        """Keep documents for as long as their source says again. Raises ``E_NOT_FOUND``."""
+        check_texts(required=True, several=True, doc_ids=doc_ids)
+        self._writing().retain_as_source(doc_ids)
 
     def correct(
         self,

@@ -157,6 +157,7 @@ def make_hit(
         source_type=source.type if source else "",
         tags=source.tags if source else (),
         language=doc["lang"],
+        expires_at=view.expires_at(doc),
         also_in=tuple(index.chunk_id(r) for r in index.others(ranked.row, mask)),
         similar=tuple(index.chunk_id(r) for r in similar),
         highlights=marks,

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -90,6 +91,13 @@ class View:
         if entry is not None and entry.root and url == f"{source}:{path}":
             return str(Path(entry.root) / path)
         return url
+
+    def expires_at(self, document: Mapping[str, Any]) -> datetime | None:
+        """When a document, by its ``source_id``, ``doc_id`` and ``since``, expires (UTC); None: never."""
+        policy = self.manifest.policy(document["source_id"], document["doc_id"])
+        if policy is None:
+            return None
+        return policy.moment(document["since"])
 
     def passage_url(
         self, document: Mapping[str, Any], start: int, marks: Iterable[tuple[int, str]] = ()

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taboot_pipelines.model.tables import EDGES_SCHEMA
+from taboot_pipelines.model.tables import EDGES_SCHEMA, TIME
 from taboot_pipelines.retrieval.pictures.drawn import DrawnEdge, DrawnNode
 from taboot_pipelines.retrieval.pictures.picture import MAX_DRAWN, Picture
 from taboot_pipelines.retrieval.session import View
@@ -31,6 +31,7 @@ def documents(view: View) -> pa.Table:
     ids, paths, urls = (table.column(c).to_pylist() for c in ("source_id", "path", "url"))
     tags = [list(sources[i].tags) if i in sources else [] for i in ids]
     shown = [view.shown_url(*x) for x in zip(ids, paths, urls, strict=True)]
+    expires = [view.expires_at(row) for row in table.select(["source_id", "doc_id", "since"]).to_pylist()]
     chunks = np.bincount(view.index.document, minlength=len(table)) if len(table) else np.zeros(0)
     return pa.table(
         {
@@ -45,6 +46,7 @@ def documents(view: View) -> pa.Table:
             "language": table.column("lang"),
             "date": table.column("date"),
             "since": table.column("since"),
+            "expires_at": pa.array(expires, TIME),
             "chunks": pa.array(chunks.astype(np.int32)),
             "blob_sha256": table.column("blob_sha256"),
             "metadata": table.column("metadata"),

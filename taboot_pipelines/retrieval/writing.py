@@ -43,6 +43,20 @@ class Writing:
         with self._workspace() as workspace:
             return deletion.restore(workspace, self._namespace, doc_ids)
 
+    def retain(self, doc_ids: Collection[str], days: int | None) -> None:
+        """See ``KnowledgeBase.retain``."""
+        from taboot_pipelines.stages import retention
+
+        with self._workspace() as workspace:
+            retention.keep(workspace, self._namespace, doc_ids, days)
+
+    def retain_as_source(self, doc_ids: Collection[str]) -> None:
+        """See ``KnowledgeBase.retain_as_source``."""
+        from taboot_pipelines.stages import retention
+
+        with self._workspace() as workspace:
+            retention.keep_as_source(workspace, self._namespace, doc_ids)
+
     def decide(self, wanted: Sequence[Wanted], who: str, reason: str) -> Recorded:
         """Record and apply what people decided; see ``stages.decisions``."""
         from taboot_pipelines.stages import decisions

@@ -97,7 +97,7 @@ class BucketShards:
                 obstore.put(
                     self._store,
                     name,
-                    manifest.model_dump_json().encode(),
+                    manifest.written(),
                     mode=mode,
                     attributes={_PUBLISHER: mark},
                     use_multipart=False,

@@ -58,7 +58,7 @@ class DirectoryShards:
                         namespace=manifest.namespace,
                         version=manifest.version,
                     )
-                _write_atomic(path, manifest.model_dump_json().encode())
+                _write_atomic(path, manifest.written())
         except OSError as error:
             raise TabootError(
                 "E_STORAGE", f"The manifest {path} cannot be written: {error.strerror}.", file=str(path)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.model import tables
+from taboot_pipelines.model.retention import Policies
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class ShardInput:
     directory or None). ``snapshot`` names the snapshot. ``load(doc_ids)`` fetches the rows of some documents,
     ``load_entities(first, last)`` label, key, name, scope and properties of the entities between two
     positions, both included; each is called for one shard at a time. ``decisions``: ``tables.DECISIONS``.
+    ``policies``: how long documents are kept, those of single documents among them only for live ones.
     """
 
     namespace: str
@@ -48,3 +50,4 @@ class ShardInput:
     load: Callable[[Sequence[str]], DocumentRows]
     load_entities: Callable[[int, int], pa.Table]
     decisions: pa.Table = field(default_factory=lambda: tables.empty("decisions"))
+    policies: Policies = field(default_factory=Policies)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.retention import Policy
 from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.shards.layout import FORMAT, manifest_name
 
@@ -57,12 +58,23 @@ class ShardEntry(_Model):
         )
 
 
+class RetentionEntry(_Model):
+    """How long documents are kept: see ``model.retention.Policy``."""
+
+    days: int | None = None
+    set_at: int
+
+    def policy(self) -> Policy:
+        return Policy(self.days, self.set_at)
+
+
 class SourceEntry(_Model):
     """What holds for a whole source. ``root``: the absolute directory of its files, where there is one."""
 
     type: str
     tags: tuple[str, ...] = ()
     root: str | None = None
+    retention: RetentionEntry | None = None
 
 
 class SpaceEntry(_Model):
@@ -94,6 +106,15 @@ class Manifest(_Model):
     analyzer: str
     sources: dict[str, SourceEntry]
     shards: tuple[ShardEntry, ...]
+    #: The policies of documents that have one of their own, by doc_id.
+    retention: dict[str, RetentionEntry] = Field(default_factory=dict)
+
+    def policy(self, source: str, doc_id: str) -> Policy | None:
+        """How long a document of a source is kept; None if nothing says so, which is for good."""
+        entry = self.retention.get(doc_id)
+        if entry is None and source in self.sources:
+            entry = self.sources[source].retention
+        return None if entry is None else entry.policy()
 
     def of_kind(self, kind: str) -> tuple[ShardEntry, ...]:
         """Its shards of ``documents`` or of ``entities``."""
@@ -110,6 +131,10 @@ class Manifest(_Model):
     @property
     def entities(self) -> int:
         return sum(s.entities for s in self.shards)
+
+    def written(self) -> bytes:
+        """The manifest as its file holds it; what is not given is left out."""
+        return self.model_dump_json(exclude_none=True).encode()
 
     def same_content(self, other: Manifest) -> bool:
         """Whether the two differ in their version at most."""

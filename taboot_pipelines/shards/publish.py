@@ -17,12 +17,13 @@ import pyarrow as pa
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import check_namespace
+from taboot_pipelines.model.retention import Policy
 from taboot_pipelines.settings import ShardSettings
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.shards.files import file_entry
 from taboot_pipelines.shards.inputs import ShardInput
-from taboot_pipelines.shards.manifest import Manifest, ShardEntry, SourceEntry, SpaceEntry
+from taboot_pipelines.shards.manifest import Manifest, RetentionEntry, ShardEntry, SourceEntry, SpaceEntry
 from taboot_pipelines.shards.plan import PlannedShard, planned_shards
 from taboot_pipelines.shards.protocol import ShardStore, load_manifest, publisher_start
 
@@ -71,7 +72,11 @@ def publish(store: ShardStore, shard_input: ShardInput, settings: ShardSettings)
             space=SpaceEntry.of(shard_input.space),
             analyzer=ANALYZER,
             shards=tuple(shards),
-            sources={k: _source_entry(v) for k, v in sorted(shard_input.sources.items())},
+            sources={
+                k: _source_entry(v, shard_input.policies.sources.get(k))
+                for k, v in sorted(shard_input.sources.items())
+            },
+            retention={k: _retention(v) for k, v in sorted(shard_input.policies.documents.items())},
         )
     except (ValueError, TypeError, KeyError) as error:
         raise TabootError(
@@ -120,13 +125,18 @@ def prune(
     return store.prune(check_namespace(namespace), keep, min_age_seconds, max_bytes)
 
 
-def _source_entry(given: Mapping[str, Any]) -> SourceEntry:
+def _retention(policy: Policy) -> RetentionEntry:
+    return RetentionEntry(days=policy.days, set_at=policy.set_at)
+
+
+def _source_entry(given: Mapping[str, Any], policy: Policy | None) -> SourceEntry:
     """A source as the manifest lists it, from the fields ``type``, ``tags`` and ``root``."""
     root = given.get("root")
     return SourceEntry(
         type=given["type"],
         tags=tuple(given.get("tags") or ()),
         root=os.fspath(root) if root else None,
+        retention=None if policy is None else _retention(policy),
     )
 
 

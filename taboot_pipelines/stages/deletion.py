@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.runs import Archive
 from taboot_pipelines.knowledge.structured import STATED
 from taboot_pipelines.model import ids
+from taboot_pipelines.model.jobs import Lifecycle
 from taboot_pipelines.shards.protocol import load_manifest
 from taboot_pipelines.shards.publish import prune
 from taboot_pipelines.stages import crawl_graph, documents
@@ -93,14 +94,35 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
             f"{len(unknown)} of {len(wanted)} documents are not in namespace {namespace}.",
             doc_ids=unknown[:10],
         )
+    return _delete(workspace, namespace, wanted, {source for source, _ in located}, erase=erase)
+
+
+def expire(workspace: Workspace, namespace: str, documents: Mapping[str, str]) -> Receipt:
+    """Delete documents whose retention has ended, {doc_id: SHA-256 of the bytes that expired}.
+
+    A tombstone keeps these bytes away, and other ones bring the document back. Nothing else of it is kept but
+    what ``taboot purge`` removes.
+    """
+    located = workspace.catalog.locators.of_documents(namespace, documents)
+    workspace.catalog.tombstones.expire(namespace, documents)
+    sources = {source for source, _ in located}
+    return _delete(workspace, namespace, tuple(sorted(documents)), sources, expired=True)
+
+
+def _delete(
+    workspace: Workspace,
+    namespace: str,
+    wanted: tuple[str, ...],
+    sources: Collection[str],
+    *,
+    erase: bool = False,
+    expired: bool = False,
+) -> Receipt:
+    catalog = workspace.catalog
     upgrade_tables(workspace, namespace)
     receipt_id = uuid.uuid4().hex
     # An erasure removes files, vectors and blobs that a run of any source might be about to use.
-    with (
-        workspace.alone(namespace)
-        if erase
-        else workspace.leases.several(namespace, {source for source, _ in located})
-    ):
+    with workspace.alone(namespace) if erase else workspace.leases.several(namespace, sources):
         # The receipt comes first: if the process is killed after it, the next run carries the deletion out.
         stores = [
             *(STORES if erase else _DERIVED),
@@ -108,9 +130,11 @@ def delete(workspace: Workspace, namespace: str, doc_ids: Collection[str], *, er
             *servers(workspace),
             *absent_servers(workspace, namespace),
         ]
-        catalog.receipts.save(namespace, receipt_id, wanted, erase, dict.fromkeys(stores, "pending"), [])
-        catalog.audit_log.record(namespace, "erase" if erase else "delete", receipt_id, doc_ids=list(wanted))
-        return _carry_out(workspace, namespace, receipt_id, wanted, erase)
+        pending = dict.fromkeys(stores, "pending")
+        catalog.receipts.save(namespace, receipt_id, wanted, erase, pending, [], expired=expired)
+        kind = "expire" if expired else "erase" if erase else "delete"
+        catalog.audit_log.record(namespace, kind, receipt_id, doc_ids=list(wanted))
+        return _carry_out(workspace, namespace, receipt_id, wanted, erase, expired=expired)
 
 
 def finish_pending(workspace: Workspace, namespace: str) -> list[Receipt]:
@@ -130,7 +154,16 @@ def finish_pending(workspace: Workspace, namespace: str) -> list[Receipt]:
                 row is not None
                 and not {name for name, state in row["stores"].items() if state != "done"} <= absent
             ):
-                done.append(_carry_out(workspace, namespace, receipt_id, tuple(row["doc_ids"]), row["erase"]))
+                done.append(
+                    _carry_out(
+                        workspace,
+                        namespace,
+                        receipt_id,
+                        tuple(row["doc_ids"]),
+                        row["erase"],
+                        expired=row["expired"],
+                    )
+                )
     return done
 
 
@@ -181,7 +214,13 @@ def _take_out_of_receipts(catalog: Catalog, namespace: str, doc_ids: Collection[
         if len(left) < len(row["doc_ids"]):
             stores = row["stores"] if left else dict.fromkeys(row["stores"], "done")
             catalog.receipts.save(
-                namespace, row["receipt_id"], left or row["doc_ids"], row["erase"], stores, row["blobs"]
+                namespace,
+                row["receipt_id"],
+                left or row["doc_ids"],
+                row["erase"],
+                stores,
+                row["blobs"],
+                expired=row["expired"],
             )
 
 
@@ -202,23 +241,34 @@ def finish_retirement(workspace: Workspace, entry: Entry) -> None:
 
 
 def _carry_out(
-    workspace: Workspace, namespace: str, receipt_id: str, doc_ids: tuple[str, ...], erase: bool
+    workspace: Workspace,
+    namespace: str,
+    receipt_id: str,
+    doc_ids: tuple[str, ...],
+    erase: bool,
+    *,
+    expired: bool,
 ) -> Receipt:
     catalog = workspace.catalog
+    if expired:
+        # What has other bytes by now has come back, if this is completed late.
+        tombstones = catalog.tombstones.all(namespace)
+        doc_ids = tuple(d for d in doc_ids if d in tombstones)
     located = catalog.locators.of_documents(namespace, doc_ids)
     # What a page looked like goes with it, without a tombstone: the page's keeps it from being visited.
     captures = catalog.locators.captures_of(namespace, located)
     located += captures
     sources = {source for source, _ in located}
-    catalog.tombstones.add(namespace, doc_ids, "erased" if erase else "deleted")
+    if not expired:
+        catalog.tombstones.add(namespace, doc_ids, "erased" if erase else "deleted")
     for source in sorted(sources):
-        catalog.locators.record_absent(
-            namespace,
-            source,
-            receipt_id,
-            [x for s, x in located if s == source and x.state == "present"],
-            "deleted",
-        )
+        present = [x for s, x in located if s == source and x.state == "present"]
+        if not expired:
+            catalog.locators.change(
+                namespace, source, [x.path for x in present], Lifecycle.MANUAL_DELETE, receipt_id
+            )
+            present = [x._replace(lifecycle=Lifecycle.MANUAL_DELETE.value) for x in present]
+        catalog.locators.record_absent(namespace, source, receipt_id, present, "deleted")
     if erase:
         # Before the servers are written: they hold the crawls too.
         for source in sorted(sources):
@@ -248,7 +298,7 @@ def _carry_out(
         if not catalog.database.compact():
             stores["catalog"] = "pending"
         stores |= forget_results(workspace, namespace)
-    catalog.receipts.save(namespace, receipt_id, doc_ids, erase, stores, [])
+    catalog.receipts.save(namespace, receipt_id, doc_ids, erase, stores, [], expired=expired)
     return Receipt(receipt_id, namespace, doc_ids, erase, stores)
 
 

@@ -269,7 +269,8 @@ def _read(workspace: Workspace, entry: Entry, found: Foreseen) -> None:
     listed = Listed(present, fresh_paths(workspace.catalog, entry.namespace, entry.source_id, present))
     state = BatchState(workspace.catalog, entry, damaged=False)
     connector = open_source(workspace, entry, present, None, state)
-    events = connector.events(KnownLocators(present, False), tombstoned_paths(workspace, entry))
+    expired = workspace.catalog.locators.expired(entry.namespace, entry.source_id)
+    events = connector.events(KnownLocators(present, False, expired), tombstoned_paths(workspace, entry))
     enumerated = Enumerated(False, "the connector ended early")
     for event in events:
         listed.take(event)
@@ -278,16 +279,20 @@ def _read(workspace: Workspace, entry: Entry, found: Foreseen) -> None:
                 sha256 = event.sha256 if isinstance(event, Stored) else ids.sha256_hex(event.data)
                 old = present.get(event.path)
                 listed.holds(event.path, sha256)
-                if old is None:
+                if event.path in expired and expired[event.path].sha256 == sha256:
+                    found.passed[event.path] = "E_TOMBSTONED"
+                elif old is None:
                     found.added.append(event.path)
                 elif old.sha256 != sha256:
                     found.changed.append(event.path)
                 else:
                     found.unchanged += 1
-            case NotModified():
-                found.unchanged += 1
-            case Unchanged():
-                found.unchanged += len(event.roles)
+            case NotModified() | Unchanged():
+                for path in event.roles if isinstance(event, Unchanged) else (event.path,):
+                    if path in expired:
+                        found.passed[path] = "E_TOMBSTONED"
+                    else:
+                        found.unchanged += 1
             case Skipped():
                 found.passed[event.path] = event.code
             case Failed():

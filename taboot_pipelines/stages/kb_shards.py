@@ -22,7 +22,12 @@ from taboot_pipelines.shards.publish import publish
 from taboot_pipelines.shards.reader import PublishedVectors, Shards, altered_texts
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.report import StageReport, reporting
-from taboot_pipelines.stages.snapshot import SnapshotReader, needed_snapshot, snapshot_pointer
+from taboot_pipelines.stages.snapshot import (
+    SnapshotReader,
+    needed_snapshot,
+    policies_of,
+    snapshot_pointer,
+)
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE
@@ -166,7 +171,9 @@ SERVING = _Shards()
 
 def _inputs(workspace: Workspace, namespace: str, snapshot: Pointer, space: Space) -> str:
     sources, settings = _sources(workspace, namespace, snapshot), workspace.settings.shards.model_dump()
-    return ids.digest(snapshot.tables, snapshot.inputs, sources, space.id, settings, VERSION, ANALYZER)
+    policies = policies_of(workspace, namespace, snapshot)
+    kept = ([policies.sources, policies.documents],) if policies else ()
+    return ids.digest(snapshot.tables, snapshot.inputs, sources, space.id, settings, VERSION, ANALYZER, *kept)
 
 
 def _known_inputs(workspace: Workspace, namespace: str, snapshot: Pointer) -> str | None:
@@ -242,6 +249,7 @@ def _input(
         load=load,
         load_entities=reader.entities,
         decisions=reader.snapshot("decisions", None),
+        policies=policies_of(workspace, namespace, snapshot),
     )
 
 

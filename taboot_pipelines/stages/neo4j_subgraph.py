@@ -31,7 +31,7 @@ from taboot_pipelines.model.tables import DOCUMENTS, EDGES_SCHEMA, declare, rows
 from taboot_pipelines.stages.crawl_graph import CrawlWriter
 from taboot_pipelines.stages.housekeeping import STALE_FILES
 from taboot_pipelines.stages.report import StageReport
-from taboot_pipelines.stages.snapshot import SnapshotReader, needed_snapshot
+from taboot_pipelines.stages.snapshot import SnapshotReader, needed_snapshot, policies_of
 from taboot_pipelines.stages.stage import ServerTarget
 from taboot_pipelines.stages.workspace import Progress, Workspace
 from taboot_pipelines.stores.catalog.pointers import Pointer
@@ -135,8 +135,10 @@ class _GraphWriter:
         self.batch = settings.batch_rows
         #: Identifies the database that the ledgers are about.
         self.place = ids.digest(settings.url, settings.database)
+        self.policies = policies_of(workspace, namespace, snapshot)
+        kept = ([self.policies.sources, self.policies.documents],) if self.policies else ()
         self.inputs = ids.digest(
-            snapshot.tables, snapshot.applied, snapshot.inputs, self.place, VERSION, LAYOUT
+            snapshot.tables, snapshot.applied, snapshot.inputs, self.place, VERSION, LAYOUT, *kept
         )
         report.data_version = self.inputs
         self.pointer = workspace.catalog.pointers.get(namespace, NAMESPACE, STAGE)
@@ -154,7 +156,13 @@ class _GraphWriter:
 
     def _assembly(self) -> Assembly:
         reader = SnapshotReader(self.workspace, self.namespace, self.snapshot)
-        parts = [rows for _, rows in reader.rows("documents", DOCUMENT_COLUMNS)]
+        parts, retention = [], dict[str, int]()
+        for source, rows in reader.rows("documents", DOCUMENT_COLUMNS):
+            parts.append(rows)
+            for doc_id in rows.column("doc_id").to_pylist() if self.policies else ():
+                policy = self.policies.of(source, doc_id)
+                if policy is not None and policy.days is not None:
+                    retention[doc_id] = policy.days
         documents = pa.concat_tables(
             [pa.schema([DOCUMENTS.field(c) for c in DOCUMENT_COLUMNS]).empty_table(), *parts]
         )
@@ -164,6 +172,7 @@ class _GraphWriter:
             self._read("entities", ENTITY_COLUMNS),
             self._read("names", None),
             self._read("decisions", None),
+            retention,
         )
         for first in range(0, ids.BUCKETS, _TOGETHER):
             assembly.note(self._read("relations", END_COLUMNS, range(first, first + _TOGETHER)))

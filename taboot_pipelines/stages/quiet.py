@@ -168,7 +168,11 @@ def quiet_sources(workspace: Workspace, source_ids: Collection[str]) -> dict[str
     settled: dict[str, list[Entry]] = {}
     for several in entries.values():
         entry = several[0]
-        if len(several) == 1 and not entry.retiring and isinstance(entry.config, DirectorySource):
+        if (
+            len(several) == 1
+            and not (entry.retiring or entry.paused)
+            and isinstance(entry.config, DirectorySource)
+        ):
             settled.setdefault(entry.namespace, []).append(entry)
     for namespace, of_namespace in settled.items():
         # What goes wrong here is told by the run, which meets it too.

@@ -12,7 +12,7 @@ Holds rules ``bytes-first``, ``incremental-equals-scratch``, ``complete-enumerat
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -148,6 +148,9 @@ class Batch:
         self.catalog = self.workspace.catalog
         self.namespace, self.source_id = self.entry.namespace, self.entry.source_id
         self.known = PresentLocators(self.catalog.locators, self.namespace, self.source_id)
+        self.tombstones = self.catalog.tombstones.all(self.namespace)
+        #: What expired, by document id: these bytes stay away, and other ones bring it back.
+        self.expired = {d: row["sha256"] for d, row in self.tombstones.items() if row["reason"] == "expired"}
         fresh = fresh_paths(self.catalog, self.namespace, self.source_id, self.known)
         self.listed = Listed(self.known, fresh)
         self.job_id = self.catalog.jobs.start(
@@ -170,14 +173,15 @@ class Batch:
         self.state = BatchState(self.catalog, self.entry, damaged=self.damaged)
         connector = open_source(self.workspace, self.entry, self.known, self._frontier, self.state)
         # If a blob is damaged, the answer "not modified" would bring no bytes.
-        known = KnownLocators(self.known, self.damaged)
+        expired = self.catalog.locators.expired(self.namespace, self.source_id) if self.expired else None
+        known = KnownLocators(self.known, self.damaged, expired)
         enumerated = Enumerated(False, "the connector ended early")
-        events = connector.events(known, tombstoned_paths(self.workspace, self.entry))
+        events = connector.events(known, tombstoned_paths(self.workspace, self.entry, self.tombstones))
         with contextlib.ExitStack() as cancelled:
             if isinstance(events, Generator):
                 # Whoever cancels the run wants what was on its way to be given back at once.
                 cancelled.callback(events.close)
-            for event in events:
+            for event in self._without_expired(events):
                 self.listed.take(event)
                 match event:
                     case Enumerated():
@@ -228,6 +232,39 @@ class Batch:
                 self.source_id,
                 f"The enumeration was not complete ({enumerated.reason}): nothing was counted as deleted.",
             )
+
+    def _without_expired(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield the events but for what expired and has the same bytes still; with others it is new."""
+        for event in events:
+            match event:
+                case Unchanged() if self.expired:
+                    # What is known of is there, or expired.
+                    gone = event.roles.keys() - self.known.etags.keys()
+                    for path in sorted(gone):
+                        self._pass_over(path)
+                    yield Unchanged({p: r for p, r in event.roles.items() if p not in gone})
+                case NotModified() if self.expired and event.path not in self.known:
+                    self._pass_over(event.path)
+                case Fetched() | Stored() if (
+                    self.expired and (doc_id := self._doc_id(event.path)) in self.expired
+                ):
+                    sha256 = event.sha256 if isinstance(event, Stored) else ids.sha256_hex(event.data)
+                    if self.expired[doc_id] != sha256:
+                        self.catalog.tombstones.remove(self.namespace, [doc_id])
+                        yield event
+                    elif event.path in self.known:  # whose expiry was killed before it took the document away
+                        yield event
+                    else:
+                        self._pass_over(event.path)
+                case _:
+                    yield event
+
+    def _pass_over(self, path: str) -> None:
+        """Count what expired and is still at its origin."""
+        self.report.counts["discovered"] += 1
+        self.report.counts["skipped"] += 1
+        message = "The document expired and has not changed since; its tombstone holds."
+        self._letter(self._doc_id(path), "E_TOMBSTONED", message, "skipped")
 
     def _frontier(self, plan: CrawlPlan) -> Frontier:
         crawls = self.catalog.crawls
@@ -339,7 +376,8 @@ class Batch:
             case Gone():
                 # The origin's answer is itself the reason; the item counts as skipped so that
                 # the ledger adds up.
-                kind = "skipped" if event.linked or event.path in self.known else "failed"
+                was_there = event.path in self.known or self._doc_id(event.path) in self.expired
+                kind = "skipped" if event.linked or was_there else "failed"
                 counts[kind] += 1
                 self._letter(event.path, event.code, event.message, kind)
         if len(self.changed) >= _FLUSH:
@@ -464,6 +502,11 @@ def run(work: SourceWork) -> None:
     Raises the source's own failure (``E_PATH`` …).
     """
     entry = work.entry
+    if entry.paused:
+        # What is there is served on, and derived anew where that is due.
+        work.report.skipped = "paused (enabled: false)"
+        work.report.data_version = publish_listing(work.workspace, entry).inputs
+        return
     batch = Batch(work.workspace, entry, work.report, work.progress)
     with tracked(
         work.workspace, entry.namespace, entry.source_id, STAGE, work.progress, job_id=batch.job_id

@@ -82,8 +82,9 @@ def overdue(workspace: Workspace, now: datetime) -> list[Overdue]:
 
 def _scheduled(workspace: Workspace) -> Iterator[tuple[str, str, str, datetime]]:
     for row in workspace.catalog.sources.find(states=("active",)):
-        schedule = orjson.loads(row["config"]).get("schedule")
-        if schedule:
+        config = orjson.loads(row["config"])
+        schedule = config.get("schedule")
+        if schedule and config.get("enabled", True):
             yield row["namespace"], row["source_id"], schedule, _time(row["updated_at"])
 
 

@@ -73,7 +73,8 @@ class _Helper:
         workspace, entry = self._workspace, self._entry
         present = PresentLocators(workspace.catalog.locators, self._namespace, entry.source_id)
         connector = open_source(workspace, entry, present, self._frontier)
-        events = connector.events(KnownLocators(present, False), tombstoned_paths(workspace, entry))
+        expired = workspace.catalog.locators.expired(self._namespace, entry.source_id)
+        events = connector.events(KnownLocators(present, False, expired), tombstoned_paths(workspace, entry))
         with (
             reporting(_WORK, entry.source_id, self._namespace) as report,
             contextlib.ExitStack() as stopped,

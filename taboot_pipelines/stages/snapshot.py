@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
+from taboot_pipelines.model.retention import Policies
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.shards.inputs import DocumentRows
 from taboot_pipelines.shards.reader import PublishedVectors
@@ -48,6 +49,17 @@ def needed_snapshot(workspace: Workspace, namespace: str) -> Pointer:
             remedy=f"Materialize {SNAPSHOT} first.",
         )
     return pointer
+
+
+def policies_of(workspace: Workspace, namespace: str, snapshot: Pointer) -> Policies:
+    """Return how long what the snapshot holds is kept: of its sources, and of its documents."""
+    policies = workspace.catalog.retention.all(namespace)
+    documents = policies.documents
+    if documents:
+        rows = SnapshotReader(workspace, namespace, snapshot).snapshot("doc_state", ["doc_id"])
+        live = set(rows.column("doc_id").to_pylist())
+        documents = {doc_id: policy for doc_id, policy in documents.items() if doc_id in live}
+    return Policies({s: p for s, p in policies.sources.items() if s in snapshot.applied}, documents)
 
 
 #: What a shard holds of a document follows from these.

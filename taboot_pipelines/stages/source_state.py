@@ -6,7 +6,7 @@ What a connector remembers between two runs, such as a cursor, is written once a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -30,6 +30,7 @@ from taboot_pipelines.stages.domains import open_domains, open_proxies
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.catalog.catalog import Catalog
 from taboot_pipelines.stores.catalog.locators import Locator, Locators
+from taboot_pipelines.stores.catalog.writing import Row
 
 #: So many locators are read one by one, then all. It is less than a batch writes at once, so that all are
 #: read before any is written.
@@ -83,23 +84,32 @@ class PresentLocators(Mapping[str, Locator]):
 
 
 class KnownLocators(KnownItems):
-    """The same in the words of a connector; of ``damaged`` sources without what would spare an answer."""
+    """The same in the words of a connector; of ``damaged`` sources without what would spare an answer.
 
-    def __init__(self, present: PresentLocators, damaged: bool) -> None:
-        self._present, self._damaged = present, damaged
-        self.etags = {} if damaged else present.etags
+    What ``expired`` is among it, so that its origin is asked for it only where it has changed since.
+    """
+
+    def __init__(
+        self, present: PresentLocators, damaged: bool, expired: Mapping[str, Locator] | None = None
+    ) -> None:
+        self._present, self._damaged, self._expired = present, damaged, expired or {}
         self.roles = present.roles
+        etags = present.etags
+        if expired:
+            self.roles = {path: cast(Role, x.role) for path, x in expired.items()} | present.roles
+            etags = {path: x.etag for path, x in expired.items()} | present.etags
+        self.etags = {} if damaged else etags
 
     def __getitem__(self, path: str) -> Known:
-        x = self._present[path]
+        x = self._expired[path] if path in self._expired else self._present[path]
         spared = (None, None) if self._damaged else (x.etag, x.last_modified)
         return Known(x.sha256, *spared, x.final_url or x.url, whole=not self._damaged)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._present)
+        return iter(self.roles)
 
     def __len__(self) -> int:
-        return len(self._present)
+        return len(self.roles)
 
 
 class BatchState:
@@ -112,7 +122,7 @@ class BatchState:
     def __init__(self, catalog: Catalog, entry: Entry, *, damaged: bool) -> None:
         self._catalog = catalog
         self._namespace, self._source_id = entry.namespace, entry.source_id
-        self._configuration = ids.digest(entry.config.config_json())
+        self._configuration = ids.digest(entry.config.reading_json())
         self._damaged = damaged
         self._known: dict[str, str] | None = None
         self._waiting: dict[str, str | None] = {}
@@ -153,14 +163,16 @@ class BatchState:
 def fingerprint(settings: Settings, entry: Entry) -> str | None:
     """Return the hash of everything that decides what a run of the source takes in; None if it is retiring.
 
-    That is each field of the entry but its ``schedule``, the directory that its path leads to, and the limits
-    on what is read. A job keeps the hash that it began with, so a source whose last job was another one's, or
-    the one that retired it, is known to wait for a run.
+    That is each field of the entry but those that say when it is read, the directory that its path leads to,
+    and the limits on what is read. A job keeps the hash that it began with, so a source whose last job was
+    another one's, or the one that retired it, is known to wait for a run.
     """
     if entry.retiring:
         return None
     config, limits = entry.config, settings.limits
-    told = config.model_dump(mode="json", exclude={"id", "namespace", "schedule"})
+    told = config.model_dump(mode="json", exclude={"id", "namespace", "schedule", "enabled", "run_priority"})
+    if config.graph:
+        del told["graph"]  # as of a source that has always been in the graph
     if isinstance(config, DirectorySource | RecordedSource) and config.path is not None:
         told["path"] = str(source_directory(config.path, entry.root).absolute())
     return ids.digest(told, limits.max_blob_bytes, limits.max_document_chars)
@@ -208,17 +220,18 @@ def open_source(
 
 
 def tombstoned_paths(
-    workspace: Workspace, entry: Entry, tombstones: Collection[str] | None = None
+    workspace: Workspace, entry: Entry, tombstones: Mapping[str, Row] | None = None
 ) -> Callable[[str], bool]:
-    """Tells of a path of the source whether its document was deleted on purpose; ``tombstones``: the ids of
-    all that were deleted in the namespace, where they are known.
+    """Tells of a path of the source whether its document was deleted on purpose; ``tombstones``: all of the
+    namespace by document id, where they are known. What expired is no such path: other bytes bring it back.
     """
     if tombstones is None:
         tombstones = workspace.catalog.tombstones.all(entry.namespace)
+    deleted = {doc_id for doc_id, row in tombstones.items() if row["reason"] != "expired"}
 
     def tombstoned(path: str) -> bool:
-        if not tombstones:
+        if not deleted:
             return False
-        return ids.doc_id(entry.namespace, ids.locator(entry.source_id, path)) in tombstones
+        return ids.doc_id(entry.namespace, ids.locator(entry.source_id, path)) in deleted
 
     return tombstoned

@@ -32,6 +32,8 @@ class InterpretedKind:
 
     source_type: str
     interprets: bool = False
+    #: Whether anything is read of it for the graph.
+    graph: bool = True
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,9 @@ def _interpreter(
 ) -> Interpreter:
     given = TierInput(workspace, kind_of(entry), _facts(entry), listing, session=session)
 
+    if not given.kind.graph:
+        return Interpreter(tier, listing.by_path, (), lambda _overrides: (), ())
+
     def variants(overrides: Mapping[str, Any]) -> Sequence[UnitExtractor]:
         check_overrides(tier, overrides)
         return extractors(replace(given, overrides=overrides))
@@ -135,7 +140,7 @@ def check_overrides(tier: Tier, overrides: Mapping[str, Any]) -> None:
 
 def kind_of(entry: Entry) -> InterpretedKind:
     """Return what of an entry says which extractors read its source."""
-    return InterpretedKind(entry.config.type, entry.config.interprets)
+    return InterpretedKind(entry.config.type, entry.config.interprets, entry.config.graph)
 
 
 def tier_stage(
@@ -197,6 +202,7 @@ def _run(
         facts.proxy,
         facts.folder,
         *versions(kind),
+        *(() if kind.graph else ("no graph",)),
         *(() if session is None else session.versions),
         *([choices] if choices else []),
     )

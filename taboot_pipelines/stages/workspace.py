@@ -70,6 +70,11 @@ class Entry:
     def retiring(self) -> bool:
         return self.state == "retiring"
 
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is read of it at present."""
+        return not self.config.enabled and not self.retiring
+
 
 class Workspace:
     """Everything that a stage works with, opened once per process. Opening touches no network."""
@@ -175,7 +180,9 @@ class Workspace:
         An invalid file changes nothing. ``former_sources`` is set if the home belonged to another file.
         """
         sources = load_sources(self.settings.sources_file)
-        known = {(r["namespace"], r["source_id"]) for r in self.catalog.sources.find()}
+        rows = self.catalog.sources.find()
+        known = {(r["namespace"], r["source_id"]) for r in rows}
+        paused = {(r["namespace"], r["source_id"]) for r in rows if _is_paused(r)}
         new = {e.namespace for e in sources.entries.values() if (e.namespace, e.id) not in known}
         with contextlib.ExitStack() as stack:
             for namespace in sorted(new):
@@ -193,6 +200,19 @@ class Workspace:
             )
         for namespace in {e.namespace for e in sources.entries.values()}:
             publish_settings(self.catalog, namespace, sources)
+        for namespace in {namespace for namespace, _ in known} | new:
+            self.catalog.retention.sync(
+                namespace,
+                {
+                    e.id: e.retention_days
+                    for e in sources.entries.values()
+                    if e.namespace == namespace and e.retention_days is not None
+                },
+            )
+        for namespace, source_id in sorted(
+            paused & {(e.namespace, e.id) for e in sources.entries.values() if e.enabled}
+        ):
+            self.catalog.jobs.outdate(namespace, source_id)
         self.former_sources = remember_file(
             self.catalog, {e.namespace for e in sources.entries.values()}, self.settings.sources_file
         )
@@ -231,6 +251,18 @@ class Workspace:
             if not entries:
                 raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source_id!r}.", source=source_id)
         return [e for entries in found.values() for e in sorted(entries, key=lambda e: not e.retiring)]
+
+    def in_order(self, source_ids: Collection[str]) -> list[str]:
+        """Return these sources in the order in which they are run.
+
+        Those that left the file come first, since a run deletes what they held, then those with the highest
+        ``run_priority``.
+        """
+        ranks: dict[str, tuple[int, int]] = {}
+        for row in self.catalog.sources.find():
+            rank = (row["state"] != "retiring", -orjson.loads(row["config"]).get("run_priority", 0))
+            ranks[row["source_id"]] = min(rank, ranks.get(row["source_id"], rank))
+        return sorted(set(source_ids), key=lambda source: (ranks.get(source, (1, 0)), source))
 
     def entries_of(self, namespace: str) -> list[Entry]:
         """Return all sources that have something in a namespace, retiring ones included."""
@@ -280,6 +312,10 @@ class _CatalogMemory:
             NAMESPACE,
             Pointer(stage=self._STAGE, tables={}, inputs=self._server, txn="", applied=applied),
         )
+
+
+def _is_paused(row: Mapping[str, Any]) -> bool:
+    return row["state"] == "active" and not orjson.loads(row["config"]).get("enabled", True)
 
 
 def stored_entry(row: Mapping[str, Any]) -> Entry:

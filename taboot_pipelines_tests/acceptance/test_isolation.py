@@ -189,6 +189,9 @@ def catalog_calls(world: World, blue: Blue, rng: random.Random) -> Calls:
         ("set_source_state", lambda: c.sources.set_state("red", "blue-notes", "retired")),
         ("upload_done", lambda: c.uploads.mark_done("red", rng.choice(blue.hashes))),
         ("audit_events", lambda: c.audit_log.all("red")),
+        ("policies", lambda: c.retention.all("red")),
+        ("keep_documents", lambda: c.retention.keep("red", rng.sample(blue.doc_ids, 1), 1)),
+        ("kept_documents", lambda: c.locators.kept_for("red", ["blue-notes"], rng.sample(blue.doc_ids, 1))),
     ]
 
 

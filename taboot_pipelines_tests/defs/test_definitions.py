@@ -35,7 +35,7 @@ EXPECTED = {
 
 
 #: Assets of the whole deployment, which are no stages of a source.
-APART = {dg.AssetKey("storage_audit"), dg.AssetKey("extraction_quality")}
+APART = {dg.AssetKey(name) for name in ("storage_audit", "retention", "extraction_quality")}
 
 
 def test_the_definitions_are_these(tmp_path: Path) -> None:
@@ -92,6 +92,7 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
         "ingest_all",
         "join_crawls",
         "audit",
+        "expire",
         "measure_extraction",
         "dead_letters",
         "replay_dead_letters",
@@ -101,7 +102,7 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
     }
     measured = graph.get(dg.AssetKey("extraction_quality"))
     assert measured.partitions_def is None and {c.name for c in measured.check_keys} == {"no_drop"}
-    assert [s.name for s in defs.schedules or ()] == ["daily_reconciliation"]
+    assert [s.name for s in defs.schedules or ()] == ["daily_reconciliation", "daily_retention"]
     audit = graph.get(dg.AssetKey("storage_audit"))
     assert (
         audit.group_name == "operations"
@@ -114,7 +115,8 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
         "due_dead_letters",
         "qdrant_retries",
         "stale_runs",
-        "retention",
+        "run_retention",
+        "due_retention",
         "run_failures",
         "parts",
         "freshness",

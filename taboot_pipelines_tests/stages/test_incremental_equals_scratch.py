@@ -8,8 +8,8 @@ vacuumed at any time. Compose projects with overrides, ``.env`` and Dockerfiles,
 prose change together with a tailnet, a network, mailboxes of several messages and a chat that grows; names
 become ambiguous and unambiguous again, and so do titles; what links lead to comes and goes. A chat model
 reads along, and now and then answers nonsense or not at all; units are interpreted once more, such runs are
-promoted and promotions taken back. At the end the stores equal a replay of the catalog's inputs into empty
-ones, which asks the model nothing.
+promoted and promotions taken back. Documents expire, and come back with other bytes. At the end the stores
+equal a replay of the catalog's inputs into empty ones, which asks the model nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
-from taboot_pipelines.stages import dead_letters
+from taboot_pipelines.stages import dead_letters, retention
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete, restore
 from taboot_pipelines.stages.housekeeping import vacuum
@@ -400,6 +400,9 @@ operation = st.one_of(
     st.tuples(st.just("rollback"), place, st.integers(0, 3)),
     st.tuples(st.just("clock"), place, st.sampled_from([-6, 6])),
     st.tuples(st.just("model"), place, st.integers(0, 5)),
+    st.tuples(st.just("retention"), place, st.sampled_from([0, 3, 30])),
+    st.tuples(st.just("retain"), place, st.integers(0, 2)),
+    st.tuples(st.just("expire"), place, st.sampled_from([0, 5, 40])),
 )
 
 #: Where sources move to and come back from.
@@ -660,6 +663,27 @@ def apply(world: World, clock: Clock, llm: FakeOpenAi, kind: str, where: tuple[s
         case "model":
             event("model fails")
             llm.say('{"facts": [{"quote"', times=n) if n % 2 else llm.fail(500, times=n)
+        case "retention":
+            event("policy of a source")
+            entry.pop("retention_days", None)
+            if n:
+                entry["retention_days"] = n
+            world.declare()
+            world.workspace.sync_sources()
+        case "retain":
+            if doc_ids:
+                event("policy of a document")
+                own = [min(doc_ids.values())]
+                if n == 2:
+                    retention.keep_as_source(world.workspace, "default", own)
+                else:
+                    retention.keep(world.workspace, "default", own, 10 if n else None)
+        case "expire":
+            clock.hours += n * 24
+            for _ in range(2):
+                for namespace in ("default", OTHER):
+                    if retention.run(world.workspace, namespace).expired:
+                        event("expired")
         case "reinterpret" | "other model" | "promote" | "rollback":
             chosen(world, kind, source, n)
 
@@ -732,6 +756,21 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
         ("write", ("stacks", "data/compose.yaml"), 3),
         ("delete", ("stacks", "more/compose.yaml"), 0),
         ("write", ("stacks", "shop/.env"), 1),
+    ],
+    confirmed=True,
+)
+@example(
+    # What expires stays away, killed meanwhile, until it is edited; one document is kept for good.
+    start=[(("stacks", "data/compose.yaml"), 0), (("notes", "runbook.md"), 0), (("notes", "guide.md"), 0)],
+    operations=[
+        ("retention", ("notes", "runbook.md"), 30),
+        ("ingest", ("notes", "runbook.md"), 0),
+        ("retain", ("notes", "runbook.md"), 0),
+        ("expire", ("notes", "runbook.md"), 40),
+        ("crash", ("notes", "runbook.md"), 4),
+        ("write", ("notes", "guide.md"), 1),
+        ("write", ("notes", "runbook.md"), 1),
+        ("ingest", ("notes", "runbook.md"), 0),
     ],
     confirmed=True,
 )

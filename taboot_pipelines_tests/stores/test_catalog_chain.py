@@ -34,7 +34,7 @@ services:
 
 #: Tables of inputs that no run here fills, and those that only a person fills.
 UNUSED = frozenset({"confirmation", "tombstone", "llm_answer"})
-DECIDED = frozenset({"assertion", "chosen_run"})
+DECIDED = frozenset({"assertion", "chosen_run", "retention_policy"})
 
 
 def live(world: World) -> None:
@@ -42,7 +42,7 @@ def live(world: World) -> None:
     stands beside one that was taken back, and a correction.
     """
     notes, stack, old = (
-        world.source("notes"),
+        world.source("notes", retention_days=300),
         world.source("stack", "compose", host="atlas"),
         world.source("old"),
     )

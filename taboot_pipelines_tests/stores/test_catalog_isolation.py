@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.crawls import CrawlPlan, DoneUrl, FoundUrl, Listing, Outcome, crawl_id, url_id
-from taboot_pipelines.model.jobs import JobState
+from taboot_pipelines.model.jobs import JobState, Lifecycle
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.catalog.assertions import HandedIn, NewAssertion
@@ -96,6 +96,8 @@ def fill(catalog: Catalog, ns: str) -> None:
     catalog.answers.record_windows(ns, "s", ["doc-p0"], [window(mark)])
     catalog.source_states.save(ns, "s", mark, {"cursor": mark})
     catalog.tombstones.add(ns, ["doc-p3"], "deleted")
+    catalog.retention.sync(ns, {"s": 30})
+    catalog.retention.keep(ns, [mark], 5)
     catalog.assertions.add(ns, [NewAssertion("field", mark, mark, mark)])
     catalog.receipts.save(ns, "receipt", [mark], True, {"s": "pending"}, [mark])
     catalog.audit_log.record(ns, mark, mark)
@@ -193,6 +195,7 @@ def calls(
         "jobs.end": lambda: catalog.jobs.end(job, JobState.FAILED, namespace=MINE),
         "jobs.last_succeeded": lambda: catalog.jobs.last_succeeded(MINE, "s"),
         "jobs.last_completed": lambda: catalog.jobs.last_completed(MINE, "s"),
+        "jobs.outdate": lambda: catalog.jobs.outdate(MINE, "s"),
         "jobs.forget_old": lambda: catalog.jobs.forget_old(MINE, "s", 0),
         "jobs.last": lambda: catalog.jobs.last(MINE, ["s"]),
         "jobs.confirm": lambda: catalog.jobs.confirm(MINE, {"s": random_.choice(others)}, 1),
@@ -215,6 +218,12 @@ def calls(
         "locators.touch": lambda: catalog.locators.touch(MINE, "s", [x]),
         "locators.record_absent": lambda: catalog.locators.record_absent(MINE, "s", job, [x], confirmed=1),
         "locators.activate": lambda: catalog.locators.activate(MINE, "s"),
+        "locators.change": lambda: catalog.locators.change(
+            MINE, "s", [path], Lifecycle.MANUAL_DELETE, "of-alpha"
+        ),
+        "locators.kept_for": lambda: catalog.locators.kept_for(MINE, ["s"], [doc]),
+        "locators.in_lifecycle": lambda: catalog.locators.in_lifecycle(MINE, Lifecycle.INGESTED),
+        "locators.expired": lambda: catalog.locators.expired(MINE, "s"),
         "source_states.load": lambda: catalog.source_states.load(MINE, "s", f"of-{random_.choice(OTHERS)}"),
         "source_states.save": lambda: catalog.source_states.save(
             MINE, "s", "of-alpha", {"cursor": random_.choice([None, "of-alpha"])}
@@ -304,6 +313,13 @@ def calls(
         "dead_letters.forget_retired": lambda: catalog.dead_letters.forget_retired(MINE),
         "tombstones.all": lambda: catalog.tombstones.all(MINE),
         "tombstones.add": lambda: catalog.tombstones.add(MINE, [doc], "deleted"),
+        "tombstones.expire": lambda: catalog.tombstones.expire(MINE, {doc: sha}),
+        "retention.all": lambda: catalog.retention.all(MINE),
+        "retention.sync": lambda: catalog.retention.sync(MINE, random_.choice([{}, {"s": 3}])),
+        "retention.keep": lambda: catalog.retention.keep(MINE, [doc, "of-alpha"], 9),
+        "retention.keep_as_source": lambda: catalog.retention.keep_as_source(
+            MINE, [f"of-{o}" for o in OTHERS]
+        ),
         "tombstones.remove": lambda: catalog.tombstones.remove(MINE, [doc]),
         "assertions.all": lambda: catalog.assertions.all(MINE),
         "assertions.position": lambda: catalog.assertions.position(MINE),

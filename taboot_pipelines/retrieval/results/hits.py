@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 from pydantic import Field
 
+from taboot_pipelines.model.tables import TIME
 from taboot_pipelines.retrieval.results.base import Result, TableResult
 
 
@@ -23,12 +25,13 @@ class Hit(Result):
     """A chunk that was found.
 
     ``url``: of the document; where its passages have places of their own there (a video's second), of that
-    which has most of the query's words;
-    ``start``, ``end``: code points of the document; ``line``: of the file, from 1, where the document has the
-    file's lines; ``scores``: of every arm; ``ranks``: its place, from 1, in each arm that has it among its
-    best; ``also_in``: chunk ids of the same text elsewhere; ``similar``: of hits left out for nearly the same
-    text; ``highlights``: where words of the query stand, ``[start, end)`` in code points of ``text``;
-    ``context``: the hit and its neighbours in the document, in order and without what two of them share.
+    which has most of the query's words; ``start``, ``end``: code points of the document; ``line``: of the
+    file, from 1, where the document has the file's lines; ``scores``: of every arm; ``ranks``: its place,
+    from 1, in each arm that has it among its best; ``expires_at``: when its retention deletes the
+    document (UTC), None: never; ``also_in``: chunk ids of the same text elsewhere; ``similar``: of hits
+    left out for nearly the same text; ``highlights``: where words of the query stand, ``[start, end)`` in
+    code points of ``text``; ``context``: the hit and its neighbours in the document, in order and without
+    what two of them share.
     """
 
     doc_id: str
@@ -47,6 +50,7 @@ class Hit(Result):
     source_type: str
     tags: tuple[str, ...]
     language: str
+    expires_at: datetime | None = None
     also_in: tuple[str, ...] = ()
     ranks: dict[str, int] = Field(default_factory=dict)
     similar: tuple[str, ...] = ()
@@ -85,6 +89,7 @@ _HIT_SCHEMA = pa.schema(
         ("source_type", pa.string()),
         ("tags", pa.list_(pa.string())),
         ("language", pa.string()),
+        ("expires_at", TIME),
         ("also_in", pa.list_(pa.string())),
         ("ranks", pa.map_(pa.string(), pa.int32())),
         ("similar", pa.list_(pa.string())),

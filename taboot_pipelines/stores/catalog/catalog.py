@@ -17,6 +17,7 @@ from taboot_pipelines.stores.catalog.deletions import AuditLog, Receipts, Tombst
 from taboot_pipelines.stores.catalog.jobs import Jobs
 from taboot_pipelines.stores.catalog.locators import Locator, Locators
 from taboot_pipelines.stores.catalog.pointers import Pointers
+from taboot_pipelines.stores.catalog.retention import Retention
 from taboot_pipelines.stores.catalog.runs import Runs
 from taboot_pipelines.stores.catalog.sources import Sources, SourceStates
 
@@ -48,6 +49,7 @@ class Catalog:
         self.dead_letters = DeadLetters(database)
         self.tombstones = Tombstones(database)
         self.receipts = Receipts(database)
+        self.retention = Retention(database)
         self.audit_log = AuditLog(database)
         self.assertions = Assertions(database, self.blobs)
 
@@ -73,6 +75,7 @@ class Catalog:
                 self.choices.forget(c, namespace, source_id, units)
                 self.dead_letters.forget(c, namespace, source_id, names | windows, paths | units)
                 self.blobs.forget_file_names(c, namespace, {x.sha256 for x in documents})
+            self.retention.forget(c, namespace, doc_ids)
             self.answers.forget_blobs(c, namespace, blobs)
             self.locators.forget_absent(c, namespace, blobs)
             self.blobs.forget(c, namespace, blobs)

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.stores.catalog import schema as t
@@ -31,17 +32,18 @@ class Tombstones:
 
     @retried
     def add(self, namespace: str, doc_ids: Iterable[str], reason: str) -> None:
-        """``reason`` is deleted, erased or expired."""
-        now = now_micros()
+        """``reason`` is deleted or erased."""
+        self._add(namespace, dict.fromkeys(doc_ids), reason)
+
+    @retried
+    def expire(self, namespace: str, documents: Mapping[str, str]) -> None:
+        """The same for documents that expired, {doc_id: SHA-256}: other bytes bring them back."""
+        self._add(namespace, documents, "expired")
+
+    def _add(self, namespace: str, documents: Mapping[str, str | None], reason: str) -> None:
+        same = {"namespace": namespace, "reason": reason, "created_at": now_micros()}
         with self.database.publishing(namespace) as c:
-            upsert(
-                c,
-                t.tombstone,
-                [
-                    {"namespace": namespace, "doc_id": d, "reason": reason, "sha256": None, "created_at": now}
-                    for d in doc_ids
-                ],
-            )
+            upsert(c, t.tombstone, [{**same, "doc_id": d, "sha256": x} for d, x in documents.items()])
 
     @retried
     def remove(self, namespace: str, doc_ids: Collection[str]) -> list[str]:
@@ -70,9 +72,11 @@ class Receipts:
         erase: bool,
         stores: Mapping[str, str],
         blobs: Sequence[str],
+        *,
+        expired: bool = False,
     ) -> None:
         """Write a receipt, or replace it; ``stores`` is {store: done or pending}. A final one names no
-        blobs.
+        blobs. ``expired``: the retention of the documents deletes them.
         """
         final = all(v == "done" for v in stores.values())
         with self.database.begin(namespace) as c:
@@ -85,6 +89,7 @@ class Receipts:
                         "receipt_id": receipt_id,
                         "doc_ids": canonical_json(list(doc_ids)),
                         "erase": erase,
+                        "expired": expired,
                         "stores": canonical_json(stores),
                         "blobs": canonical_json([] if final else list(blobs)),
                         "final": final,
@@ -123,15 +128,7 @@ class AuditLog:
     def record(self, namespace: str, kind: str, subject: str, /, **details: Any) -> None:
         """``subject`` and ``details`` are ids and counts, never names or content."""
         with self.database.begin(namespace) as c:
-            c.execute(
-                sa.insert(t.audit_event).values(
-                    namespace=namespace,
-                    kind=kind,
-                    subject=subject,
-                    details=canonical_json(details),
-                    at=now_micros(),
-                )
-            )
+            record_event(c, namespace, kind, subject, details)
 
     @retried
     def all(self, namespace: str) -> list[Row]:
@@ -145,3 +142,12 @@ class AuditLog:
                     .order_by(t.audit_event.c.id)
                 )
             ]
+
+
+def record_event(c: Connection, namespace: str, kind: str, subject: str, details: Mapping[str, Any]) -> None:
+    """Write into the audit log in the transaction of another subject; see :meth:`AuditLog.record`."""
+    c.execute(
+        sa.insert(t.audit_event).values(
+            namespace=namespace, kind=kind, subject=subject, details=canonical_json(details), at=now_micros()
+        )
+    )

@@ -169,6 +169,17 @@ class Jobs:
                     job = {**last, "job_id": uuid.uuid4().hex, "fetched": 0, "not_modified": present}
                     c.execute(sa.insert(t.job).values({**job, **times, **this_process()}))
 
+    @retried
+    def outdate(self, namespace: str, source_id: str) -> None:
+        """Let the last job of a source that succeeded count as that of another configuration, so that the
+        source is known to wait for a run."""
+        last = self.last_succeeded(namespace, source_id)
+        if last is not None:
+            with self.database.begin(namespace) as c:
+                c.execute(
+                    sa.update(t.job).where(t.job.c.job_id == last["job_id"]).values(configuration="outdated")
+                )
+
     def last_succeeded(self, namespace: str, source_id: str) -> Row | None:
         """The last job of a source that succeeded; None if there is none."""
         return self._last(namespace, source_id)

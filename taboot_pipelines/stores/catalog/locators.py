@@ -9,10 +9,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from taboot_pipelines.model.ids import canonical_json, digest
-from taboot_pipelines.model.jobs import Lifecycle
+from taboot_pipelines.model.jobs import Lifecycle, check_transition
 from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.blobs import Blobs
 from taboot_pipelines.stores.catalog.database import Database, retried
+from taboot_pipelines.stores.catalog.deletions import record_event
 from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts, upsert, write
 
 
@@ -259,6 +260,7 @@ class Locators:
                 for x in locators
             ]
             write(c, t.fetch, log)
+            self._come_back(c, namespace, source_id, locators, job_id)
             self._set(c, namespace, source_id, locators)
             blobs = {x.sha256: x for x in locators}
             pending = set(
@@ -320,6 +322,7 @@ class Locators:
             write(
                 c, t.fetch, [_log_entry(namespace, source_id, x.path, job_id, event, now) for x in locators]
             )
+            self._change(c, namespace, source_id, locators, Lifecycle.DELETED, job_id)
             gone = [x._replace(state="absent", lifecycle=Lifecycle.DELETED.value) for x in locators]
             self._set(c, namespace, source_id, gone)
 
@@ -332,17 +335,119 @@ class Locators:
     @retried
     def activate(self, namespace: str, source_id: str) -> None:
         """INGESTED -> ACTIVE for documents whose extraction is complete and which are queryable."""
+        query = sa.select(*_COLUMNS).where(
+            t.locator.c.namespace == namespace,
+            t.locator.c.source_id == source_id,
+            t.locator.c.state == "present",
+            t.locator.c.lifecycle == Lifecycle.INGESTED.value,
+        )
         with self.database.publishing(namespace) as c:
-            c.execute(
-                sa.update(t.locator)
-                .where(
+            self._change(c, namespace, source_id, list(_locators(c, query)), Lifecycle.ACTIVE, source_id)
+
+    @retried
+    def change(
+        self, namespace: str, source_id: str, paths: Collection[str], target: Lifecycle, cause: str
+    ) -> None:
+        """Bring the present documents at these paths to another state; ``cause`` is the id of what does it.
+
+        Raises ``E_TRANSITION`` where that is not legal; then none is changed.
+        """
+        with self.database.publishing(namespace) as c:
+            for part in parts(sorted(paths)):
+                query = sa.select(*_COLUMNS).where(
                     t.locator.c.namespace == namespace,
                     t.locator.c.source_id == source_id,
                     t.locator.c.state == "present",
-                    t.locator.c.lifecycle == Lifecycle.INGESTED.value,
+                    t.locator.c.path.in_(part),
                 )
-                .values(lifecycle=Lifecycle.ACTIVE.value)
+                self._change(c, namespace, source_id, list(_locators(c, query)), target, cause)
+
+    def _come_back(
+        self, c: Connection, namespace: str, source_id: str, locators: Sequence[Locator], job_id: str
+    ) -> None:
+        """Begin the life of documents anew that were there before."""
+        new = [x.path for x in locators if x.lifecycle == Lifecycle.INGESTED.value]
+        for part in parts(sorted(new)):
+            query = sa.select(*_COLUMNS).where(
+                t.locator.c.namespace == namespace,
+                t.locator.c.source_id == source_id,
+                t.locator.c.path.in_(part),
+                t.locator.c.state == "absent",
             )
+            self._change(c, namespace, source_id, list(_locators(c, query)), Lifecycle.INGESTED, job_id)
+
+    def _change(
+        self,
+        c: Connection,
+        namespace: str,
+        source_id: str,
+        locators: Sequence[Locator],
+        target: Lifecycle,
+        cause: str,
+    ) -> None:
+        """Change the state of documents, with an event in the audit log for each state that they were in."""
+        before: dict[str, list[Locator]] = {}
+        for x in locators:
+            if x.lifecycle != target.value:
+                before.setdefault(x.lifecycle, []).append(x)
+        for state, changed in sorted(before.items()):
+            check_transition(Lifecycle(state), target)
+            doc_ids = sorted(x.doc_id for x in changed if x.role == "document")
+            if doc_ids:
+                details = {"from": state, "to": target.value, "doc_ids": doc_ids}
+                record_event(c, namespace, "lifecycle", cause, details)
+            self._set(c, namespace, source_id, [x._replace(lifecycle=target.value) for x in changed])
+
+    @retried
+    def kept_for(
+        self, namespace: str, source_ids: Collection[str], doc_ids: Collection[str]
+    ) -> list[tuple[str, Locator]]:
+        """(source id, locator) of the present documents of these sources, and of those with these ids."""
+        x = t.locator.c
+        present = (x.namespace == namespace, x.state == "present", x.role == "document")
+        found: dict[tuple[str, str], Locator] = {}
+        with self.database.read(namespace) as c:
+            for column, values in ((x.source_id, source_ids), (x.doc_id, doc_ids)):
+                for part in parts(sorted(values)):
+                    query = sa.select(x.source_id, *_COLUMNS).where(*present, column.in_(part))
+                    found |= {(r[0], r[1]): Locator(*r[1:]) for r in c.execute(query)}
+        return [(source_id, located) for (source_id, _), located in sorted(found.items())]
+
+    @retried
+    def in_lifecycle(self, namespace: str, state: Lifecycle) -> list[tuple[str, Locator]]:
+        """(source id, locator) of the present documents in a state."""
+        x = t.locator.c
+        query = sa.select(x.source_id, *_COLUMNS).where(
+            x.namespace == namespace,
+            x.state == "present",
+            x.role == "document",
+            x.lifecycle == state.value,
+        )
+        with self.database.read(namespace) as c:
+            return [(r[0], Locator(*r[1:])) for r in c.execute(query)]
+
+    @retried
+    def expired(self, namespace: str, source_id: str) -> dict[str, Locator]:
+        """The locators of a source whose documents expired, by path: other bytes bring them back."""
+        query = (
+            sa.select(*_COLUMNS)
+            .join(
+                t.tombstone,
+                sa.and_(
+                    t.tombstone.c.namespace == t.locator.c.namespace,
+                    t.tombstone.c.doc_id == t.locator.c.doc_id,
+                    t.tombstone.c.sha256 == t.locator.c.sha256,
+                ),
+            )
+            .where(
+                t.locator.c.namespace == namespace,
+                t.locator.c.source_id == source_id,
+                t.locator.c.state == "absent",
+                t.tombstone.c.reason == "expired",
+            )
+        )
+        with self.database.read(namespace) as c:
+            return {x.path: x for x in _locators(c, query)}
 
     @retried
     def restore(self, namespace: str, doc_ids: Collection[str]) -> int:
@@ -386,6 +491,9 @@ class Locators:
             ]
             with self.database.publishing(namespace) as c:
                 write(c, t.fetch, log)
+                for source in sorted({source for source, _, _ in back}):
+                    deleted = [x for s, x, _ in back if s == source]
+                    self._change(c, namespace, source, deleted, Lifecycle.INGESTED, digest("restore", now))
                 upsert(c, t.locator, present)
         return len(back)
 

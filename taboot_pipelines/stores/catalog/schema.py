@@ -63,6 +63,18 @@ tombstone = Table(
     Column("created_at", BigInteger, nullable=False),
 )
 
+#: How long documents are kept: those of a source, by the sources file, or one document, by a person, which
+#: goes first.
+retention_policy = Table(
+    "retention_policy",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),  # source | document
+    Column("subject", Text, primary_key=True),  # a source id, or a doc_id
+    Column("days", Integer),  # null: for good
+    Column("set_at", BigInteger, nullable=False),
+)
+
 confirmation = Table(
     "confirmation",
     metadata,
@@ -488,6 +500,7 @@ deletion = Table(
     Column("receipt_id", Text, primary_key=True),
     Column("doc_ids", Text, nullable=False),
     Column("erase", Boolean, nullable=False),
+    Column("expired", Boolean, nullable=False),  # by the retention of its documents, and not by a person
     Column("stores", Text, nullable=False),  # {store: done | pending}
     Column("blobs", Text, nullable=False),
     Column("final", Boolean, nullable=False),
