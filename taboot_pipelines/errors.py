@@ -128,6 +128,10 @@ CODES: dict[str, tuple[int, str]] = {
         404,
         "A shard named by the manifest is gone; run `taboot ingest` to rebuild it from the tables.",
     ),
+    "E_BACKUP": (
+        409,
+        "`taboot backup verify` reads every byte of the backups; name another place or backup.",
+    ),
     "E_KB_UNINITIALIZED": (
         404,
         "There is no knowledge base here yet; run `taboot ingest` first, or check TABOOT_HOME.",

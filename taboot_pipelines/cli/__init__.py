@@ -4,7 +4,7 @@ One module per subject, one function per command: ``sources`` (init, sources), `
 ``letters``, ``crawls``, ``query`` (search, ask, query, evaluate, cache), ``graph`` (explain, links,
 neighbors, path, drift), ``documents``, ``runs`` (list, show, diff, promote, rollback, reinterpret),
 ``decide`` (correct, retract, add, merge, undo, assertions, supports), ``browse``, ``mcp``, ``status``,
-``config``, ``retention`` (retention, retain), ``capture``, ``audit``, ``domains``, ``discover``,
+``config``, ``backup``, ``retention`` (retention, retain), ``capture``, ``audit``, ``domains``, ``discover``,
 ``completion``, ``admin`` (schema, delete, restore, purge, ui).
 ``group`` joins them and decides about exit codes and errors; ``output`` and ``places``
 write, ``state`` gathers what ``status`` tells. What a person types and reads belongs here, what a command

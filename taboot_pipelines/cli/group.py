@@ -18,6 +18,7 @@ import click
 
 from taboot_pipelines.cli import (
     admin,
+    backup,
     browse,
     capture,
     completion,
@@ -118,6 +119,7 @@ for command in (
     admin.schema,
     admin.delete,
     admin.restore,
+    backup.backup,
     retention.retention,
     retention.retain,
     admin.purge,

@@ -39,6 +39,7 @@ attribute          module                 subject
 ``receipts``       ``deletions.py``       what each deletion has done in each store
 ``retention``      ``retention.py``       how long the documents of a source, or single ones, are kept
 ``audit_log``      ``deletions.py``       deletions, restorations and the like, by ids
+(functions)        ``copies.py``          the lasting rows as records, for backups
 ``database``       ``database.py``        transactions of one namespace, and what is tried again
 =================  =====================  ==================================================================
 
