@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 from pydantic import BaseModel
 
 from taboot_pipelines.cli.group import cli
@@ -30,6 +31,7 @@ from taboot_pipelines.retrieval.queries.catalog import QUERIES
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.sources import SOURCE_KINDS
 from taboot_pipelines.stages.chain import CHAIN
+from taboot_pipelines.stages.metrics import ALERTS, METRICS, alert_rules, dashboard
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "taboot_pipelines"
@@ -347,6 +349,16 @@ def chain() -> str:
     return table(["asset", "holds"], [[f"`{s.name}`", s.holds] for s in CHAIN.stages])
 
 
+def metrics() -> str:
+    rows = [(code(f"taboot_{m.name}"), m.kind, ", ".join(m.labels) or "–", m.help) for m in METRICS]
+    return table(("metric", "type", "labels", "what it says"), rows)
+
+
+def alerts() -> str:
+    rows = [(a.name, code(a.expression), a.lasts, a.severity, a.remedy) for a in ALERTS]
+    return table(("alert", "when", "for", "severity", "what to do"), rows)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "sources": sources,
@@ -357,14 +369,21 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "model": model,
     "queries": queries,
     "chain": chain,
+    "metrics": metrics,
+    "alerts": alerts,
 }
 
 
 def pages() -> Iterator[tuple[Path, str, str]]:
-    """(page, its text, its text as it would be written now) of every page that holds a block."""
+    """(page, its text, its text as it would be written now) of every page that holds a block, and of every
+    file of ``deploy/`` that is made from a list of ours."""
     for path in (ROOT / "README.md", *sorted(Path(__file__).parent.glob("*.md"))):
         text = path.read_text(encoding="utf-8")
         yield path, text, BLOCK.sub(lambda m: f"{m['name']}{m['open']}\n{BLOCKS[m['name']]()}\n", text)
+    monitoring = ROOT / "deploy" / "monitoring"
+    rules = yaml.safe_dump(alert_rules(), sort_keys=False, width=110)
+    for name, new in (("alerts.yaml", rules), ("dashboard.json", f"{json.dumps(dashboard(), indent=2)}\n")):
+        yield monitoring / name, (monitoring / name).read_text(encoding="utf-8"), new
 
 
 def main(arguments: Sequence[str]) -> int:

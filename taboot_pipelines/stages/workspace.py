@@ -256,13 +256,14 @@ class Workspace:
         """Return these sources in the order in which they are run.
 
         Those that left the file come first, since a run deletes what they held, then those with the highest
-        ``run_priority``.
+        ``run_priority``, namespace by namespace.
         """
-        ranks: dict[str, tuple[int, int]] = {}
-        for row in self.catalog.sources.find():
-            rank = (row["state"] != "retiring", -orjson.loads(row["config"]).get("run_priority", 0))
+        ranks: dict[str, tuple[int, int, int]] = {}
+        for number, row in enumerate(self.catalog.sources.find()):
+            priority = orjson.loads(row["config"]).get("run_priority", 0)
+            rank = (row["state"] != "retiring", -priority, number)
             ranks[row["source_id"]] = min(rank, ranks.get(row["source_id"], rank))
-        return sorted(set(source_ids), key=lambda source: (ranks.get(source, (1, 0)), source))
+        return sorted(set(source_ids), key=lambda source: (ranks.get(source, (1, 0, 0)), source))
 
     def entries_of(self, namespace: str) -> list[Entry]:
         """Return all sources that have something in a namespace, retiring ones included."""

@@ -453,14 +453,22 @@ from taboot_pipelines.browse.app import load_parts
 
 load_parts()
 top = pathlib.Path(taboot_pipelines.__file__).parent
+
+
+
+def look(statements, within, file):
+    for node in statements:
+        name = getattr(node, "module", None) or ""
+        if within and name.startswith("taboot_pipelines.") and name not in sys.modules:
+            print(name, file)
+        inside = within or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            look(getattr(node, field, ()), inside, file)
+
+
 for part in ("browse", "extraction", "knowledge", "retrieval", "shards", "sources"):
     for file in (top / part).rglob("*.py"):
-        for function in ast.walk(ast.parse(file.read_text())):
-            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                for node in ast.walk(function):
-                    name = getattr(node, "module", None) or ""
-                    if name.startswith("taboot_pipelines.") and name not in sys.modules:
-                        print(name, file)
+        look(ast.parse(file.read_text()).body, False, file)
 """
 
 

@@ -46,6 +46,7 @@ def test_generated_parts_are_current() -> None:
 def test_the_check_sees_a_stale_page(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     shutil.copy(ROOT / "README.md", tmp_path)
+    shutil.copytree(ROOT / "deploy" / "monitoring", tmp_path / "deploy" / "monitoring")
     (tmp_path / "taboot_pipelines").symlink_to(ROOT / "taboot_pipelines")
     page = tmp_path / "docs" / "settings.md"
     page.write_text(page.read_text("utf-8").replace("`.taboot`", "`.other`"), encoding="utf-8")

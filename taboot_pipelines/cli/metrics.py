@@ -1,0 +1,84 @@
+"""``metrics``: what a home can be watched by, for Prometheus."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from taboot_pipelines.cli.output import plain
+from taboot_pipelines.errors import TabootError
+
+if TYPE_CHECKING:
+    from taboot_pipelines.settings import Settings
+
+HOST = "127.0.0.1"
+
+
+@click.command()
+@click.option("--parts", is_flag=True, help="Ask every part too (part_up); that may take seconds.")
+@click.option(
+    "--textfile",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write FILE, as node_exporter's textfile collector reads it (…/taboot.prom).",
+)
+@click.option(
+    "--listen",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help=f"Answer Prometheus on http://{HOST}:PORT/metrics until interrupted; 0: a free port.",
+)
+def metrics(parts: bool, textfile: Path | None, listen: int | None) -> None:
+    """Print the metrics of the home in Prometheus' text format, write them to a file, or serve them.
+
+    They name sources and codes, and nothing of what documents say.
+    """
+    if textfile is not None and listen is not None:
+        raise click.UsageError("Say either --textfile or --listen.")
+    from taboot_pipelines.settings import load_settings
+    from taboot_pipelines.stages.metrics import exposition
+
+    settings = load_settings()
+    if listen is not None:
+        _serve(settings, listen, parts)
+    elif textfile is not None:
+        _replace(textfile, exposition(settings, parts=parts))
+    else:
+        sys.stdout.write(exposition(settings, parts=parts))
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write a file in one step: node_exporter may read it at any moment."""
+    from taboot_pipelines.stores.disk import on_disk
+
+    aside = file.with_name(f".{file.name}.{os.getpid()}")
+    with on_disk("The metrics cannot be written", file):
+        try:
+            aside.write_text(text, encoding="utf-8")
+            aside.replace(file)
+        finally:
+            aside.unlink(missing_ok=True)
+
+
+def _serve(settings: Settings, port: int, parts: bool) -> None:
+    from prometheus_client import start_http_server
+
+    from taboot_pipelines.stages.metrics import registry
+
+    try:
+        server, thread = start_http_server(port, addr=HOST, registry=registry(settings, parts=parts))
+    except OSError as error:
+        raise TabootError(
+            "E_PORT", f"Port {port} of {HOST} cannot be used: {error.strerror}.", port=port
+        ) from error
+    plain(f"http://{HOST}:{server.server_port}/metrics")
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        server.shutdown()
+        thread.join()

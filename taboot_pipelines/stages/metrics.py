@@ -1,0 +1,399 @@
+"""The state of a home as Prometheus metrics, read from the catalog and the manifests when they are asked for.
+
+Nothing is counted beside the work: what the catalog knows is enough, so that every process of a home tells
+the same, and none is lost with a process. :data:`METRICS` declares each one; the documentation, the dashboard
+and the alert rules are made from it. Exposition and text format are ``prometheus_client``'s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Literal
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.jobs import JobState, Lifecycle
+from taboot_pipelines.settings import Settings
+from taboot_pipelines.shards import open_shards
+from taboot_pipelines.shards.protocol import load_manifest
+from taboot_pipelines.stages import health
+from taboot_pipelines.stages.held_deletions import held
+from taboot_pipelines.stages.schedules import overdue
+from taboot_pipelines.stages.workspace import Workspace, stored_entry
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
+
+#: Of what the last job of a source did with the items that it saw.
+_OUTCOMES = ("fetched", "not_modified", "skipped", "failed", "removed", "held")
+_EVER = 2**62
+_MICROS = 1_000_000
+
+
+@dataclass(frozen=True)
+class MetricSpec:
+    """A metric: its name (without the prefix ``taboot_``), its type, its labels, and what it says."""
+
+    name: str
+    kind: Literal["gauge", "counter"]
+    labels: tuple[str, ...]
+    help: str
+
+
+_SOURCE = ("namespace", "source")
+METRICS = (
+    MetricSpec("build_info", "gauge", ("release",), "1, with the release that answers."),
+    MetricSpec("scrape_duration_seconds", "gauge", (), "How long it took to gather these metrics."),
+    MetricSpec("documents", "gauge", _SOURCE, "Documents of a source, those rejected on purpose included."),
+    MetricSpec("documents_expiring", "gauge", ("namespace",), "Documents in the last week of retention."),
+    MetricSpec("published_documents", "gauge", ("namespace",), "Documents that are served."),
+    MetricSpec("published_chunks", "gauge", ("namespace",), "Chunks that are served."),
+    MetricSpec("published_entities", "gauge", ("namespace",), "Entities of the graph that is served."),
+    MetricSpec("published_bytes", "gauge", ("namespace",), "Bytes of the shards that are served."),
+    MetricSpec("published_version", "gauge", ("namespace",), "Version of the manifest in force."),
+    MetricSpec("blobs", "gauge", ("namespace",), "Stored blobs, each content once."),
+    MetricSpec("blob_bytes", "gauge", ("namespace",), "Bytes of the stored blobs."),
+    MetricSpec("uploads_waiting", "gauge", ("namespace",), "Blobs that wait for their object store."),
+    MetricSpec(
+        "dead_letters",
+        "gauge",
+        (*_SOURCE, "stage", "code", "kind"),
+        "Items that failed (kind failed) or were passed by on purpose (skipped).",
+    ),
+    MetricSpec("held_deletions", "gauge", _SOURCE, "Deletions that wait for --confirm-deletes."),
+    MetricSpec("source_paused", "gauge", _SOURCE, "1 if the source is paused (enabled: false)."),
+    MetricSpec("source_overdue", "gauge", _SOURCE, "1 if its schedule has been missed once over."),
+    MetricSpec("source_last_run_timestamp_seconds", "gauge", _SOURCE, "When its last run began (Unix time)."),
+    MetricSpec(
+        "source_last_success_timestamp_seconds",
+        "gauge",
+        _SOURCE,
+        "When the last run that succeeded began (Unix time).",
+    ),
+    MetricSpec("source_last_run_duration_seconds", "gauge", _SOURCE, "How long its last run read."),
+    MetricSpec("source_last_run_failed", "gauge", _SOURCE, "1 if its last run failed or was interrupted."),
+    MetricSpec("source_running", "gauge", _SOURCE, "1 while a run reads it."),
+    MetricSpec("source_items", "gauge", (*_SOURCE, "outcome"), "Items of its last run, by outcome."),
+    MetricSpec("crawl_urls", "gauge", (*_SOURCE, "state"), "URLs of a source's last crawl, by state."),
+    MetricSpec("questions_month", "gauge", ("namespace",), "Questions to a chat model in this month."),
+    MetricSpec(
+        "questions_month_limit",
+        "gauge",
+        ("namespace",),
+        "How many may be asked in it; absent: no limit.",
+    ),
+    MetricSpec(
+        "audit_events_total",
+        "counter",
+        ("namespace", "kind"),
+        "Deletions, erasures, expiries, restorations, purges, lifecycle transitions.",
+    ),
+    MetricSpec("part_up", "gauge", ("part",), "1 if a part answers; only where parts are asked."),
+    MetricSpec("part_latency_seconds", "gauge", ("part",), "How long it took to answer."),
+)
+_KNOWN = {metric.name: metric for metric in METRICS}
+Sample = tuple[str, tuple[str, ...], float]
+
+
+def registry(settings: Settings, *, parts: bool = False) -> CollectorRegistry:
+    """Return a registry whose metrics are gathered when it is asked.
+
+    ``parts``: with the health of every part, which asks servers and may take seconds.
+
+    Asking it raises ``E_CATALOG`` for a catalog that cannot be read; without one it has the release alone.
+    """
+    from prometheus_client import CollectorRegistry
+
+    made = CollectorRegistry()
+    made.register(_Collector(settings, parts=parts))
+    return made
+
+
+def exposition(settings: Settings, *, parts: bool = False) -> str:
+    """Return the metrics of :func:`registry` in Prometheus' text format."""
+    from prometheus_client import generate_latest
+
+    return generate_latest(registry(settings, parts=parts)).decode()
+
+
+class _Collector:
+    """Gathers when it is asked, as ``prometheus_client`` wants it."""
+
+    def __init__(self, settings: Settings, *, parts: bool) -> None:
+        self._settings, self._parts = settings, parts
+
+    def describe(self) -> Iterable[Metric]:
+        """No metric before it is asked for: to register it must not read the catalog."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        began = time.monotonic()
+        found: dict[str, list[Sample]] = {}
+        for sample in self._samples():
+            found.setdefault(sample[0], []).append(sample)
+        found["scrape_duration_seconds"] = [("scrape_duration_seconds", (), time.monotonic() - began)]
+        for metric in METRICS:
+            family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            made = family(f"taboot_{metric.name}", metric.help, labels=metric.labels)
+            for _, labels, value in found.get(metric.name, ()):
+                made.add_metric(labels, value)
+            yield made
+
+    def _samples(self) -> Iterator[Sample]:
+        yield "build_info", (version("taboot-pipelines"),), 1
+        if self._parts:
+            for part in health.check(self._settings, load=False):
+                yield "part_up", (part.part,), part.ok
+                if part.latency_ms is not None:
+                    yield "part_latency_seconds", (part.part,), part.latency_ms / 1000
+        if not health.catalog_exists(self._settings):
+            return
+        workspace = Workspace(self._settings)
+        try:
+            yield from _of_catalog(workspace)
+        finally:
+            workspace.close()
+
+
+def _of_catalog(workspace: Workspace) -> Iterator[Sample]:
+    catalog = workspace.catalog
+    rows = catalog.sources.find(states=("active", "retiring", "retired"))
+    for namespace in sorted({row["namespace"] for row in rows}):
+        yield from _of_namespace(workspace, namespace)
+    late = {(o.namespace, o.source_id) for o in overdue(workspace, datetime.now(UTC))}
+    waiting = {(h.namespace, h.source_id): h.deletions for h in held(workspace)}
+    for row in rows:
+        if row["state"] != "retired":
+            at = (row["namespace"], row["source_id"])
+            yield "source_paused", at, stored_entry(row).paused
+            yield "source_overdue", at, at in late
+            yield "held_deletions", at, waiting.get(at, 0)
+            yield from _of_source(workspace, *at)
+
+
+def _of_namespace(workspace: Workspace, namespace: str) -> Iterator[Sample]:
+    catalog, at = workspace.catalog, (namespace,)
+    usage = catalog.blobs.usage(namespace)
+    yield "blobs", at, usage["total_sources"]
+    yield "blob_bytes", at, usage["total_bytes"]
+    yield "uploads_waiting", at, len(catalog.uploads.due(namespace, _EVER))
+    yield "documents_expiring", at, len(catalog.locators.in_lifecycle(namespace, Lifecycle.EXPIRING))
+    quota = catalog.quotas.of(namespace, workspace.settings.extraction.questions_per_month)
+    yield "questions_month", at, quota.asked
+    if quota.limit is not None:
+        yield "questions_month_limit", at, quota.limit
+    letters = Counter(
+        (d["source_id"], d["stage"], d["code"], d["kind"]) for d in catalog.dead_letters.find(namespace)
+    )
+    for labels, count in sorted(letters.items()):
+        yield "dead_letters", (namespace, *labels), count
+    for kind, count in sorted(catalog.audit_log.counts(namespace).items()):
+        yield "audit_events_total", (namespace, kind), count
+    try:
+        manifest = load_manifest(open_shards(workspace.settings), namespace)
+    except TabootError:
+        manifest = None  # `part_up` tells of the store, and `taboot status` of the manifest
+    if manifest is not None:
+        yield "published_documents", at, manifest.documents
+        yield "published_chunks", at, manifest.chunks
+        yield "published_entities", at, manifest.entities
+        yield "published_bytes", at, sum(f.size for s in manifest.shards for f in s.files)
+        yield "published_version", at, manifest.version
+
+
+def _of_source(workspace: Workspace, namespace: str, source: str) -> Iterator[Sample]:
+    catalog, at = workspace.catalog, (namespace, source)
+    yield "documents", at, catalog.locators.count(namespace, source, "document")
+    last = next(iter(catalog.jobs.find(namespace, source, limit=1)), None)
+    succeeded = catalog.jobs.last_succeeded(namespace, source)
+    if succeeded is not None:
+        yield "source_last_success_timestamp_seconds", at, succeeded["started_at"] / _MICROS
+    if last is not None:
+        yield "source_last_run_timestamp_seconds", at, last["started_at"] / _MICROS
+        ended = last["ended_at"] or last["updated_at"]
+        yield "source_last_run_duration_seconds", at, (ended - last["started_at"]) / _MICROS
+        wrong = last["state"] in {JobState.FAILED.value, JobState.CANCELED.value}
+        yield "source_last_run_failed", at, wrong
+        yield "source_running", at, last["state"] == JobState.RUNNING.value
+        for outcome in _OUTCOMES:
+            yield "source_items", (*at, outcome), last[outcome] or 0
+    for crawl in catalog.crawls.find(namespace, source, limit=1):
+        progress = catalog.crawl_reports.progress(namespace, crawl)
+        for state, count in (
+            ("pending", progress.pending),
+            ("in_progress", progress.in_progress),
+            ("done", progress.done),
+        ):
+            yield "crawl_urls", (*at, state), count
+
+
+# --- what is made of the list -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AlertSpec:
+    """An alert: its name, the expression that is true, for how long, how bad, what it says and what to do."""
+
+    name: str
+    expression: str
+    lasts: str
+    severity: Literal["warning", "critical"]
+    says: str
+    remedy: str
+
+
+_WHICH = "{{ $labels.namespace }}/{{ $labels.source }}"
+ALERTS = (
+    AlertSpec(
+        "TabootSourceFailed",
+        "taboot_source_last_run_failed == 1",
+        "1h",
+        "warning",
+        f"The last run of {_WHICH} failed.",
+        "`taboot status` says why; `taboot ingest SOURCE` tries again.",
+    ),
+    AlertSpec(
+        "TabootSourceOverdue",
+        "taboot_source_overdue == 1",
+        "1h",
+        "warning",
+        f"{_WHICH} was not read when it was due.",
+        "Look whether the daemon runs (`taboot ui`), then `taboot ingest SOURCE`.",
+    ),
+    AlertSpec(
+        "TabootDeletionsHeld",
+        "taboot_held_deletions > 0",
+        "1h",
+        "warning",
+        f"Deletions of {_WHICH} wait for a person.",
+        "`taboot held` lists them; confirm by `taboot ingest SOURCE --confirm-deletes`.",
+    ),
+    AlertSpec(
+        "TabootItemsFail",
+        'sum by (namespace, source) (taboot_dead_letters{kind="failed"}) > 0',
+        "6h",
+        "warning",
+        f"Items of {_WHICH} fail.",
+        "`taboot letters list` names them with what to do.",
+    ),
+    AlertSpec(
+        "TabootUploadsWait",
+        "taboot_uploads_waiting > 0",
+        "30m",
+        "warning",
+        "Blobs of {{ $labels.namespace }} wait for their object store.",
+        "Look at the store (`taboot status --parts`); the next `taboot ingest` uploads them.",
+    ),
+    AlertSpec(
+        "TabootDocumentsExpire",
+        "taboot_documents_expiring > 0",
+        "10m",
+        "warning",
+        "Documents of {{ $labels.namespace }} expire within 7 days.",
+        "`taboot retention` lists them; `taboot retain DOCUMENT --forever` keeps one.",
+    ),
+    AlertSpec(
+        "TabootQuotaAlmostUsed",
+        "taboot_questions_month / taboot_questions_month_limit > 0.9",
+        "10m",
+        "warning",
+        "Nine tenths of this month's questions of {{ $labels.namespace }} are asked.",
+        "Raise TABOOT_EXTRACTION__QUESTIONS_PER_MONTH, or wait for the next month.",
+    ),
+    AlertSpec(
+        "TabootPartDown",
+        "taboot_part_up == 0",
+        "10m",
+        "critical",
+        "{{ $labels.part }} does not answer.",
+        "`taboot status --parts` says how to mend it.",
+    ),
+    AlertSpec(
+        "TabootAbsent",
+        "absent(taboot_build_info)",
+        "30m",
+        "critical",
+        "No metric of taboot arrives.",
+        "Look at whoever writes them: `taboot metrics --textfile FILE` or `taboot browse`.",
+    ),
+)
+
+
+def alert_rules() -> dict[str, Any]:
+    """The alerts as a file of rules for Prometheus."""
+    return {
+        "groups": [
+            {
+                "name": "taboot",
+                "rules": [
+                    {
+                        "alert": alert.name,
+                        "expr": alert.expression,
+                        "for": alert.lasts,
+                        "labels": {"severity": alert.severity},
+                        "annotations": {"summary": alert.says, "description": alert.remedy},
+                    }
+                    for alert in ALERTS
+                ],
+            }
+        ]
+    }
+
+
+def dashboard() -> dict[str, Any]:
+    """A Grafana dashboard (schema 39) with a panel for each metric that has a curve to show."""
+    shown = [m for m in METRICS if m.name not in {"build_info", "scrape_duration_seconds"}]
+    panels = [_panel(number, metric) for number, metric in enumerate(shown)]
+    source: Mapping[str, Any] = {"type": "prometheus", "uid": "${datasource}"}
+    return {
+        "title": "taboot",
+        "uid": "taboot",
+        "schemaVersion": 39,
+        "refresh": "1m",
+        "time": {"from": "now-24h", "to": "now"},
+        "templating": {
+            "list": [
+                {"name": "datasource", "type": "datasource", "query": "prometheus"},
+                {
+                    "name": "namespace",
+                    "type": "query",
+                    "datasource": source,
+                    "query": "label_values(taboot_blobs, namespace)",
+                    "includeAll": True,
+                    "multi": True,
+                },
+            ]
+        },
+        "panels": [{**panel, "datasource": source} for panel in panels],
+    }
+
+
+def _panel(number: int, metric: MetricSpec) -> dict[str, Any]:
+    within = '{namespace=~"$namespace"}' if "namespace" in metric.labels else ""
+    series = f"taboot_{metric.name}{within}"
+    legend = " ".join(f"{{{{{label}}}}}" for label in metric.labels if label != "namespace")
+    unit = "bytes" if metric.name.endswith("bytes") else "s" if metric.name.endswith("seconds") else "short"
+    if metric.name.endswith("timestamp_seconds"):
+        series, unit = f"time() - {series}", "s"
+    return {
+        "id": number + 1,
+        "type": "timeseries",
+        "title": metric.name.replace("_", " "),
+        "description": metric.help,
+        "gridPos": {"h": 8, "w": 12, "x": 12 * (number % 2), "y": 8 * (number // 2)},
+        "fieldConfig": {"defaults": {"unit": unit}, "overrides": []},
+        "targets": [
+            {
+                "refId": "A",
+                "expr": f"increase({series}[1h])" if metric.kind == "counter" else series,
+                "legendFormat": legend or "{{namespace}}",
+            }
+        ],
+    }

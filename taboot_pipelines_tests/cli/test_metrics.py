@@ -1,0 +1,126 @@
+"""``taboot metrics``: what Prometheus' own parser reads of it, and the files that are made from the list."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from taboot_pipelines.stages import metrics
+from taboot_pipelines_tests.cli.test_cli import Shell
+from taboot_pipelines_tests.forking import python
+from taboot_pipelines_tests.world import World
+
+ROOT = Path(__file__).parents[2]
+
+
+def read(text: str) -> dict[tuple[str, ...], float]:
+    """{(name, label values in the order of the list …): value} of every sample."""
+    labels = {f"taboot_{m.name}": m.labels for m in metrics.METRICS}
+    return {
+        (sample.name, *(sample.labels[label] for label in labels[sample.name])): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_what_is_told_is_what_status_tells(lab: Shell) -> None:
+    found, state = read(lab("metrics")), lab.json("status")
+    served = state["namespaces"]["default"]
+    assert found["taboot_published_documents", "default"] == served["documents"]
+    assert found["taboot_published_chunks", "default"] == served["chunks"]
+    assert found["taboot_blob_bytes", "default"] == served["blob_bytes"]
+    for source in state["sources"]:
+        at = ("default", source["id"])
+        assert found["taboot_source_last_run_failed", *at] == 0
+        assert found["taboot_source_items", *at, "failed"] == source["last_job"]["failed"]
+        assert 0 < time.time() - found["taboot_source_last_success_timestamp_seconds", *at] < 3600 * 24
+        failed = sum(v for k, v in found.items() if k[0] == "taboot_dead_letters" and k[2] == source["id"])
+        assert failed == sum(source["dead_letters"].values())
+    declared = {f"taboot_{m.name}" for m in metrics.METRICS}
+    assert {name for name, *_ in found} <= declared
+    assert not any(name.startswith("taboot_part") for name, *_ in found)
+    assert read(lab("metrics", "--parts"))["taboot_part_up", "catalog"] == 1
+
+
+def test_counters_grow_and_what_needs_a_person_is_seen(lab: Shell) -> None:
+    deletions = ("taboot_audit_events_total", "default", "delete")
+    before = read(lab("metrics")).get(deletions, 0)
+    lab("delete", "redis.md")
+    after = read(lab("metrics"))
+    assert after[deletions] == before + 1
+    lab("restore", "redis.md")
+    lab.world.remove_source("runbooks")
+    lab("ingest", code=1)
+    found = read(lab("metrics"))
+    assert found["taboot_held_deletions", "default", "runbooks"] > 0
+
+
+def test_a_file_for_node_exporter_is_whole_and_a_home_without_a_catalog_has_the_release(
+    lab: Shell, tmp_path: Path
+) -> None:
+    file = tmp_path / "collected" / "taboot.prom"
+    lab("metrics", "--textfile", str(file), code=1)
+    assert "E_STORAGE" in lab.err
+    file.parent.mkdir()
+    assert lab("metrics", "--textfile", str(file)) == ""
+    assert "taboot_documents" in {name for name, *_ in read(file.read_text())}
+    assert [p.name for p in file.parent.iterdir()] == ["taboot.prom"]
+    lab("metrics", "--textfile", str(file), "--listen", "0", code=2)
+    lab.environment["TABOOT_HOME"] = str(tmp_path / "nothing")
+    found = {name for name, *_ in read(lab("metrics"))}
+    assert found == {"taboot_build_info", "taboot_scrape_duration_seconds"}
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_prometheus_is_answered_on_loopback(lab: Shell) -> None:
+    program = "from taboot_pipelines.cli import main; main()"
+    server = subprocess.Popen(
+        [*python(), "-c", program, "metrics", "--listen", "0"],
+        env=lab.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        assert url.startswith("http://127.0.0.1:")
+        for _ in range(2):
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                assert answer.headers["Content-Type"].startswith("text/plain")
+                assert "taboot_blobs" in {name for name, *_ in read(answer.read().decode())}
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def test_secrets_and_texts_are_in_no_metric(lab: Shell) -> None:
+    text = lab("metrics", "--parts")
+    assert "redis.md" not in text and "TABOOT_" not in text and "http" not in text
+
+
+@pytest.mark.parametrize(("name", "made"), [("alerts.yaml", "alert_rules"), ("dashboard.json", "dashboard")])
+def test_what_is_deployed_is_made_from_the_list(name: str, made: str) -> None:
+    text = (ROOT / "deploy" / "monitoring" / name).read_text()
+    assert (yaml.safe_load(text) if name.endswith("yaml") else json.loads(text)) == getattr(metrics, made)()
+
+
+def test_every_alert_and_panel_asks_for_metrics_that_there_are(world: World) -> None:
+    names = {f"taboot_{m.name}" for m in metrics.METRICS}
+    for rule in metrics.alert_rules()["groups"][0]["rules"]:
+        asked = set(re.findall(r"taboot_\w+", rule["expr"]))
+        assert asked and asked <= names and rule["annotations"]["description"], rule
+        labels = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+        for name in asked:
+            (spec,) = (m for m in metrics.METRICS if f"taboot_{m.name}" == name)
+            assert labels <= set(spec.labels), rule["alert"]
+    panels = metrics.dashboard()["panels"]
+    assert len({p["id"] for p in panels}) == len(panels)
+    assert {n for p in panels for n in re.findall(r"taboot_\w+", p["targets"][0]["expr"])} <= names
