@@ -26,6 +26,7 @@ from taboot_pipelines.crawl.domains import DomainSettings
 from taboot_pipelines.crawl.proxies import ProxyServer, ProxySettings
 from taboot_pipelines.errors import CODES
 from taboot_pipelines.model.graph import EDGES, NODES, EdgeSource
+from taboot_pipelines.model.notifications import Endpoint
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
 from taboot_pipelines.retrieval.queries.catalog import QUERIES
 from taboot_pipelines.settings import Settings
@@ -212,6 +213,7 @@ def sources() -> str:
     parts += ["### `domains`\n", _prose(DomainSettings) + "\n", _fields(DomainSettings, set())]
     parts += ["### `proxies`\n", _prose(ProxySettings) + "\n", _fields(ProxySettings, {"servers"})]
     parts += ["Each of its `servers`:\n", _fields(ProxyServer, set())]
+    parts += ["### `notifications`\n", _prose(Endpoint) + "\n", _fields(Endpoint, set())]
     return "\n".join(parts)
 
 

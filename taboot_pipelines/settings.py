@@ -461,8 +461,8 @@ class McpSettings(BaseModel, extra="forbid"):
 
 
 class RetentionSettings(BaseModel, extra="forbid"):
-    """How long history is kept that nothing is derived from, and files that only late readers use. Documents
-    and their bytes are never dropped by age: ``taboot purge`` does that, on demand."""
+    """How long history is kept that nothing is derived from, and files that only late readers use. How long
+    documents are kept their sources say (``retention_days``); bytes go by ``taboot purge``, on demand."""
 
     runs: Positive = Field(
         20,

@@ -22,7 +22,9 @@ from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.defs.run_retention import forget_old
 from taboot_pipelines.defs.sweeper import sweep_dead_runs
 from taboot_pipelines.model.ids import digest
+from taboot_pipelines.sources.sources_file import load_sources
 from taboot_pipelines.stages import dead_letters
+from taboot_pipelines.stages import notifications as notifying
 from taboot_pipelines.stages.schedules import last_fires, schedules
 from taboot_pipelines.stages.source_state import fingerprint
 from taboot_pipelines.stages.workspace import Workspace, stored_entry
@@ -178,6 +180,28 @@ def run_retention(context: dg.SensorEvaluationContext, workspace: WorkspaceResou
     return dg.SkipReason(f"{len(gone)} runs are forgotten." if gone else "No run is too old.")
 
 
+@dg.sensor(
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description=(
+        "Tells the endpoints of `notifications` in the sources file what a person should hear of; what was"
+        " not taken is tried again after 1, 5 and 30 minutes, 2 and 12 hours."
+    ),
+)
+def notifications(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SkipReason:
+    if not workspace.runtime.settings.sources_file.exists():
+        return dg.SkipReason("There is no sources file.")
+    opened = workspace.open()
+    endpoints = load_sources(workspace.runtime.settings.sources_file).notifications
+    done = notifying.run(opened, endpoints)
+    if not any((done.new, done.delivered, done.again, done.failed)):
+        return dg.SkipReason("There is nothing to tell." if endpoints else "Nobody is to be told.")
+    said = (
+        f"{done.new} new, {done.delivered} delivered, {done.again} to be tried again, {done.failed} failed."
+    )
+    return dg.SkipReason(said)
+
+
 @dg.run_failure_sensor(
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Logs which source failed, with its error code and what to do about it.",
@@ -227,4 +251,12 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-SENSORS = [sources_sensor, due_sources, due_dead_letters, stale_runs, run_retention, run_failures]
+SENSORS = [
+    sources_sensor,
+    due_sources,
+    due_dead_letters,
+    stale_runs,
+    run_retention,
+    notifications,
+    run_failures,
+]

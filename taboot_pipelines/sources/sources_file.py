@@ -1,5 +1,5 @@
-"""The sources file: a YAML mapping with a list ``sources``, one entry per source, one partition
-per entry, and what all web sources go by: ``domains`` and ``proxies``.
+"""The sources file: a YAML mapping with a list ``sources``, one entry per source, one partition per entry;
+what all web sources go by (``domains`` and ``proxies``); and who is told of events (``notifications``).
 
 Everything wrong with it is ``E_SOURCES`` and nothing is changed (rule ``complete-enumeration``): all problems
 are listed, each with its line and column and the entry's number and id, counted from 1; no content is quoted.
@@ -24,9 +24,11 @@ from taboot_pipelines.crawl.proxies import ProxySettings
 from taboot_pipelines.errors import TabootError, near
 from taboot_pipelines.model.graph import is_source_type
 from taboot_pipelines.model.ids import NAME_PATTERN
+from taboot_pipelines.model.notifications import Endpoint
 from taboot_pipelines.sources.registry import source_kind, source_kinds, type_names
 
 MAX_BYTES = 8 * 1024 * 1024
+_TOP = ("sources", "domains", "proxies", "notifications")
 #: So many unknown fields at the top are listed: a file that is another kind of file may have very many.
 _MOST_UNKNOWN = 5
 Named = TypeVar("Named", bound=BaseModel)
@@ -131,7 +133,8 @@ def parse(data: bytes, path: Path) -> Document:
 @dataclass(frozen=True)
 class SourcesFile:
     """A valid sources file: entries by id in the file's order, the directory that paths are relative to, the
-    file's hash; settings of domains by their names in the form that URLs have, and lists of proxies by name.
+    file's hash; settings of domains by their names in the form that URLs have, lists of proxies by name, and
+    who is told of events, by name.
     """
 
     entries: Mapping[str, SourceEntry]
@@ -139,6 +142,7 @@ class SourcesFile:
     sha256: str
     domains: Mapping[str, DomainSettings] = field(default_factory=dict)
     proxies: Mapping[str, ProxySettings] = field(default_factory=dict)
+    notifications: Mapping[str, Endpoint] = field(default_factory=dict)
 
 
 def json_schema() -> dict[str, Any]:
@@ -146,7 +150,7 @@ def json_schema() -> dict[str, Any]:
     kinds = source_kinds()
     references, schema = models_json_schema(
         [(kind.entry, "validation") for kind in kinds.values()]
-        + [(DomainSettings, "validation"), (ProxySettings, "validation")]
+        + [(model, "validation") for model in (DomainSettings, ProxySettings, Endpoint)]
     )
     for definition in schema["$defs"].values():
         # Where a docstring's lines break is no matter of the schema.
@@ -184,6 +188,13 @@ def json_schema() -> dict[str, Any]:
                 "title": "Proxies",
                 "type": "object",
             },
+            "notifications": {
+                "additionalProperties": references[Endpoint, "validation"],
+                "description": "Who is told of events, by a name of one's own.",
+                "propertyNames": {"pattern": NAME_PATTERN.pattern},
+                "title": "Notifications",
+                "type": "object",
+            },
         },
         "required": ["sources"],
         "title": "Sources of taboot_pipelines",
@@ -216,7 +227,7 @@ def load_sources(path: Path) -> SourcesFile:
         raise TabootError(
             "E_SOURCES", f"The sources file {path} is not a mapping with a list `sources`.", path=str(path)
         )
-    for surplus in [k for k in content if k not in ("sources", "domains", "proxies")][:_MOST_UNKNOWN]:
+    for surplus in [k for k in content if k not in _TOP][:_MOST_UNKNOWN]:
         problems.add(f"the file has the unknown field {_show(surplus)} at the top", surplus)
     raw = content.get("sources")
     if not isinstance(raw, list) or not raw:
@@ -224,7 +235,16 @@ def load_sources(path: Path) -> SourcesFile:
         raw = []
     entries = _entries(raw, problems)
     domains = _named(content, "domains", "domain", DomainSettings, domain_name, problems)
-    proxies = _named(content, "proxies", "list of proxies", ProxySettings, _proxies_name, problems)
+    proxies = _named(content, "proxies", "list of proxies", ProxySettings, _plain_name, problems)
+    endpoints = _named(content, "notifications", "endpoint", Endpoint, _plain_name, problems)
+    for name, endpoint in endpoints.items():
+        for source in sorted(set(endpoint.sources) - entries.keys()):
+            problems.add(
+                f"endpoint {name} names source {_show(source)}, which the file does not list",
+                "notifications",
+                name,
+                "sources",
+            )
     for index, item in enumerate(raw):
         entry = entries.get(str(item.get("id"))) if isinstance(item, dict) else None
         wanted = getattr(entry, "proxies", None)
@@ -237,7 +257,8 @@ def load_sources(path: Path) -> SourcesFile:
             )
     if problems.found:
         raise problems.error(path)
-    return SourcesFile(entries, path.absolute().parent, hashlib.sha256(data).hexdigest(), domains, proxies)
+    digest = hashlib.sha256(data).hexdigest()
+    return SourcesFile(entries, path.absolute().parent, digest, domains, proxies, endpoints)
 
 
 class _Problems:
@@ -306,7 +327,7 @@ def _entries(raw: list[Any], problems: _Problems) -> dict[str, SourceEntry]:
     return entries
 
 
-def _proxies_name(text: str) -> str:
+def _plain_name(text: str) -> str:
     if not NAME_PATTERN.fullmatch(text):
         raise ValueError("has a name that is not of lower case letters, digits, `-` and `_`")
     return text
@@ -320,7 +341,7 @@ def _named(
     name_of: Callable[[str], str],
     problems: _Problems,
 ) -> dict[str, Named]:
-    """The settings under ``domains`` or ``proxies``, by ``name_of`` their names."""
+    """The settings under one of the fields at the top, by ``name_of`` their names."""
     found: dict[str, Named] = {}
     raw = content.get(key)
     if raw is None:

@@ -24,6 +24,8 @@ from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog.locators import Locator
 from taboot_pipelines.stores.catalog.writing import now_micros
 
+#: Of what is EXPIRING though nothing asks for it any more.
+_NEVER = Policy(None, 0)
 _SERVED = frozenset({Lifecycle.ACTIVE.value, Lifecycle.EXPIRING.value})
 
 
@@ -67,7 +69,7 @@ class RetentionPass:
 
 def kept(workspace: Workspace, namespace: str) -> list[Kept]:
     """Return the documents that a policy holds for, those that expire first in front."""
-    found = [k for k in _looked_at(workspace, namespace) if k.policy.set_at]
+    found = [k for k in _looked_at(workspace, namespace) if k.policy is not _NEVER]
     return sorted(found, key=lambda k: (k.expires_at is None, k.expires_at or 0, k.source_id, k.locator.path))
 
 
@@ -90,11 +92,10 @@ def _looked_at(workspace: Workspace, namespace: str) -> list[Kept]:
     if policies:
         for source_id, x in catalog.locators.kept_for(namespace, policies.sources, policies.documents):
             located[source_id, x.path] = (source_id, x)
-    never = Policy(None, 0)
     return [
         Kept(source_id, x, policy, x.doc_id in policies.documents, policy.expires_at(x.since))
         for source_id, x in located.values()
-        for policy in (policies.of(source_id, x.doc_id) or never,)
+        for policy in (policies.of(source_id, x.doc_id) or _NEVER,)
     ]
 
 

@@ -117,6 +117,7 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
         "stale_runs",
         "run_retention",
         "due_retention",
+        "notifications",
         "run_failures",
         "parts",
         "freshness",

@@ -18,6 +18,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.crawls import CrawlPlan, DoneUrl, FoundUrl, Listing, Outcome, crawl_id, url_id
 from taboot_pipelines.model.jobs import JobState, Lifecycle
+from taboot_pipelines.model.notifications import DeliveryState
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.catalog.assertions import HandedIn, NewAssertion
@@ -96,6 +97,7 @@ def fill(catalog: Catalog, ns: str) -> None:
     catalog.answers.record_windows(ns, "s", ["doc-p0"], [window(mark)])
     catalog.source_states.save(ns, "s", mark, {"cursor": mark})
     catalog.tombstones.add(ns, ["doc-p3"], "deleted")
+    catalog.notifications.add(ns, [told(mark)])
     catalog.retention.sync(ns, {"s": 30})
     catalog.retention.keep(ns, [mark], 5)
     catalog.assertions.add(ns, [NewAssertion("field", mark, mark, mark)])
@@ -137,6 +139,10 @@ def chosen(mark: str) -> dict[str, Any]:
         "overrides": "{}",
         "reads": f'{{"files": {{"{mark}": null}}}}',
     }
+
+
+def told(mark: str) -> dict[str, Any]:
+    return {"id": "delivery", "endpoint": mark, "kind": "failed", "payload": mark}
 
 
 def answer(mark: str) -> dict[str, Any]:
@@ -314,6 +320,15 @@ def calls(
         "tombstones.all": lambda: catalog.tombstones.all(MINE),
         "tombstones.add": lambda: catalog.tombstones.add(MINE, [doc], "deleted"),
         "tombstones.expire": lambda: catalog.tombstones.expire(MINE, {doc: sha}),
+        "notifications.add": lambda: catalog.notifications.add(MINE, [told("of-alpha")]),
+        "notifications.known": lambda: catalog.notifications.known(MINE, ["delivery"]),
+        "notifications.due": lambda: catalog.notifications.due(MINE, 2**62),
+        "notifications.find": lambda: catalog.notifications.find(MINE),
+        "notifications.tried": lambda: catalog.notifications.tried(
+            MINE, "delivery", DeliveryState.FAILED, 1, 0, "500"
+        ),
+        "notifications.start_over": lambda: catalog.notifications.start_over(MINE, ["delivery"]),
+        "notifications.forget_old": lambda: catalog.notifications.forget_old(MINE, 2**62),
         "retention.all": lambda: catalog.retention.all(MINE),
         "retention.sync": lambda: catalog.retention.sync(MINE, random_.choice([{}, {"s": 3}])),
         "retention.keep": lambda: catalog.retention.keep(MINE, [doc, "of-alpha"], 9),

@@ -35,6 +35,7 @@ attribute          module                 subject
 ``quotas``         ``answers.py``         questions to a chat model by the month
 ``dead_letters``   ``dead_letters.py``    items that failed or were passed by, with the reason
 ``tombstones``     ``deletions.py``       documents that were deleted for good
+``notifications``  ``notifications.py``   what endpoints are told of, and which were reached
 ``assertions``     ``assertions.py``      what people decided: corrections, structured facts, merges, undoing
 ``receipts``       ``deletions.py``       what each deletion has done in each store
 ``retention``      ``retention.py``       how long the documents of a source, or single ones, are kept

@@ -16,6 +16,7 @@ from taboot_pipelines.stores.catalog.dead_letters import DeadLetters
 from taboot_pipelines.stores.catalog.deletions import AuditLog, Receipts, Tombstones
 from taboot_pipelines.stores.catalog.jobs import Jobs
 from taboot_pipelines.stores.catalog.locators import Locator, Locators
+from taboot_pipelines.stores.catalog.notifications import Notifications
 from taboot_pipelines.stores.catalog.pointers import Pointers
 from taboot_pipelines.stores.catalog.retention import Retention
 from taboot_pipelines.stores.catalog.runs import Runs
@@ -50,6 +51,7 @@ class Catalog:
         self.tombstones = Tombstones(database)
         self.receipts = Receipts(database)
         self.retention = Retention(database)
+        self.notifications = Notifications(database)
         self.audit_log = AuditLog(database)
         self.assertions = Assertions(database, self.blobs)
 

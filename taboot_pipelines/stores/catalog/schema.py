@@ -507,6 +507,24 @@ deletion = Table(
     Column("created_at", BigInteger, nullable=False),
 )
 
+#: What an endpoint of the sources file is told: one row for an event and endpoint.
+notification = Table(
+    "notification",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("endpoint", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("payload", Text, nullable=False),  # ids, counts and codes
+    Column("state", Text, nullable=False),  # pending | delivered | failed
+    Column("attempts", Integer, nullable=False),
+    Column("next_at", BigInteger, nullable=False),
+    Column("code", Text),  # the last answer: an HTTP status, or why there was none
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Index("ix_notification_due", "namespace", "state", "next_at"),
+)
+
 # --- state that may be lost: the default of stores/state, where no Redis is configured ----------------------
 
 state_value = Table(

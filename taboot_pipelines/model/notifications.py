@@ -1,0 +1,72 @@
+"""Whom to tell what: the endpoints of ``notifications`` in the sources file, and the kinds of events."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+class EventKind(StrEnum):
+    """What is told of."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    HELD = "held"
+    DEAD_LETTER = "dead_letter"
+    EXPIRY = "expiry"
+    QUOTA = "quota"
+
+
+class DeliveryState(StrEnum):
+    """How far a delivery is; ``failed`` is tried no more but by a replay."""
+
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]{0,199})\}")
+_URL = re.compile(r"(?i)https?://[^\s/?#@]{1,253}(?:[/?][^\s#]{0,2000})?")
+
+
+def _url(value: str) -> str:
+    if not VARIABLE.fullmatch(value) and not _URL.fullmatch(value):
+        raise ValueError("is neither an http(s) URL nor ${NAME}, the environment variable that holds it")
+    return value
+
+
+def _variable(value: str) -> str:
+    if not VARIABLE.fullmatch(value):
+        raise ValueError("is not ${NAME}, the environment variable that holds the secret")
+    return value
+
+
+def _by_default() -> list[EventKind]:
+    return [kind for kind in EventKind if kind is not EventKind.COMPLETED]
+
+
+class Endpoint(BaseModel):
+    """Somebody who is told of events, over HTTP."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: Annotated[str, AfterValidator(_url)] = Field(
+        description="Where it is posted to, or `${NAME}` for the environment variable that holds it."
+    )
+    secret: Annotated[str, AfterValidator(_variable)] | None = Field(
+        None, description="`${NAME}`: the environment variable with the key that deliveries are signed by."
+    )
+    form: Literal["json", "slack", "ntfy"] = Field(
+        "json", description="The body: JSON, or what Slack (Mattermost, Discord's `/slack`) or ntfy takes."
+    )
+    events: Annotated[list[EventKind], Field(min_length=1)] = Field(
+        default_factory=_by_default,
+        description="Which kinds of events; default: all but `completed`.",
+    )
+    sources: list[str] = Field(default_factory=list, description="Of which sources; default: all.")
+    allow_private: bool = Field(
+        False, description="Whether its address may be one of the own network, as of an ntfy at home."
+    )

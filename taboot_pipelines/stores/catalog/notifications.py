@@ -1,0 +1,116 @@
+"""What endpoints are told of, each event once for each of them, until it is delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import sqlalchemy as sa
+
+from taboot_pipelines.model.notifications import DeliveryState
+from taboot_pipelines.stores.catalog import schema as t
+from taboot_pipelines.stores.catalog.database import Database, retried
+from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts, write
+
+
+class Notifications:
+    """A delivery is named by a hash of its endpoint and event, so that an event that is seen again makes no
+    second one. Its payload has ids, counts and codes, and nothing of what a document says."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @retried
+    def add(self, namespace: str, deliveries: Sequence[Row]) -> int:
+        """Keep deliveries that are not known yet (id, endpoint, kind, payload); return how many are new."""
+        now = now_micros()
+        rows = [
+            {
+                "namespace": namespace,
+                **delivery,
+                "state": DeliveryState.PENDING.value,
+                "attempts": 0,
+                "next_at": now,
+                "code": None,
+                "created_at": now,
+                "updated_at": now,
+            }
+            for delivery in deliveries
+        ]
+        with self.database.begin(namespace) as c:
+            return len(write(c, t.notification, rows, "nothing"))
+
+    @retried
+    def known(self, namespace: str, ids: Collection[str]) -> set[str]:
+        """Those of the ids that deliveries have."""
+        n, found = t.notification.c, set[str]()
+        with self.database.read(namespace) as c:
+            for part in parts(sorted(ids)):
+                found |= set(
+                    c.execute(sa.select(n.id).where(n.namespace == namespace, n.id.in_(part))).scalars()
+                )
+        return found
+
+    @retried
+    def due(self, namespace: str, now: int, limit: int = 1000) -> list[Row]:
+        """The deliveries to be tried by ``now``, the oldest first."""
+        n = t.notification.c
+        query = (
+            sa.select(t.notification)
+            .where(n.namespace == namespace, n.state == DeliveryState.PENDING.value, n.next_at <= now)
+            .order_by(n.created_at, n.id)
+            .limit(limit)
+        )
+        with self.database.read(namespace) as c:
+            return [dict(r._mapping) for r in c.execute(query)]
+
+    @retried
+    def find(
+        self, namespace: str, states: Collection[DeliveryState] = tuple(DeliveryState), limit: int = 1000
+    ) -> list[Row]:
+        """The deliveries in these states, the newest first."""
+        n = t.notification.c
+        query = (
+            sa.select(t.notification)
+            .where(n.namespace == namespace, n.state.in_([s.value for s in states]))
+            .order_by(n.created_at.desc(), n.id)
+            .limit(limit)
+        )
+        with self.database.read(namespace) as c:
+            return [dict(r._mapping) for r in c.execute(query)]
+
+    @retried
+    def tried(
+        self, namespace: str, delivery_id: str, state: DeliveryState, attempts: int, next_at: int, code: str
+    ) -> None:
+        """Note how a try ended."""
+        values = {"state": state.value, "attempts": attempts, "next_at": next_at, "code": code}
+        self._update(namespace, [delivery_id], values)
+
+    @retried
+    def start_over(self, namespace: str, ids: Collection[str]) -> None:
+        """Let deliveries be tried at once, as if for the first time."""
+        values = {"state": DeliveryState.PENDING.value, "attempts": 0, "next_at": now_micros()}
+        self._update(namespace, ids, values)
+
+    @retried
+    def forget_old(self, namespace: str, before: int) -> None:
+        """Forget what was delivered, or failed for good, before a moment."""
+        n = t.notification
+        with self.database.begin(namespace) as c:
+            c.execute(
+                sa.delete(n).where(
+                    n.c.namespace == namespace,
+                    n.c.state != DeliveryState.PENDING.value,
+                    n.c.updated_at < before,
+                )
+            )
+
+    def _update(self, namespace: str, ids: Collection[str], values: Row) -> None:
+        n = t.notification
+        with self.database.begin(namespace) as c:
+            for part in parts(sorted(ids)):
+                c.execute(
+                    sa.update(n)
+                    .where(n.c.namespace == namespace, n.c.id.in_(part))
+                    .values(**values, updated_at=now_micros())
+                )

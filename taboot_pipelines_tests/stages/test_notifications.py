@@ -1,0 +1,326 @@
+"""Notifications: what is told, that it arrives at least once, and what no endpoint can make the home do."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.notifications import DeliveryState, Endpoint, EventKind
+from taboot_pipelines.stages import notifications, retention
+from taboot_pipelines.stages.deletion import delete
+from taboot_pipelines.stores.catalog import notifications as stored
+from taboot_pipelines_tests.world import World
+
+NOTE = "# Note\n\nThe note of the night says where the cache is.\n"
+
+
+class Receiver:
+    """A real server on loopback that keeps what it is sent; ``answer`` says the status of each request."""
+
+    def __init__(self, answer: Callable[[], int] = lambda: 204) -> None:
+        self.answer, self.taken = answer, list[tuple[dict[str, str], bytes]]()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                status = receiver.answer()
+                if status < 300:
+                    receiver.taken.append((dict(self.headers), body))
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                if status == 302:
+                    self.send_header("Location", receiver.url)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+    def told(self) -> list[dict[str, Any]]:
+        return [json.loads(body) for _, body in self.taken]
+
+
+@contextmanager
+def receiver(answer: Callable[[], int] = lambda: 204) -> Iterator[Receiver]:
+    made = Receiver(answer)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def endpoint(url: str, **fields: Any) -> Endpoint:
+    return Endpoint(url=url, allow_private=True, **{"events": list(EventKind), **fields})
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Steps the clock by which deliveries are due."""
+    passed = [0.0]
+
+    def now() -> int:
+        return time.time_ns() // 1000 + int(passed[0] * 1e6)
+
+    monkeypatch.setattr(notifications, "now_micros", now)
+    monkeypatch.setattr(stored, "now_micros", now)
+
+    def step(seconds: float) -> None:
+        passed[0] += seconds
+
+    return step
+
+
+def notes(world: World, **fields: Any) -> None:
+    (world.source("notes", **fields) / "note.md").write_text(NOTE)
+    world.workspace.sync_sources()
+
+
+def test_what_happens_to_sources_is_told_once_and_nothing_from_before(world: World) -> None:
+    notes(world)
+    world.ingest()
+    with receiver() as server:
+        endpoints = {"ops": endpoint(server.url)}
+
+        def tell() -> list[tuple[str, str]]:
+            before = len(server.taken)
+            notifications.run(world.workspace, endpoints)
+            return [(told["event"], told["source"]) for told in server.told()[before:]]
+
+        assert tell() == [], "what was before the endpoint is not told to it"
+        (world.directory / "notes" / "other.md").write_text("# Other\n\nAnother note of the morning.\n")
+        world.ingest()
+        assert tell() == [("completed", "notes")]
+        world.ingest()
+        assert tell() == [], "an ingest that found nothing new says nothing"
+
+        folder = world.directory / "notes"
+        folder.rename(world.directory / "away")
+        with pytest.raises(TabootError, match="E_PATH"):
+            world.ingest()
+        assert tell() == [("failed", "notes")]
+        assert server.told()[-1]["facts"]["code"] == "E_PATH"
+        (world.directory / "away").rename(folder)
+        world.ingest()
+        tell()
+
+        (folder / "bad.pdf").write_bytes(b"%PDF-1.4 nothing of it is right")
+        world.source("notes", include=["*.md", "*.pdf"])
+        world.ingest()
+        assert ("dead_letter", "notes") in tell()
+        (folder / "bad.pdf").unlink()
+
+        world.source("notes", include=["nothing"])
+        world.ingest()
+        assert [told for told in tell() if told[0] == "held"] == [("held", "notes")]
+        world.ingest()
+        assert tell() == [], "what is still held is not told again"
+
+        world.source("notes", retention_days=30)
+        world.ingest()
+        tell()
+        at = time.time_ns() // 1000
+        retention.run(world.workspace, "default", at + 24 * 24 * 3600 * 1_000_000)
+        assert tell() == [("expiry", "notes")]
+        assert server.told()[-1]["facts"] == {"documents": 2}
+        assert len({told["id"] for told in server.told()}) == len(server.taken)
+
+
+def test_endpoints_choose_what_they_are_told_and_in_which_form(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK_KEY", "a-key-of-ours")
+    with receiver() as signed, receiver() as slack, receiver() as ntfy, receiver() as other:
+        monkeypatch.setenv("HOOK_URL", slack.url)
+        endpoints = {
+            "signed": endpoint(signed.url, secret="${HOOK_KEY}"),
+            "slack": endpoint("${HOOK_URL}", form="slack"),
+            "ntfy": endpoint(ntfy.url, form="ntfy"),
+            "other": endpoint(other.url, sources=["elsewhere"]),
+            "failures": endpoint(other.url, events=[EventKind.FAILED]),
+        }
+        notes(world)
+        notifications.run(world.workspace, endpoints)
+        world.ingest()
+        assert notifications.run(world.workspace, endpoints).delivered == 3 and not other.taken
+        ((headers, body),) = signed.taken
+        # As the documentation tells a receiver to verify it.
+        timestamp = headers["X-Taboot-Timestamp"]
+        wanted = hmac.new(b"a-key-of-ours", timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+        assert hmac.compare_digest(headers["X-Taboot-Signature"], f"sha256={wanted}")
+        assert abs(time.time() - int(timestamp)) < 60
+        assert headers["X-Taboot-Delivery"] == json.loads(body)["id"]
+        assert "notes was read" in json.loads(slack.taken[0][1])["text"]
+        headers, body = ntfy.taken[0]
+        assert headers["Title"] == "taboot: completed notes" and b"notes was read" in body
+
+
+def test_a_thousand_events_arrive_at_an_endpoint_that_fails_half_of_the_time_and_dies_twice(
+    world: World, later: Callable[[float], None]
+) -> None:
+    notes(world)
+    world.ingest()
+    chance = random.Random(7)
+    server = Receiver(lambda: 500 if chance.random() < 0.5 else 200)
+    endpoints = {"ops": endpoint(server.url)}
+    notifications.run(world.workspace, endpoints)
+    wanted = {f"{number:032x}" for number in range(1000)}
+    world.workspace.catalog.notifications.add(
+        "default",
+        [
+            {
+                "id": i,
+                "endpoint": "ops",
+                "kind": "failed",
+                "payload": json.dumps({"id": i, "event": "failed", "summary": "", "remedy": ""}),
+            }
+            for i in sorted(wanted)
+        ],
+    )
+    arrived = Counter[str]()
+    for number in range(12):
+        if number in {1, 3}:  # it is down for one whole pass
+            server.close()
+            arrived.update(told["id"] for told in server.told())
+            assert notifications.run(world.workspace, endpoints).delivered == 0
+            server = Receiver(server.answer)
+            endpoints = {"ops": endpoint(server.url)}
+        notifications.run(world.workspace, endpoints)
+        later(3 * 3600)
+    server.close()
+    arrived.update(told["id"] for told in server.told())
+    assert set(arrived) == wanted, "each at least once"
+    found = world.workspace.catalog.notifications.find("default", limit=2000)
+    assert {row["state"] for row in found if row["id"] in wanted} == {"delivered"}
+
+
+def test_what_is_never_taken_is_tried_six_times_kept_and_replayed(
+    world: World, later: Callable[[float], None]
+) -> None:
+    notes(world)
+    status = [503]
+    with receiver(lambda: status[0]) as server:
+        endpoints = {"ops": endpoint(server.url)}
+        notifications.run(world.workspace, endpoints)
+        world.ingest()
+        assert notifications.run(world.workspace, endpoints).again == 1
+        for wait in notifications.RETRY_SECONDS:
+            later(wait - 5)
+            assert notifications.run(world.workspace, endpoints) == notifications.NotificationPass()
+            later(6)
+            notifications.run(world.workspace, endpoints)
+        (row,) = world.workspace.catalog.notifications.find("default", [DeliveryState.FAILED])
+        assert (row["attempts"], row["code"]) == (6, "503")
+        later(24 * 3600)
+        assert notifications.run(world.workspace, endpoints) == notifications.NotificationPass()
+        status[0] = 200
+        notifications.replay(world.workspace, "default", [row["id"]])
+        assert notifications.run(world.workspace, endpoints).delivered == 1
+        with pytest.raises(TabootError, match="E_NOT_FOUND"):
+            notifications.replay(world.workspace, "default", ["0" * 32])
+        later(31 * 24 * 3600)
+        notifications.run(world.workspace, {})
+        assert world.workspace.catalog.notifications.find("default") == []
+
+
+def test_an_endpoint_that_hangs_slows_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifications, "TIMEOUT_SECONDS", 1.0)
+    notes(world)
+    (world.source("more") / "note.md").write_text(NOTE)
+
+    def hang() -> int:
+        time.sleep(3)
+        return 200
+
+    with receiver(hang) as slow, receiver() as quick:
+        endpoints = {"a-slow": endpoint(slow.url), "quick": endpoint(quick.url)}
+        notifications.run(world.workspace, endpoints)
+        world.ingest()
+        began = time.monotonic()
+        done = notifications.run(world.workspace, endpoints)
+        assert time.monotonic() - began < 2.5, "it is asked once"
+        assert done.delivered == 2 and len(quick.taken) == 2
+        rows = world.workspace.catalog.notifications.find("default", [DeliveryState.PENDING])
+        assert {row["code"] for row in rows} == {"E_TIMEOUT", None}
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed", "code"),  # PORT: that of a server here
+    [
+        ("http://127.0.0.1:PORT/", False, "E_URL_BLOCKED"),
+        ("http://[::ffff:127.0.0.1]:PORT/", False, "E_URL_BLOCKED"),
+        ("http://localhost:PORT/", False, "E_URL_BLOCKED"),
+        ("http://2130706433:PORT/", False, "E_URL_BLOCKED"),
+        ("http://169.254.169.254/latest/", True, "E_URL_BLOCKED"),
+        ("http://metadata.google.internal/", True, "E_URL_BLOCKED"),
+        ("http://no-such-host.invalid/", True, "E_NETWORK"),
+        ("${NOT_SET_ANYWHERE}", True, "E_CONFIG"),
+    ],
+)
+def test_addresses_are_checked_as_those_of_pages(url: str, allowed: bool, code: str) -> None:
+    with receiver() as server:
+        told = Endpoint(url=url.replace("PORT", str(server.server.server_port)), allow_private=allowed)
+        assert notifications.post(told, notifications.example()) == code
+        assert server.taken == []
+
+
+def test_no_redirect_is_followed() -> None:
+    with receiver(lambda: 302) as server:
+        assert notifications.post(endpoint(server.url), notifications.example()) == "302"
+        assert server.taken == []
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://a/b", "http://u:p@host/", "host.lan", "http://", "${A B}", "file:///x"]
+)
+def test_what_is_no_url_is_refused_by_the_file(world: World, url: str) -> None:
+    notes(world)
+    file = world.directory / "sources.yaml"
+    file.write_text(file.read_text() + json.dumps({"notifications": {"ops": {"url": url}}})[1:-1] + "\n")
+    with pytest.raises(TabootError, match="E_SOURCES") as refused:
+        world.workspace.sync_sources()
+    assert "endpoint ops" in refused.value.message and "u:p" not in refused.value.message
+
+
+def test_no_delivery_names_what_a_document_says_or_is_called(world: World) -> None:
+    secret = "the-hidden-plan"
+    (world.source("notes", retention_days=30) / f"{secret}.md").write_text(f"# {secret}\n\nOf the night.\n")
+    world.workspace.sync_sources()
+    with receiver() as server:
+        endpoints = {"ops": endpoint(server.url)}
+        notifications.run(world.workspace, endpoints)
+        world.ingest()
+        (world.directory / "notes" / f"{secret}.pdf").write_bytes(b"%PDF-1.4 nothing of it is right")
+        world.source("notes", retention_days=30, include=["*.md", "*.pdf"])
+        world.ingest()
+        at = time.time_ns() // 1000
+        retention.run(world.workspace, "default", at + 24 * 24 * 3600 * 1_000_000)
+        assert notifications.run(world.workspace, endpoints).delivered >= 3
+        located = world.workspace.catalog.locators.of_source("default", "notes")
+        doc_id = located[f"{secret}.md"].doc_id
+        said = b"".join(body for _, body in server.taken).decode()
+        assert secret not in said and doc_id not in said
+        delete(world.workspace, "default", [doc_id], erase=True)
+        rows = world.workspace.catalog.notifications.find("default")
+        assert rows and secret not in str(rows) and doc_id not in str(rows)
