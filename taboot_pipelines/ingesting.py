@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,7 +34,7 @@ from taboot_pipelines.stages.running import run_entries, run_together
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.catalog.writing import now_micros
-from taboot_pipelines.stores.disk import on_disk
+from taboot_pipelines.stores.disk import on_disk, replace_file
 
 _log = logging.getLogger(__name__)
 
@@ -253,10 +252,8 @@ class Memory:
             return
         now = self._written()
         if now != self._read:
-            aside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
             with on_disk("What Dagster was told cannot be noted", self._path):
-                aside.write_bytes(now)
-                aside.replace(self._path)
+                replace_file(self._path, now)
             self._read = now
 
     def _written(self) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from pathlib import Path
@@ -42,27 +41,17 @@ def metrics(parts: bool, textfile: Path | None, listen: int | None) -> None:
         raise click.UsageError("Say either --textfile or --listen.")
     from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages.metrics import exposition
+    from taboot_pipelines.stores.disk import on_disk, replace_file
 
     settings = load_settings()
     if listen is not None:
         _serve(settings, listen, parts)
     elif textfile is not None:
-        _replace(textfile, exposition(settings, parts=parts))
+        with on_disk("The metrics cannot be written", textfile):
+            # Its reader is another user, and may come at any moment.
+            replace_file(textfile, exposition(settings, parts=parts).encode(), mode=0o644)
     else:
         sys.stdout.write(exposition(settings, parts=parts))
-
-
-def _replace(file: Path, text: str) -> None:
-    """Write a file in one step: node_exporter may read it at any moment."""
-    from taboot_pipelines.stores.disk import on_disk
-
-    aside = file.with_name(f".{file.name}.{os.getpid()}")
-    with on_disk("The metrics cannot be written", file):
-        try:
-            aside.write_text(text, encoding="utf-8")
-            aside.replace(file)
-        finally:
-            aside.unlink(missing_ok=True)
 
 
 def _serve(settings: Settings, port: int, parts: bool) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from taboot_pipelines.defs.pools import LIMITS
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import Settings
-from taboot_pipelines.stores.disk import private_folder
+from taboot_pipelines.stores.disk import private_folder, replace_file
 from taboot_pipelines.stores.leases.files import FileLeases
 
 #: The same as ``deploy/local/dagster.yaml``, where each line is explained.
@@ -106,9 +106,7 @@ def _open(home: Path, settings: Settings) -> dg.DagsterInstance:
         if not config.exists():
             # Written in one step: a file that is cut short or empty would be taken for the operator's own
             # settings from then on.
-            aside = config.with_name(".dagster.yaml.new")
-            aside.write_text(DAGSTER_YAML, encoding="utf-8")
-            aside.replace(config)
+            replace_file(config, DAGSTER_YAML.encode())
         instance = dg.DagsterInstance.from_config(str(home))
         if config.read_text(encoding="utf-8") == DAGSTER_YAML:
             # Limits are set wherever they are missing: the process that wrote the file may have been killed

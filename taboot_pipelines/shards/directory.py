@@ -22,6 +22,7 @@ from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.files import Verified, hash_file, verified_at
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry, parse_manifest
 from taboot_pipelines.shards.protocol import Build, ManifestVersion, RemovedShard, doomed
+from taboot_pipelines.stores.disk import replace_file
 from taboot_pipelines.stores.objects import directory_health
 
 
@@ -58,7 +59,7 @@ class DirectoryShards:
                         namespace=manifest.namespace,
                         version=manifest.version,
                     )
-                _write_atomic(path, manifest.written())
+                replace_file(path, manifest.written())
         except OSError as error:
             raise TabootError(
                 "E_STORAGE", f"The manifest {path} cannot be written: {error.strerror}.", file=str(path)
@@ -189,20 +190,6 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("ab") as handle:
         fcntl.flock(handle.fileno(), fcntl.LOCK_EX)
         yield  # the lock is released when the handle is closed, or the process ends
-
-
-def _write_atomic(path: Path, data: bytes) -> None:
-    """Replace ``path`` in one step: a reader, or a crash, sees the old bytes or the new ones."""
-    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(fd, "wb") as f:
-            f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _sync(folder: Path) -> None:

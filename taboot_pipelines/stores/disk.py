@@ -11,6 +11,7 @@ import errno
 import logging
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,24 @@ def private_file(path: Path) -> None:
     with contextlib.suppress(OSError):
         if path.stat().st_mode & _OTHERS:
             path.chmod(0o600)
+
+
+def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Write a file in one step, so that a reader, or a crash, sees the old bytes or the new ones.
+
+    Raises ``OSError``.
+    """
+    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+            os.fchmod(fd, mode)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 @contextlib.contextmanager
