@@ -132,19 +132,22 @@ class BackupPlace:
         """The directory; None for an object store."""
         return self._directory
 
+    def refuse_home(self, workspace: Workspace) -> None:
+        """Raise ``E_BACKUP`` for a directory that is the home or lies within it."""
+        home = workspace.home.absolute()
+        if self._directory is not None and home in (self._directory, *self._directory.parents):
+            raise TabootError(
+                "E_BACKUP",
+                f"{self._directory} is within {home}, which is what is saved and restored.",
+                remedy="Name a place outside of TABOOT_HOME, at best on another disk.",
+            )
+
     def prepare(self, workspace: Workspace) -> None:
-        """Make the directory, if it is one. Raises ``E_BACKUP`` for one within the home."""
-        if self._directory is not None:
-            home = workspace.home.absolute()
-            if home == self._directory or home in self._directory.parents:
-                raise TabootError(
-                    "E_BACKUP",
-                    f"{self._directory} is within {home}, which it is to save.",
-                    remedy="Name a place outside of TABOOT_HOME, at best on another disk.",
-                )
+        """Make the directory, if it is one. Raises as :meth:`refuse_home`."""
+        self.refuse_home(workspace)
+        if self._directory is not None and not self._directory.exists():
             with on_disk("The place of the backup cannot be made", self._directory):
-                if not self._directory.exists():
-                    private_folder(self._directory)
+                private_folder(self._directory)
 
     def store(self) -> ObjectStore:
         """The store. Raises ``E_BACKUP`` where the directory does not exist."""
@@ -352,6 +355,7 @@ def restore(
     nothing is written), and what the stages raise.
     """
     at = BackupPlace(where, workspace.settings.storage)
+    at.refuse_home(workspace)
     store = at.store()
     manifest = _chosen(at, store, backup_id)
     if not copies.is_empty(workspace.catalog.database):

@@ -232,6 +232,9 @@ def test_what_cannot_be_a_place_is_said(lived: World, tmp_path: Path) -> None:
     backup.create(lived.workspace, str(tmp_path / "saved"))
     with pytest.raises(TabootError, match="empty home"):
         backup.restore(lived.workspace, str(tmp_path / "saved"))
+    # A home that is the place itself would mix its blobs with the backup's.
+    with pytest.raises(TabootError, match="is within"):
+        backup.restore(lived.open(tmp_path / "saved"), str(tmp_path / "saved"))
 
 
 def test_a_backup_of_an_earlier_release_is_migrated_and_of_a_newer_one_refused(
