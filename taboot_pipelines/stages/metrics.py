@@ -184,7 +184,7 @@ def _of_namespace(workspace: Workspace, namespace: str) -> Iterator[Sample]:
     yield "blobs", at, usage["total_sources"]
     yield "blob_bytes", at, usage["total_bytes"]
     yield "uploads_waiting", at, len(catalog.uploads.due(namespace, _EVER))
-    yield "documents_expiring", at, len(catalog.locators.in_lifecycle(namespace, Lifecycle.EXPIRING))
+    yield "documents_expiring", at, catalog.locators.lifecycles(namespace).get(Lifecycle.EXPIRING, 0)
     quota = catalog.quotas.of(namespace, workspace.settings.extraction.questions_per_month)
     yield "questions_month", at, quota.asked
     if quota.limit is not None:

@@ -131,7 +131,7 @@ def run(workspace: Workspace, namespace: str, now: int | None = None) -> Retenti
 
 
 def _expiring(workspace: Workspace, namespace: str) -> int:
-    return len(workspace.catalog.locators.in_lifecycle(namespace, Lifecycle.EXPIRING))
+    return workspace.catalog.locators.lifecycles(namespace).get(Lifecycle.EXPIRING, 0)
 
 
 def _change(

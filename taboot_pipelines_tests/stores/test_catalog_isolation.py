@@ -229,6 +229,7 @@ def calls(
         ),
         "locators.kept_for": lambda: catalog.locators.kept_for(MINE, ["s"], [doc]),
         "locators.in_lifecycle": lambda: catalog.locators.in_lifecycle(MINE, Lifecycle.INGESTED),
+        "locators.lifecycles": lambda: catalog.locators.lifecycles(MINE),
         "locators.expired": lambda: catalog.locators.expired(MINE, "s"),
         "source_states.load": lambda: catalog.source_states.load(MINE, "s", f"of-{random_.choice(OTHERS)}"),
         "source_states.save": lambda: catalog.source_states.save(

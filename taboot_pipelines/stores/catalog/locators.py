@@ -427,6 +427,18 @@ class Locators:
             return [(r[0], Locator(*r[1:])) for r in c.execute(query)]
 
     @retried
+    def lifecycles(self, namespace: str) -> dict[str, int]:
+        """How many present documents are in each state."""
+        x = t.locator.c
+        query = (
+            sa.select(x.lifecycle, sa.func.count())
+            .where(x.namespace == namespace, x.state == "present", x.role == "document")
+            .group_by(x.lifecycle)
+        )
+        with self.database.read(namespace) as c:
+            return dict(iter(c.execute(query)))
+
+    @retried
     def expired(self, namespace: str, source_id: str) -> dict[str, Locator]:
         """The locators of a source whose documents expired, by path: other bytes bring them back."""
         query = (
