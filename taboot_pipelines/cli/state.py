@@ -142,7 +142,7 @@ def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) ->
     from taboot_pipelines.model.jobs import Lifecycle
     from taboot_pipelines.stages.documents import STAGE as DOCUMENTS
     from taboot_pipelines.stages.retention import kept
-    from taboot_pipelines.stages.workspace import Workspace, stored_entry
+    from taboot_pipelines.stages.workspace import Workspace, is_paused
 
     workspace = Workspace(settings)
     try:
@@ -190,7 +190,7 @@ def _read_catalog(settings: Settings, state: dict[str, Any], *, shards: bool) ->
                     "id": source,
                     "namespace": namespace,
                     "type": row["type"],
-                    "state": "paused" if stored_entry(row).paused else row["state"],
+                    "state": "paused" if is_paused(row) else row["state"],
                     "documents": catalog.locators.count(namespace, source, "document") - rejected,
                     "rejected": rejected,
                     "last_job": (

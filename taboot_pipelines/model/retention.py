@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -57,3 +57,10 @@ class Policies:
     def of(self, source_id: str, doc_id: str) -> Policy | None:
         """The policy of a document; None if it has none, so that it is kept for good."""
         return self.documents.get(doc_id) or self.sources.get(source_id)
+
+    def days(self, documents: Iterable[tuple[str, str]]) -> dict[str, int]:
+        """{doc_id: days} of those of the documents (source id, doc_id) that are not kept for good."""
+        if not self:
+            return {}
+        found = ((doc_id, self.of(source_id, doc_id)) for source_id, doc_id in documents)
+        return {doc_id: p.days for doc_id, p in found if p is not None and p.days is not None}

@@ -31,7 +31,6 @@ from taboot_pipelines.retrieval.prefixes import ambiguous, is_prefix
 from taboot_pipelines.retrieval.request import check_texts
 from taboot_pipelines.retrieval.results.graph import Edge, Node, Subgraph
 from taboot_pipelines.retrieval.verbalization import NodeName, node
-from taboot_pipelines.shards.manifest import Manifest
 from taboot_pipelines.shards.reader import Shards
 
 _RELATIONS = pa.schema([tables.RELATIONS.field(c) for c in RELATION_COLUMNS])
@@ -73,7 +72,7 @@ class Graph:
             _conform(entities, _ENTITIES),
             self.names,
             self.decisions,
-            _retention(shards.manifest, self.documents),
+            shards.manifest.policies().days(rows_of(self.documents, "source_id", "doc_id")),
         )
         self._merges = merges_of(self.decisions)
         #: What people decided of edges.
@@ -248,18 +247,6 @@ def _node(row: dict[str, object]) -> Node:
         scope=row["scope"],
         properties=json.loads(str(row["properties"])),
     )
-
-
-def _retention(manifest: Manifest, documents: pa.Table) -> dict[str, int]:
-    """{doc_id: days} of the documents that are not kept for good."""
-    if not manifest.retention and not any(s.retention for s in manifest.sources.values()):
-        return {}
-    found = {}
-    for doc_id, source in rows_of(documents, "doc_id", "source_id"):
-        policy = manifest.policy(source, doc_id)
-        if policy is not None and policy.days is not None:
-            found[doc_id] = policy.days
-    return found
 
 
 def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -54,6 +54,7 @@ class View:
         graph = self._graph = Lazy(lambda: _graph(shards))
         links = self._links = Lazy(lambda: _links(shards))
         self._web = Lazy(lambda: _web(links(), graph()))
+        self._policies = Lazy(seen.manifest.policies)
 
     @property
     def id(self) -> str:
@@ -94,10 +95,8 @@ class View:
 
     def expires_at(self, document: Mapping[str, Any]) -> datetime | None:
         """When a document, by its ``source_id``, ``doc_id`` and ``since``, expires (UTC); None: never."""
-        policy = self.manifest.policy(document["source_id"], document["doc_id"])
-        if policy is None:
-            return None
-        return policy.moment(document["since"])
+        policy = self._policies().of(document["source_id"], document["doc_id"])
+        return None if policy is None else policy.moment(document["since"])
 
     def passage_url(
         self, document: Mapping[str, Any], start: int, marks: Iterable[tuple[int, str]] = ()

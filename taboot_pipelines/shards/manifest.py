@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.retention import Policy
+from taboot_pipelines.model.retention import Policies, Policy
 from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.shards.layout import FORMAT, manifest_name
 
@@ -109,12 +109,10 @@ class Manifest(_Model):
     #: The policies of documents that have one of their own, by doc_id.
     retention: dict[str, RetentionEntry] = Field(default_factory=dict)
 
-    def policy(self, source: str, doc_id: str) -> Policy | None:
-        """How long a document of a source is kept; None if nothing says so, which is for good."""
-        entry = self.retention.get(doc_id)
-        if entry is None and source in self.sources:
-            entry = self.sources[source].retention
-        return None if entry is None else entry.policy()
+    def policies(self) -> Policies:
+        """How long what it holds is kept."""
+        sources = {name: s.retention.policy() for name, s in self.sources.items() if s.retention is not None}
+        return Policies(sources, {doc_id: entry.policy() for doc_id, entry in self.retention.items()})
 
     def of_kind(self, kind: str) -> tuple[ShardEntry, ...]:
         """Its shards of ``documents`` or of ``entities``."""

@@ -15,7 +15,6 @@ it; older ones do until they are pruned.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import uuid
 from collections.abc import Collection, Iterator, Mapping
@@ -127,11 +126,6 @@ class BackupPlace:
         self._directory = self._directory or self._at.directory
         self.where = where
 
-    @property
-    def directory(self) -> Path | None:
-        """The directory; None for an object store."""
-        return self._directory
-
     def refuse_home(self, workspace: Workspace) -> None:
         """Raise ``E_BACKUP`` for a directory that is the home or lies within it."""
         home = workspace.home.absolute()
@@ -155,7 +149,7 @@ class BackupPlace:
             raise TabootError("E_BACKUP", f"There is no directory {self._directory}.", path=self.where)
         return self._at.store()
 
-    def put(self, store: ObjectStore, path: str, data: bytes | Path) -> None:
+    def put(self, store: ObjectStore, path: str, data: bytes) -> None:
         """Write a file, which only its owner may read."""
         with self._at.asked(f"{path} of the backup could not be written"):
             obstore.put(store, path, data)
@@ -215,7 +209,7 @@ def create(
                     except TabootError as error:
                         if error.code not in {"E_BLOB_MISSING", "E_BLOB_CORRUPT"}:
                             raise
-                        erased |= sha256 not in workspace.catalog.blobs.hashes(namespace)
+                        erased |= not workspace.catalog.blobs.hashes(namespace, among=[sha256])
                         lost.append(sha256)
                         continue
                     at.put(store, path, data)
@@ -241,7 +235,7 @@ def create(
             sources_file=sources.read_text("utf-8", "replace") if sources.is_file() else None,
         )
         at.put(store, f"{_BACKUPS}/{backup_id}/{_MANIFEST}", manifest.model_dump_json().encode())
-        pruned = prune(where, workspace.settings.storage, keep) if keep is not None else ()
+        pruned = _prune(at, store, keep) if keep is not None else ()
         return Created(manifest, new_blobs, new_bytes, pruned)
     raise TabootError(
         "E_BUSY",
@@ -291,10 +285,8 @@ def _manifest(path: str, data: bytes) -> BackupManifest:
         raise TabootError("E_BACKUP", f"{path} cannot be read ({type(error).__name__}).", file=path) from None
 
 
-def prune(where: str, storage: StorageSettings, keep: int) -> tuple[str, ...]:
+def _prune(at: BackupPlace, store: ObjectStore, keep: int) -> tuple[str, ...]:
     """Leave the newest ``keep`` backups; remove older and unfinished ones, and the blobs that none names."""
-    at = BackupPlace(where, storage)
-    store = at.store()
     found = _manifests(at, store)
     left = found[-keep:]
     ids = {m.id for m in left}
@@ -326,7 +318,7 @@ def verify(where: str, storage: StorageSettings, *, progress: Progress = no_prog
         damages += [Damage(m.id, sha256, "was lost before the backup was made") for sha256 in m.lost]
     for done, path in enumerate(sorted(named), 1):
         data = at.get(store, path)
-        if data is None or hashlib.sha256(data).hexdigest() != path.rsplit("/", 1)[1]:
+        if data is None or sha256_hex(data) != path.rsplit("/", 1)[1]:
             what = "is missing" if data is None else "has other bytes"
             damages += [Damage(backup, path, what) for backup in named[path]]
         read += 0 if data is None else len(data)
@@ -387,12 +379,13 @@ def restore(
     copies.load(workspace.catalog.database, _read_catalog(data), manifest.revision)
     pending: dict[str, str] = {}
     failure: TabootError | None = None
-    for namespace, sources in _sources(workspace).items():
+    restored = _sources(workspace)
+    for namespace, sources in restored.items():
         with workspace.leases.several(namespace, sources):
             followed = follow(workspace, namespace, sources)
         pending |= followed.pending
         failure = failure or followed.failure
-    published = [load_manifest(workspace.shards, namespace) for namespace in _sources(workspace)]
+    published = [load_manifest(workspace.shards, namespace) for namespace in restored]
     return Restoration(
         manifest,
         sum(found.documents for found in published if found is not None),
@@ -445,7 +438,6 @@ __all__ = [
     "Verified",
     "backups",
     "create",
-    "prune",
     "restore",
     "verify",
 ]

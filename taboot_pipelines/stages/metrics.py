@@ -23,7 +23,7 @@ from taboot_pipelines.shards.protocol import load_manifest
 from taboot_pipelines.stages import health
 from taboot_pipelines.stages.held_deletions import held
 from taboot_pipelines.stages.schedules import overdue
-from taboot_pipelines.stages.workspace import Workspace, stored_entry
+from taboot_pipelines.stages.workspace import Workspace, is_paused
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -96,7 +96,6 @@ METRICS = (
     MetricSpec("part_up", "gauge", ("part",), "1 if a part answers; only where parts are asked."),
     MetricSpec("part_latency_seconds", "gauge", ("part",), "How long it took to answer."),
 )
-_KNOWN = {metric.name: metric for metric in METRICS}
 Sample = tuple[str, tuple[str, ...], float]
 
 
@@ -172,7 +171,7 @@ def _of_catalog(workspace: Workspace) -> Iterator[Sample]:
     for row in rows:
         if row["state"] != "retired":
             at = (row["namespace"], row["source_id"])
-            yield "source_paused", at, stored_entry(row).paused
+            yield "source_paused", at, is_paused(row)
             yield "source_overdue", at, at in late
             yield "held_deletions", at, waiting.get(at, 0)
             yield from _of_source(workspace, *at)

@@ -159,10 +159,7 @@ class _GraphWriter:
         parts, retention = [], dict[str, int]()
         for source, rows in reader.rows("documents", DOCUMENT_COLUMNS):
             parts.append(rows)
-            for doc_id in rows.column("doc_id").to_pylist() if self.policies else ():
-                policy = self.policies.of(source, doc_id)
-                if policy is not None and policy.days is not None:
-                    retention[doc_id] = policy.days
+            retention |= self.policies.days((source, d) for (d,) in rows_of(rows, "doc_id"))
         documents = pa.concat_tables(
             [pa.schema([DOCUMENTS.field(c) for c in DOCUMENT_COLUMNS]).empty_table(), *parts]
         )

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import orjson
 
-from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines.stages.workspace import Workspace, is_paused
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,8 @@ def overdue(workspace: Workspace, now: datetime) -> list[Overdue]:
 
 def _scheduled(workspace: Workspace) -> Iterator[tuple[str, str, str, datetime]]:
     for row in workspace.catalog.sources.find(states=("active",)):
-        config = orjson.loads(row["config"])
-        schedule = config.get("schedule")
-        if schedule and config.get("enabled", True):
+        schedule = orjson.loads(row["config"]).get("schedule")
+        if schedule and not is_paused(row):
             yield row["namespace"], row["source_id"], schedule, _time(row["updated_at"])
 
 

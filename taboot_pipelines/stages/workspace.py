@@ -182,7 +182,7 @@ class Workspace:
         sources = load_sources(self.settings.sources_file)
         rows = self.catalog.sources.find()
         known = {(r["namespace"], r["source_id"]) for r in rows}
-        paused = {(r["namespace"], r["source_id"]) for r in rows if _is_paused(r)}
+        paused = {(r["namespace"], r["source_id"]) for r in rows if is_paused(r)}
         new = {e.namespace for e in sources.entries.values() if (e.namespace, e.id) not in known}
         with contextlib.ExitStack() as stack:
             for namespace in sorted(new):
@@ -315,7 +315,8 @@ class _CatalogMemory:
         )
 
 
-def _is_paused(row: Mapping[str, Any]) -> bool:
+def is_paused(row: Mapping[str, Any]) -> bool:
+    """Whether nothing is read at present of the source of a row of the catalog; see :attr:`Entry.paused`."""
     return row["state"] == "active" and not orjson.loads(row["config"]).get("enabled", True)
 
 
