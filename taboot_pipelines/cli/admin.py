@@ -204,11 +204,7 @@ def audit(repair: bool, deep: bool, namespace: str | None, as_json: bool) -> Non
     from taboot_pipelines.stages import storage_audit
 
     with existing_workspace() as workspace:
-        namespaces = (
-            [namespace]
-            if namespace
-            else sorted({row["namespace"] for row in workspace.catalog.sources.find()})
-        )
+        namespaces = [namespace] if namespace else workspace.namespaces()
         reports = [storage_audit.run(workspace, n, repair=repair, deep=deep) for n in namespaces]
     left = sum(len(r.left) for r in reports)
     if as_json:

@@ -48,7 +48,7 @@ def storage_audit(
 ) -> Iterator[Any]:
     opened = workspace.open()
     reports = []
-    for namespace in sorted({row["namespace"] for row in opened.catalog.sources.find()}):
+    for namespace in opened.namespaces():
         with failures(workspace.runtime, "storage_audit", context.retry_number):
             reports.append(stage.run(opened, namespace, repair=config.repair, deep=config.deep))
     rows = [

@@ -14,7 +14,6 @@ from taboot_pipelines.model.jobs import Lifecycle
 from taboot_pipelines.model.retention import moment_of
 from taboot_pipelines.stages import retention as stage
 from taboot_pipelines.stages.chain import CHAIN
-from taboot_pipelines.stages.workspace import Workspace
 
 GROUP = "operations"
 #: Documents that one materialization lists; ``taboot retention --json`` lists all.
@@ -44,7 +43,7 @@ def retention(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -
     opened = workspace.open()
     opened.sync_sources()
     passes = []
-    for namespace in _namespaces(opened):
+    for namespace in opened.namespaces():
         with failures(workspace.runtime, "retention", context.retry_number):
             passes.append(stage.run(opened, namespace))
     if any(done.changed for done in passes):
@@ -52,7 +51,7 @@ def retention(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -
     shown = workspace.runtime.settings.metadata_text
     expiring = [
         (namespace, kept)
-        for namespace in _namespaces(opened)
+        for namespace in opened.namespaces()
         for kept in stage.kept(opened, namespace)
         if kept.locator.lifecycle == Lifecycle.EXPIRING and kept.expires_at is not None
     ]
@@ -93,10 +92,6 @@ def retention(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -
     )
 
 
-def _namespaces(workspace: Workspace) -> list[str]:
-    return sorted({row["namespace"] for row in workspace.catalog.sources.find()})
-
-
 expire_job = dg.define_asset_job(
     "expire",
     selection=dg.AssetSelection.assets(retention),
@@ -122,7 +117,7 @@ def due_retention(
     context: dg.SensorEvaluationContext, workspace: WorkspaceResource
 ) -> dg.RunRequest | dg.SkipReason:
     opened = workspace.open()
-    due = [namespace for namespace in _namespaces(opened) if stage.is_due(opened, namespace)]
+    due = [namespace for namespace in opened.namespaces() if stage.is_due(opened, namespace)]
     if not due:
         return dg.SkipReason("No document is due.")
     # By the hour, so that a run that fails is not the last one.

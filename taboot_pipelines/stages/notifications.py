@@ -196,7 +196,7 @@ def run(workspace: Workspace, endpoints: Mapping[str, Endpoint]) -> Notification
     """
     done = NotificationPass()
     until = time.monotonic() + PASS_SECONDS
-    for namespace in sorted({row["namespace"] for row in workspace.catalog.sources.find()}):
+    for namespace in workspace.namespaces():
         new = _note(workspace, namespace, endpoints)
         workspace.catalog.notifications.forget_old(namespace, now_micros() - KEPT_SECONDS * _SECOND)
         sent = _deliver(workspace, namespace, endpoints, until)

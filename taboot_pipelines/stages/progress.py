@@ -166,7 +166,7 @@ def being_ingested(workspace: Workspace) -> set[str]:
 
     def ask(state: State) -> set[str]:
         found: set[str] = set()
-        for namespace in sorted({row["namespace"] for row in workspace.catalog.sources.find()}):
+        for namespace in workspace.namespaces():
             for name in state.queued(namespace, QUEUE_INGESTS()):
                 record = _object(state.get(namespace, INGEST(name)))
                 if record is not None and _alive(record):

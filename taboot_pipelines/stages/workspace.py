@@ -252,6 +252,10 @@ class Workspace:
                 raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source_id!r}.", source=source_id)
         return [e for entries in found.values() for e in sorted(entries, key=lambda e: not e.retiring)]
 
+    def namespaces(self) -> list[str]:
+        """Return the namespaces that sources have something in, by name."""
+        return sorted({row["namespace"] for row in self.catalog.sources.find()})
+
     def in_order(self, source_ids: Collection[str]) -> list[str]:
         """Return these sources in the order in which they are run.
 
