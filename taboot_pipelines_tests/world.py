@@ -39,6 +39,8 @@ INPUT_TABLES = (
     "source_entry",
     "tombstone",
     "retention_policy",
+    "uploaded",
+    "document_tag",
     "confirmation",
     "assertion",
     "chosen_run",

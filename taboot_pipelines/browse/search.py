@@ -150,7 +150,7 @@ def _choices(manifest: Manifest, options: dict[str, Any]) -> dict[str, list[Choi
     known = {
         "source": set(manifest.sources),
         "type": {s.type for s in manifest.sources.values()},
-        "tag": {tag for s in manifest.sources.values() for tag in s.tags},
+        "tag": manifest.all_tags(),
         "content_type": set(_KINDS),
     }
     return {

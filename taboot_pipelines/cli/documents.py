@@ -1,4 +1,4 @@
-"""``documents``: lists the documents that are served."""
+"""``documents`` and ``document``: lists the documents that are served, and shows one."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from taboot_pipelines.cli.output import (
     json_option,
     namespace_option,
     open_kb,
+    plain,
     table,
     text,
 )
@@ -37,7 +38,9 @@ _GAPS = 13
     shell_complete=source_ids,
 )
 @click.option("--type", "types", metavar="TYPE", multiple=True, help="Only of sources of this type.")
-@click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only of sources with this tag.")
+@click.option(
+    "--tag", "tags", metavar="TAG", multiple=True, help="Only with this tag, or of a source with it."
+)
 @click.option("--language", "languages", metavar="CODE", multiple=True, help="Only in this language.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Most documents.")
 @namespace_option
@@ -91,6 +94,48 @@ def documents(
         out.print(shown)
     more = "" if len(found) <= limit else f", {limit:,} of them shown (--limit)"
     out.print(text(f"{len(found):,} of {len(rows):,} documents{more}"), style="dim")
+
+
+@click.command()
+@click.argument("document", metavar="DOCUMENT")
+@click.option("--chunks", is_flag=True, help="Show the pieces that are searched instead of the text.")
+@namespace_option
+@json_option
+def document(document: str, chunks: bool, namespace: str | None, as_json: bool) -> None:
+    """Show a document: what is known of it, its text, and the versions that it had.
+
+    DOCUMENT is its id or the beginning of it, its URL or its path.
+    """
+    found = open_kb(namespace).document(document)
+    if as_json:
+        emit_json(found.model_dump(mode="json"))
+        return
+    plain(found.title or found.path, bold=True)
+    facts = {
+        "id": found.doc_id,
+        "source": f"{found.source} ({found.source_type})",
+        "url": found.url,
+        "tags": ", ".join(found.tags),
+        "mime": found.mime,
+        "language": found.language,
+        "date": found.date and f"{found.date:%Y-%m-%d}",
+        "bytes since": f"{found.since:%Y-%m-%d %H:%M}",
+        "expires": found.expires_at and f"{found.expires_at:%Y-%m-%d}",
+    }
+    for name, value in facts.items():
+        if value:
+            plain(f"  {name:<12}{value}", dim=True)
+    for version in found.versions:
+        sha256 = (version.blob_sha256 or "")[:12]
+        plain(f"  {version.event:<12}{version.at:%Y-%m-%d %H:%M}  {sha256}", dim=True)
+    plain("")
+    if not chunks:
+        plain(found.text)
+        return
+    for chunk in found.chunks:
+        where = f"line {chunk.line}" if chunk.line else f"{chunk.start}–{chunk.end}"
+        plain(f"{chunk.chunk_id}  {where}  {chunk.section}", bold=True)
+        plain(found.text[chunk.start : chunk.end])
 
 
 def _matches(row: Mapping[str, Any], pattern: str) -> bool:

@@ -40,6 +40,7 @@ from taboot_pipelines.cli import (
     runs,
     sources,
     status,
+    uploads,
 )
 from taboot_pipelines.cli.output import show_error, wants_json, warn
 from taboot_pipelines.errors import TabootError, raised_at
@@ -112,6 +113,9 @@ for command in (
     sources.init,
     sources.sources,
     documents.documents,
+    documents.document,
+    uploads.upload,
+    uploads.tag,
     admin.audit,
     letters.letters,
     capture.capture,

@@ -92,7 +92,7 @@ def _attention(
     file = state["sources_file"]
     if file["error"] is not None:
         yield item("sources file", file["error"]["message"], "taboot sources check")
-    if not file["exists"]:
+    if not file["exists"] and not state.get("sources"):  # what was uploaded needs none
         yield item("sources file", f"there is none at {file['path']}", "taboot init")
     if "error" in state:
         return

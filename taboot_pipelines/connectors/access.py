@@ -28,7 +28,7 @@ from taboot_pipelines.crawl.proxies import Proxies
 from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import CrawlPlan
-from taboot_pipelines.model.records import Attached, FileView, Role
+from taboot_pipelines.model.records import Attached, FileView, Role, UploadedItem
 from taboot_pipelines.settings import BrowserSettings, Crawl4AiSettings, HttpSettings, Settings
 
 #: ``references(text, path, env, listing)``: the files that the Compose text at ``path`` names, as (path
@@ -145,7 +145,7 @@ class Access:
     ``attachments``: see :data:`Attachments`; None are known by default. ``secrets`` and ``state``: see
     :data:`Secrets` and :class:`SourceState`. ``config_globs``: of configuration files that an entry with
     ``interpret: true`` takes besides its type's own globs, where it names none; compared with paths in lower
-    case.
+    case. ``uploaded``: what was uploaded to the namespace.
     """
 
     root: Path
@@ -161,6 +161,7 @@ class Access:
     secrets: Secrets = environment_secret
     state: SourceState = field(default_factory=MemoryState)
     config_globs: Sequence[str] = ()
+    uploaded: Callable[[], Sequence[UploadedItem]] = tuple
 
     @classmethod
     def of(
@@ -177,6 +178,7 @@ class Access:
         stored_page: ReadStoredPage = lambda _: None,
         proxies: ProxyLists | None = None,
         state: SourceState | None = None,
+        uploaded: Callable[[], Sequence[UploadedItem]] = tuple,
     ) -> Access:
         """What ``settings`` allow for an entry of the sources file in ``root``."""
         return cls(
@@ -197,6 +199,7 @@ class Access:
             frontier=frontier,
             stored_page=stored_page,
             state=state or MemoryState(),
+            uploaded=uploaded,
         )
 
     def renderer(self, allowed: Sequence[Network], *, captures: bool) -> Client:

@@ -25,6 +25,8 @@ _FAST = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PAS
 #: A number with an exponent, as orjson may write it otherwise, within a list or an object.
 _EXPONENT = re.compile(rb"[\[,:]-?\d[\d.]*e")
 NAME_PATTERN = re.compile(r"^[a-z0-9][a-z0-9_-]{0,62}$")
+#: The id of the source of what was uploaded to the namespace ``default``; other namespaces' begin with it.
+UPLOADS = "uploads"
 #: Buckets of every Delta table: a change rewrites only the buckets its keys fall in.
 BUCKETS = 32
 
@@ -166,6 +168,15 @@ def run_id(unit: str, tier: str, input_fingerprint: str, n: int = 0) -> str:
     ``versioned-runs``).
     """
     return digest(unit, tier, input_fingerprint, n)
+
+
+def uploads_source(namespace: str) -> str:
+    """Return the id of the source that holds what was uploaded to a namespace."""
+    if namespace == "default":
+        return UPLOADS
+    named = f"{UPLOADS}-{namespace}"
+    # Ids of sources have a longest length, and two namespaces never have one source.
+    return named if NAME_PATTERN.fullmatch(named) else f"{UPLOADS}-{sha256_hex(namespace)[:32]}"
 
 
 def check_namespace(namespace: str) -> str:

@@ -94,6 +94,18 @@ class Stored:
     last_modified: str | None = None
 
 
+class UploadedItem(NamedTuple):
+    """One document that was uploaded, whose bytes are stored. Fields as in :class:`Stored`."""
+
+    path: str
+    sha256: str
+    byte_size: int
+    mime: str | None = None
+    charset: str | None = None
+    url: str | None = None
+    final_url: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class NotModified:
     """The origin says that the known bytes still hold (304). ``role`` as in :class:`Fetched`."""

@@ -86,8 +86,9 @@ class Candidates:
         """
         if (len(index) if rows is None else len(rows)) < self._from_rows or not (exact or wanted.empty):
             return None
-        if wanted.paths is not None:
-            return None  # payloads hold no path
+        named = (wanted.tags or frozenset()) | (wanted.collections or frozenset())
+        if wanted.paths is not None or index.manifest.tagged(named):
+            return None  # payloads hold no path, and no tag of a single document
         if time.monotonic() < self._not_before:
             return None
         try:

@@ -262,14 +262,13 @@ class Originals:
             raise TabootError("E_NOT_FOUND", f"There is no document {doc_id[:80]!r}.", document=doc_id[:80])
         offsets = OffsetMap.loads(row["offsets"])
         length = int(offsets.doc_end[-1]) if len(offsets) else 0
-        entry = view.manifest.sources.get(row["source_id"])
         known = {
             "doc_id": doc_id,
             "url": view.shown_url(row["source_id"], row["path"], row["url"]),
             "title": row["title"],
             "source": row["source_id"],
             "source_type": row["source_type"],
-            "tags": entry.tags if entry else (),
+            "tags": view.manifest.tags_of(row["source_id"], doc_id),
             "path": row["path"],
             "mime": row["mime"],
             "language": row["lang"],
@@ -281,14 +280,14 @@ class Originals:
         }
         if known["rendered"]:
             marks = _marks_of_document(length, offsets, spans, byte_spans)
-            return Original(**known, text=_text(view, doc_id), marks=marks)
+            return Original(**known, text=text_of(view, doc_id), marks=marks)
         try:
             source = self._evidence.source(view, row, row["blob_sha256"])
         except TabootError as error:
             if error.code not in _UNREAD:
                 raise
             marks = _marks_of_document(length, offsets, spans, byte_spans)
-            return Original(**known, text=_text(view, doc_id), marks=marks, unread=str(error))
+            return Original(**known, text=text_of(view, doc_id), marks=marks, unread=str(error))
         # A place beyond the document, of an earlier version of it perhaps, marks nothing.
         wanted = [offsets.to_bytes(a, b) for a, b in _within(spans, length)]
         wanted += [(a, b) for a, b in byte_spans if b <= len(source.data)]
@@ -297,11 +296,11 @@ class Originals:
             for a, b in sorted(set(wanted))
             for start, end in (source.span(a, b),)
         )
-        read = "" if covers_file(offsets, length) else _text(view, doc_id)
+        read = "" if covers_file(offsets, length) else text_of(view, doc_id)
         return Original(**known, text=source.masked, read=read, marks=marks)
 
 
-def _text(view: View, doc_id: str) -> str:
+def text_of(view: View, doc_id: str) -> str:
     """The text of a document, put together from its chunks. What stands in none of them, blanks between two,
     is line breaks here, of the same length.
     """

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import get_args
+from typing import TypedDict, get_args
 
 from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.model.ids import domain_of
@@ -20,12 +20,28 @@ Moment = datetime | date | str | None
 _MAX_WORDS = 1000
 
 
+class FilterOptions(TypedDict, total=False):
+    """The arguments by which documents are filtered; see :class:`Filter`."""
+
+    source: Words
+    type: Words
+    tag: Words
+    language: Words
+    domain: Words
+    collection: Words
+    content_type: Words
+    path_prefix: Words
+    date_from: Moment
+    date_to: Moment
+
+
 @dataclass(frozen=True)
 class Filter:
     """What a hit must be. None: anything.
 
     ``sources``, ``types``, ``languages``, ``domains`` (hosts of web pages), ``content_types``: one of;
-    ``tags``: has one of; ``collections``: its source is called, or has a tag that is, one of; ``paths``:
+    ``tags``: it, or its source, has one of; ``collections``: its source is called, or it has a tag that is,
+    one of; ``paths``:
     begins with one of; dates: the document's own date, else when its bytes were first seen, in
     ``[date_from, date_to)``. All but ``content_types`` speak of the whole document.
     """

@@ -114,15 +114,26 @@ class Index:
         """Which rows pass; None: all of them."""
         if wanted.empty:
             return None
+        mask: Mask = self.documents_passing(wanted)[self.document]
+        if wanted.content_types is not None:
+            kinds = [kind in wanted.content_types for kind in self.content_types.values]
+            mask &= np.array(kinds, dtype=bool)[self.content_types.codes]
+        return mask
+
+    def documents_passing(self, wanted: Filter) -> Mask:
+        """Which documents pass, whatever the content types of their chunks."""
         sources = self.manifest.sources
         allowed = [
             (wanted.sources is None or s in wanted.sources)
             and (wanted.types is None or (s in sources and sources[s].type in wanted.types))
-            and (wanted.tags is None or (s in sources and not wanted.tags.isdisjoint(sources[s].tags)))
-            and (wanted.collections is None or self.in_collection(s, wanted.collections))
             for s in self._sources.values
         ]
-        keep = np.array(allowed, dtype=bool)[self._sources.codes]
+        keep: Mask = np.array(allowed, dtype=bool)[self._sources.codes]
+        if wanted.tags is not None:
+            keep &= self._tagged(wanted.tags)
+        if wanted.collections is not None:
+            named = [s in wanted.collections for s in self._sources.values]
+            keep &= np.array(named, dtype=bool)[self._sources.codes] | self._tagged(wanted.collections)
         if wanted.languages is not None:
             spoken = [language in wanted.languages for language in self._languages.values]
             keep &= np.array(spoken, dtype=bool)[self._languages.codes]
@@ -137,22 +148,27 @@ class Index:
             prefixes = tuple(wanted.paths)
             paths = self.documents.column("path").to_pylist() if self.documents.num_rows else []
             keep &= np.array([path.startswith(prefixes) for path in paths], dtype=bool)
-        mask: Mask = keep[self.document]
-        if wanted.content_types is not None:
-            kinds = [kind in wanted.content_types for kind in self.content_types.values]
-            mask &= np.array(kinds, dtype=bool)[self.content_types.codes]
-        return mask
+        return keep
 
-    def in_collection(self, source: str, collections: frozenset[str]) -> bool:
-        """Whether one of ``collections`` is the source's id or one of its tags."""
-        entry = self.manifest.sources.get(source)
-        return source in collections or (entry is not None and not collections.isdisjoint(entry.tags))
+    def _tagged(self, tags: frozenset[str]) -> Mask:
+        """Which documents have one of these tags, or are of a source that has."""
+        sources = self.manifest.sources
+        have = [s in sources and not tags.isdisjoint(sources[s].tags) for s in self._sources.values]
+        mask: Mask = np.array(have, dtype=bool)[self._sources.codes]
+        own = self.manifest.tagged(tags)
+        if own:
+            mask = mask | np.isin(self._doc_ids, sorted(own))
+        return mask
 
     # What filters ask of each document, made for the first query that has such a filter.
 
     @cached_property
     def _sources(self) -> _Encoded:
         return _encode(self.documents, "source_id")
+
+    @cached_property
+    def _doc_ids(self) -> np.ndarray[Any, Any]:
+        return np.array(self.documents.column("doc_id").to_pylist(), dtype=str)
 
     @cached_property
     def _languages(self) -> _Encoded:

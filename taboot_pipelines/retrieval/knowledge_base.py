@@ -22,6 +22,7 @@ from taboot_pipelines.retrieval.request import (
     SearchRequest,
     check_limit,
     check_texts,
+    checked_texts,
     read_request,
 )
 from taboot_pipelines.retrieval.search import Search
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.drift.report import Drifts
     from taboot_pipelines.retrieval.evidence import Blobs, Evidence, Originals
     from taboot_pipelines.retrieval.explanations import Explanations
+    from taboot_pipelines.retrieval.filters import FilterOptions
     from taboot_pipelines.retrieval.interpretations import Interpretations
     from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
     from taboot_pipelines.retrieval.pictures.picture import Picture
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
         EntitySupports,
         Stated,
     )
+    from taboot_pipelines.retrieval.results.documents import DocumentView
     from taboot_pipelines.retrieval.results.drift import DriftReport
     from taboot_pipelines.retrieval.results.evaluations import Evaluation
     from taboot_pipelines.retrieval.results.explanations import Explanation, Original
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.shards.manifest import Manifest
     from taboot_pipelines.stages.deletion import Receipt, Restored
     from taboot_pipelines.stages.reinterpretation import Promoted, Reinterpreted, RolledBack
+    from taboot_pipelines.stages.uploads import Uploaded
 
 #: Edges of a neighbourhood that a picture chooses from; it says so where there are more.
 _TO_CHOOSE_FROM = 2000
@@ -478,12 +482,37 @@ class KnowledgeBase:
 
         return self._session.ask(tables.edges)
 
-    def documents(self) -> pa.Table:
+    def documents(
+        self, *, after: str | None = None, limit: int | None = None, **filters: Unpack[FilterOptions]
+    ) -> pa.Table:
         """One row a document: doc_id, source, type, tags, url (as shown), path, title, mime, language, date,
-        since, expires_at (null: kept for good), chunks, blob_sha256, metadata (JSON); ascending by doc_id."""
-        from taboot_pipelines.retrieval import tables
+        since, expires_at (null: kept for good), chunks, blob_sha256, metadata (JSON); ascending by doc_id.
 
-        return self._session.ask(tables.documents)
+        ``filters``: those of :meth:`search` that speak of documents, which is all but ``content_type``.
+        ``limit``: at most so many; ``after``: only those that follow this doc_id, such as the last of the
+        page before, whatever came or went meanwhile. Raises ``E_QUERY`` naming a wrong argument.
+        """
+        check_texts(after=after)
+        if limit is not None:
+            check_limit(limit, 1_000_000)
+        if "content_type" in filters:
+            raise TabootError("E_QUERY", "content_type is of chunks: documents have a mime.")
+        from taboot_pipelines.retrieval.documents import documents
+        from taboot_pipelines.retrieval.filters import read_filter
+
+        wanted = read_filter(**filters)
+        return self._session.ask(lambda view: documents(view, wanted, after, limit))
+
+    def document(self, name: str) -> DocumentView:
+        """One document: what is known of it, its text, its chunks, and the versions that it had.
+
+        ``name``: a doc_id or the beginning of one, a chunk_id, a URL, or a path in its source. Raises
+        ``E_NOT_FOUND`` if there is no such document, ``E_QUERY`` for a path of several.
+        """
+        check_texts(required=True, name=name)
+        from taboot_pipelines.retrieval.documents import document
+
+        return self._session.ask(lambda view: document(view, self._settings, self.namespace, name))
 
     def sources(self) -> SourceStates:
         """The sources: what is published of each, its last job, and the dead letters, as the catalog has them
@@ -519,15 +548,51 @@ class KnowledgeBase:
         no document (nothing is deleted then), ``E_QUERY`` for what is no id, ``E_BUSY`` while another process
         writes.
         """
-        check_texts(required=True, several=True, doc_ids=doc_ids)
-        return self._writing().delete(doc_ids, erase)
+        return self._writing().delete(checked_texts(doc_ids=doc_ids), erase)
 
     def restore(self, doc_ids: Collection[str]) -> Restored:
         """Bring deleted documents back; erased ones come back when their source is ingested. Raises
         ``E_NOT_FOUND``, ``E_BUSY``.
         """
-        check_texts(required=True, several=True, doc_ids=doc_ids)
-        return self._writing().restore(doc_ids)
+        return self._writing().restore(checked_texts(doc_ids=doc_ids))
+
+    def upload(
+        self,
+        *documents: str | Path | bytes,
+        name: str | None = None,
+        tags: Collection[str] = (),
+        allow_cidrs: Collection[str] = (),
+        render: bool = False,
+    ) -> tuple[Uploaded, ...]:
+        """Take in documents beside the sources file: files, folders, pages by their URL, or bytes. They are
+        searchable when this returns, and stay until they are deleted.
+
+        ``name``: what one document is called in the source ``uploads``, such as ``manuals/router.pdf``;
+        bytes need one. What is uploaded under a name again replaces what it had. ``tags``: what each gets.
+        ``allow_cidrs``, ``render``: of a page, as for sources of type ``web``. Returns what became of each:
+        ``new``, ``replaced``, ``unchanged``, or ``failed`` with a code and a reason.
+
+        Raises ``E_PATH``, ``E_UNREADABLE``, ``E_TOO_LARGE``, ``E_EMPTY`` and ``E_QUERY`` before anything of
+        the part that is stored together (50 documents) is stored; what a page cannot be fetched for; and what
+        an ingest fails with, where the next one takes in what is stored.
+        """
+        check_texts(name=name)
+        allowed, given = checked_texts(allow_cidrs=allow_cidrs), checked_texts(tags=tags)
+        for what in documents:
+            if not isinstance(what, (str, Path, bytes)):
+                raise TabootError("E_QUERY", "A document is a path, a URL or bytes.")
+        if name is not None and len(documents) != 1:
+            raise TabootError("E_QUERY", "A name is for one document.")
+        return self._writing().upload(documents, name, given, allowed, render)
+
+    def tag(self, doc_ids: Collection[str], add: Collection[str] = (), remove: Collection[str] = ()) -> None:
+        """Give documents tags, or take them away. Searches, :meth:`documents` and hits know them at once,
+        like the tags of sources, and a document keeps them when its bytes change.
+
+        Raises ``E_NOT_FOUND`` if an id belongs to no document, ``E_QUERY`` for what can be no tag.
+        """
+        new, gone = checked_texts(add=add), checked_texts(remove=remove)
+        self._writing().tag(checked_texts(doc_ids=doc_ids), new, gone)
 
     def retain(self, doc_ids: Collection[str], days: int | None) -> None:
         """Keep documents for ``days`` after their bytes came, or for good (None), whatever ``retention_days``
@@ -535,13 +600,11 @@ class KnowledgeBase:
 
         Raises ``E_NOT_FOUND`` if an id belongs to no document, ``E_QUERY`` for a wrong number of days.
         """
-        check_texts(required=True, several=True, doc_ids=doc_ids)
-        self._writing().retain(doc_ids, days)
+        self._writing().retain(checked_texts(doc_ids=doc_ids), days)
 
     def retain_as_source(self, doc_ids: Collection[str]) -> None:
         """Keep documents for as long as their source says again. Raises ``E_NOT_FOUND``."""
-        check_texts(required=True, several=True, doc_ids=doc_ids)
-        self._writing().retain_as_source(doc_ids)
+        self._writing().retain_as_source(checked_texts(doc_ids=doc_ids))
 
     def correct(
         self,

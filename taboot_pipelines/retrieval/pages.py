@@ -155,7 +155,7 @@ def make_hit(
         **{name: chunk[name] for name in _OF_CHUNK if name in chunk},
         source=doc["source_id"],
         source_type=source.type if source else "",
-        tags=source.tags if source else (),
+        tags=view.manifest.tags_of(doc["source_id"], doc["doc_id"]),
         language=doc["lang"],
         expires_at=view.expires_at(doc),
         also_in=tuple(index.chunk_id(r) for r in index.others(ranked.row, mask)),
@@ -446,7 +446,7 @@ def _total(view: View, request: SearchRequest, rows: Rows | None, ranked: _Ranke
 def _remarks(view: View, request: SearchRequest) -> list[str]:
     """A sentence for a query that was cut, and for each value of the filter that nothing here has."""
     sources = view.manifest.sources
-    tags = {tag for entry in sources.values() for tag in entry.tags}
+    tags = view.manifest.all_tags()
     wanted = request.filter
     said = []
     if request.uncut:
@@ -455,7 +455,7 @@ def _remarks(view: View, request: SearchRequest) -> list[str]:
         )
     for name, values, known in (
         ("source is called", wanted.sources, set(sources)),
-        ("source has the tag", wanted.tags, tags),
+        ("document has the tag", wanted.tags, tags),
         ("source is called or has the tag", wanted.collections, tags | set(sources)),
         (
             "document is of the domain",

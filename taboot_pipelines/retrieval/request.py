@@ -10,12 +10,12 @@ import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, Literal, get_args
 
 from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.model import ids
 from taboot_pipelines.retrieval.bm25 import names_something
-from taboot_pipelines.retrieval.filters import Filter, Moment, Words, read_filter
+from taboot_pipelines.retrieval.filters import Filter, FilterOptions, read_filter
 from taboot_pipelines.retrieval.fusion import Fusion
 from taboot_pipelines.settings import RetrievalSettings
 
@@ -40,19 +40,9 @@ _MAX_RERANKED = 1_000
 _MAX_CURSOR_CHARACTERS = 2_000
 
 
-class SearchOptions(TypedDict, total=False):
+class SearchOptions(FilterOptions, total=False):
     """What a search may be told besides its query and limit; ``KnowledgeBase.search`` says what each does."""
 
-    source: Words
-    type: Words
-    tag: Words
-    language: Words
-    domain: Words
-    collection: Words
-    content_type: Words
-    path_prefix: Words
-    date_from: Moment
-    date_to: Moment
     mode: Mode
     vector_weight: float | None
     keyword_weight: float | None
@@ -185,6 +175,13 @@ def check_texts(*, required: bool = False, several: bool = False, **given: Any) 
             raise TabootError("E_QUERY", f"{name} must be a text{' or a list of texts' if several else ''}.")
         if any("\ud800" <= c <= "\udfff" for text in texts for c in text):
             raise TabootError("E_QUERY", f"{name} holds a character that is no part of any text.")
+
+
+def checked_texts(**given: Any) -> tuple[str, ...]:
+    """Return the texts of one argument: a text alone is one of them. Raises as :func:`check_texts`."""
+    check_texts(required=True, several=True, **given)
+    (value,) = given.values()
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def normalize(query: str) -> str:

@@ -1,14 +1,13 @@
-"""Everything that a view holds, as Arrow tables: documents, nodes, edges."""
+"""The graph that a view holds, as Arrow tables of nodes and edges, and as one picture."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taboot_pipelines.model.tables import EDGES_SCHEMA, TIME
+from taboot_pipelines.model.tables import EDGES_SCHEMA
 from taboot_pipelines.retrieval.pictures.drawn import DrawnEdge, DrawnNode
 from taboot_pipelines.retrieval.pictures.picture import MAX_DRAWN, Picture
 from taboot_pipelines.retrieval.session import View
@@ -22,36 +21,6 @@ def nodes(view: View) -> pa.Table:
 def edges(view: View) -> pa.Table:
     """``model.tables.EDGES_SCHEMA``, ascending by edge_id; ``url`` as stored."""
     return view.graph.edges.select(EDGES_SCHEMA.names).cast(EDGES_SCHEMA)
-
-
-def documents(view: View) -> pa.Table:
-    """One row a document, ascending by doc_id; ``url`` as shown. See ``KnowledgeBase.documents``."""
-    table = view.graph.documents
-    sources = view.manifest.sources
-    ids, paths, urls = (table.column(c).to_pylist() for c in ("source_id", "path", "url"))
-    tags = [list(sources[i].tags) if i in sources else [] for i in ids]
-    shown = [view.shown_url(*x) for x in zip(ids, paths, urls, strict=True)]
-    expires = [view.expires_at(row) for row in table.select(["source_id", "doc_id", "since"]).to_pylist()]
-    chunks = np.bincount(view.index.document, minlength=len(table)) if len(table) else np.zeros(0)
-    return pa.table(
-        {
-            "doc_id": table.column("doc_id"),
-            "source": table.column("source_id"),
-            "type": table.column("source_type"),
-            "tags": pa.array(tags, pa.list_(pa.string())),
-            "url": pa.array(shown, pa.string()),
-            "path": table.column("path"),
-            "title": table.column("title"),
-            "mime": table.column("mime"),
-            "language": table.column("lang"),
-            "date": table.column("date"),
-            "since": table.column("since"),
-            "expires_at": pa.array(expires, TIME),
-            "chunks": pa.array(chunks.astype(np.int32)),
-            "blob_sha256": table.column("blob_sha256"),
-            "metadata": table.column("metadata"),
-        }
-    )
 
 
 # --- What a knowledge base knows, as one picture: a box for each kind of thing, an arrow for each kind of

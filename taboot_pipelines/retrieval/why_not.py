@@ -226,13 +226,14 @@ def _failing(index: Index, row: int, wanted: Filter) -> Iterable[str]:
     """A sentence for each condition of the filter that a row does not meet."""
     doc = index.documents.slice(int(index.document[row]), 1).to_pylist()[0]
     source = index.manifest.sources.get(doc["source_id"])
+    tags = index.manifest.tags_of(doc["source_id"], doc["doc_id"])
     has = {
         "sources": doc["source_id"],
         "types": source.type if source else "",
-        "tags": ", ".join(source.tags) if source else "",
+        "tags": ", ".join(tags),
         "languages": doc["lang"],
         "domains": index.domains.values[index.domains.codes[int(index.document[row])]],
-        "collections": ", ".join((doc["source_id"], *(source.tags if source else ()))),
+        "collections": ", ".join((doc["source_id"], *tags)),
         "content_types": index.content_types.values[index.content_types.codes[row]],
         "paths": doc["path"],
         "date_from": str(doc["date"] or doc["since"]),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.session import View
     from taboot_pipelines.stages.decisions import Recorded, Wanted
     from taboot_pipelines.stages.deletion import Receipt, Restored
+    from taboot_pipelines.stages.uploads import Uploaded
     from taboot_pipelines.stages.workspace import Workspace
 
 
@@ -42,6 +44,30 @@ class Writing:
 
         with self._workspace() as workspace:
             return deletion.restore(workspace, self._namespace, doc_ids)
+
+    def upload(
+        self,
+        documents: Sequence[str | Path | bytes],
+        name: str | None,
+        tags: Collection[str],
+        allow_cidrs: Sequence[str],
+        render: bool,
+    ) -> tuple[Uploaded, ...]:
+        """See ``KnowledgeBase.upload``."""
+        from taboot_pipelines.stages import uploads
+
+        with self._workspace() as workspace:
+            taken = uploads.take(
+                workspace, self._namespace, documents, name, tags=tags, allow_cidrs=allow_cidrs, render=render
+            )
+            return tuple(taken)
+
+    def tag(self, doc_ids: Collection[str], add: Collection[str], remove: Collection[str]) -> None:
+        """See ``KnowledgeBase.tag``."""
+        from taboot_pipelines.stages import tags
+
+        with self._workspace() as workspace:
+            tags.tag(workspace, self._namespace, doc_ids, add=add, remove=remove)
 
     def retain(self, doc_ids: Collection[str], days: int | None) -> None:
         """See ``KnowledgeBase.retain``."""

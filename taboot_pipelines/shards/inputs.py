@@ -37,7 +37,7 @@ class ShardInput:
     directory or None). ``snapshot`` names the snapshot. ``load(doc_ids)`` fetches the rows of some documents,
     ``load_entities(first, last)`` label, key, name, scope and properties of the entities between two
     positions, both included; each is called for one shard at a time. ``decisions``: ``tables.DECISIONS``.
-    ``policies``: how long documents are kept, those of single documents among them only for live ones.
+    ``policies``: how long documents are kept; ``tags``: {doc_id: its own}; both of live documents only.
     """
 
     namespace: str
@@ -51,3 +51,4 @@ class ShardInput:
     load_entities: Callable[[int, int], pa.Table]
     decisions: pa.Table = field(default_factory=lambda: tables.empty("decisions"))
     policies: Policies = field(default_factory=Policies)
+    tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -6,6 +6,7 @@ both whole.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Literal
 
@@ -108,6 +109,23 @@ class Manifest(_Model):
     shards: tuple[ShardEntry, ...]
     #: The policies of documents that have one of their own, by doc_id.
     retention: dict[str, RetentionEntry] = Field(default_factory=dict)
+    #: The tags that people gave documents, by doc_id; those of their sources hold for them too.
+    tags: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+    def tags_of(self, source: str, doc_id: str) -> tuple[str, ...]:
+        """The tags of a document: its source's, then those of its own."""
+        entry = self.sources.get(source)
+        return tuple(dict.fromkeys((*(entry.tags if entry else ()), *self.tags.get(doc_id, ()))))
+
+    def all_tags(self) -> set[str]:
+        """Every tag that a source or a document has."""
+        own = (*(entry.tags for entry in self.sources.values()), *self.tags.values())
+        return {tag for tags in own for tag in tags}
+
+    def tagged(self, tags: Collection[str]) -> set[str]:
+        """The documents that have one of these tags of their own, whatever their source has."""
+        wanted = frozenset(tags)
+        return {doc_id for doc_id, own in self.tags.items() if not wanted.isdisjoint(own)}
 
     def policies(self) -> Policies:
         """How long what it holds is kept."""

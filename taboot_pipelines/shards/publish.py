@@ -77,6 +77,7 @@ def publish(store: ShardStore, shard_input: ShardInput, settings: ShardSettings)
                 for k, v in sorted(shard_input.sources.items())
             },
             retention={k: _retention(v) for k, v in sorted(shard_input.policies.documents.items())},
+            tags=dict(sorted(shard_input.tags.items())),
         )
     except (ValueError, TypeError, KeyError) as error:
         raise TabootError(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.connectors.reddit.entry import RedditSource
     from taboot_pipelines.connectors.tailscale import TailscaleSource
     from taboot_pipelines.connectors.unifi.connector import UnifiSource
+    from taboot_pipelines.connectors.uploads import UploadsSource
     from taboot_pipelines.connectors.web import WebSource
     from taboot_pipelines.connectors.youtube.entry import YoutubeSource
     from taboot_pipelines.documents.forms import Form
@@ -410,6 +411,24 @@ class AiSession(SourceKind["AiSessionSource"]):
         return {CHAT: chat, CHAT_WITH_THINKING: chat}
 
 
+class Uploads(SourceKind["UploadsSource"]):
+    """Documents that people uploaded."""
+
+    name = "uploads"
+    stance = Stance.DOCUMENTS
+
+    @property
+    def entry(self) -> type[UploadsSource]:
+        from taboot_pipelines.connectors.uploads import UploadsSource
+
+        return UploadsSource
+
+    def connect(self, entry: UploadsSource, access: Access) -> Connector:
+        from taboot_pipelines.connectors.uploads import UploadsConnector
+
+        return UploadsConnector(entry, access)
+
+
 BUILT_IN: tuple[SourceKind[Any], ...] = (
     Files(),
     Compose(),
@@ -423,4 +442,5 @@ BUILT_IN: tuple[SourceKind[Any], ...] = (
     Tailscale(),
     Unifi(),
     AiSession(),
+    Uploads(),
 )

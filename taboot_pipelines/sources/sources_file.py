@@ -23,7 +23,7 @@ from taboot_pipelines.crawl.domains import DomainSettings, domain_name
 from taboot_pipelines.crawl.proxies import ProxySettings
 from taboot_pipelines.errors import TabootError, near
 from taboot_pipelines.model.graph import is_source_type
-from taboot_pipelines.model.ids import NAME_PATTERN
+from taboot_pipelines.model.ids import NAME_PATTERN, UPLOADS
 from taboot_pipelines.model.notifications import Endpoint
 from taboot_pipelines.sources.registry import source_kind, source_kinds, type_names
 
@@ -316,6 +316,8 @@ def _entries(raw: list[Any], problems: _Problems) -> dict[str, SourceEntry]:
             if source_id in first:
                 problems.add(f"{where} has the id of entry {first[source_id] + 1}", *at, "id")
             first.setdefault(source_id, index)
+            if item.get("type") != UPLOADS and (source_id == UPLOADS or source_id.startswith(f"{UPLOADS}-")):
+                problems.add(f"{where} has an id that is of uploaded documents (type uploads)", *at, "id")
         try:
             entry = _entry(item)
         except ValidationError as error:

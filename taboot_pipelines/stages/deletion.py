@@ -281,7 +281,9 @@ def _carry_out(
         stores |= {"tables": "pending"} | ({"vectors": "pending"} if erase else {})
     if erase:
         gone = [*doc_ids, *(x.doc_id for _, x in captures)]
-        blobs = catalog.locators.hashes_only_of(namespace, gone)
+        paths = {x.path for s, x in located if s == ids.uploads_source(namespace)}
+        waiting = {x.sha256 for x in catalog.uploaded.all(namespace) if x.path not in paths}
+        blobs = [b for b in catalog.locators.hashes_only_of(namespace, gone) if b not in waiting]
         live = texts_in_use(workspace, namespace)
         for name in vector_tables(workspace, namespace):
             drop_vectors(workspace, namespace, name, keep=live)
@@ -420,6 +422,8 @@ def purge_vanished(workspace: Workspace, namespace: str, *, carry_out: bool = Fa
         kept = catalog.locators.held_hashes(namespace) | _published(workspace, namespace, sources)
         # What people handed in stays, undone or not: an undoing can be undone.
         kept |= handed_in(namespace, asserted(workspace, namespace))
+        # What was uploaded may still wait for a run.
+        kept |= {x.sha256 for x in catalog.uploaded.all(namespace)}
         gone = sorted(sizes.keys() - kept)
         if carry_out and gone:
             catalog.audit_log.record(namespace, "purge", ids.digest(*gone), blobs=len(gone))

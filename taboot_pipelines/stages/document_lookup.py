@@ -58,6 +58,21 @@ def _one(name: str, known: Collection[str], called: dict[str, set[str]]) -> str:
     )
 
 
+def present_documents(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> list[str]:
+    """Return these ids, each once and in their order. Raises ``E_NOT_FOUND`` if one is of no document that
+    is there."""
+    wanted = sorted(set(doc_ids))
+    located = workspace.catalog.locators.of_documents(namespace, wanted)
+    missing = sorted(set(wanted) - {x.doc_id for _, x in located if x.state == "present"})
+    if missing:
+        raise TabootError(
+            "E_NOT_FOUND",
+            f"{len(missing)} of {len(wanted)} documents are not in namespace {namespace}.",
+            doc_ids=missing[:10],
+        )
+    return wanted
+
+
 def did_you_mean(name: str, known: Collection[str]) -> str:
     """The end of a message about a ``name`` that nothing has: what could have been meant; else empty."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)

@@ -27,6 +27,7 @@ from taboot_pipelines.stages.snapshot import (
     needed_snapshot,
     policies_of,
     snapshot_pointer,
+    tags_of,
 )
 from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog.pointers import Pointer
@@ -173,7 +174,9 @@ def _inputs(workspace: Workspace, namespace: str, snapshot: Pointer, space: Spac
     sources, settings = _sources(workspace, namespace, snapshot), workspace.settings.shards.model_dump()
     policies = policies_of(workspace, namespace, snapshot)
     kept = ([policies.sources, policies.documents],) if policies else ()
-    return ids.digest(snapshot.tables, snapshot.inputs, sources, space.id, settings, VERSION, ANALYZER, *kept)
+    tags = tags_of(workspace, namespace, snapshot)
+    said = (*kept, *([tags] if tags else []))
+    return ids.digest(snapshot.tables, snapshot.inputs, sources, space.id, settings, VERSION, ANALYZER, *said)
 
 
 def _known_inputs(workspace: Workspace, namespace: str, snapshot: Pointer) -> str | None:
@@ -250,6 +253,7 @@ def _input(
         load_entities=reader.entities,
         decisions=reader.snapshot("decisions", None),
         policies=policies_of(workspace, namespace, snapshot),
+        tags=tags_of(workspace, namespace, snapshot),
     )
 
 

@@ -409,8 +409,8 @@ class Batch:
                 # Swept away while nobody led the crawl, or never put here.
                 raise TabootError(
                     "E_BLOB_MISSING",
-                    f"What another process read of {_shown(item.path)} is not in the blob store here;"
-                    " processes that share a crawl share the blob store too.",
+                    f"The bytes of {_shown(item.path)} are not in the blob store here. Processes that share a"
+                    " crawl share the blob store too; what was uploaded can be uploaded again.",
                 )
         except TabootError as error:
             counts["failed"] += 1

@@ -19,6 +19,7 @@ from taboot_pipelines.model.jobs import Lifecycle
 from taboot_pipelines.model.retention import DAY, MAX_DAYS, NOTICE_DAYS, Policy
 from taboot_pipelines.stages import deletion
 from taboot_pipelines.stages.deriving import Followed, follow
+from taboot_pipelines.stages.document_lookup import present_documents
 from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog.locators import Locator
@@ -153,7 +154,7 @@ def keep(workspace: Workspace, namespace: str, doc_ids: Collection[str], days: i
         raise TabootError(
             "E_QUERY", f"Documents are kept for 1 to {MAX_DAYS:,} days, or for good.", days=days
         )
-    wanted = _there(workspace, namespace, doc_ids)
+    wanted = present_documents(workspace, namespace, doc_ids)
     workspace.catalog.retention.keep(namespace, wanted, days)
     workspace.catalog.audit_log.record(namespace, "retain", ids.digest(*wanted), doc_ids=wanted, days=days)
     return _apply(workspace, namespace)
@@ -161,23 +162,10 @@ def keep(workspace: Workspace, namespace: str, doc_ids: Collection[str], days: i
 
 def keep_as_source(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> Followed:
     """Take the documents' own policies away: that of their source holds again. Raises as :func:`keep`."""
-    wanted = _there(workspace, namespace, doc_ids)
+    wanted = present_documents(workspace, namespace, doc_ids)
     workspace.catalog.retention.keep_as_source(namespace, wanted)
     workspace.catalog.audit_log.record(namespace, "retain_as_source", ids.digest(*wanted), doc_ids=wanted)
     return _apply(workspace, namespace)
-
-
-def _there(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> list[str]:
-    wanted = sorted(set(doc_ids))
-    located = workspace.catalog.locators.of_documents(namespace, wanted)
-    missing = sorted(set(wanted) - {x.doc_id for _, x in located if x.state == "present"})
-    if missing:
-        raise TabootError(
-            "E_NOT_FOUND",
-            f"{len(missing)} of {len(wanted)} documents are not in namespace {namespace}.",
-            doc_ids=missing[:10],
-        )
-    return wanted
 
 
 def _apply(workspace: Workspace, namespace: str) -> Followed:

@@ -6,6 +6,7 @@ The rows are read at the versions that the snapshot applied, and nothing newer.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +21,7 @@ from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE
 
+Said = TypeVar("Said")
 #: The stage that makes it.
 SNAPSHOT = "entity_snapshots"
 #: Stands beside the tables of a source that is applied without some of its documents.
@@ -54,12 +56,24 @@ def needed_snapshot(workspace: Workspace, namespace: str) -> Pointer:
 def policies_of(workspace: Workspace, namespace: str, snapshot: Pointer) -> Policies:
     """Return how long what the snapshot holds is kept: of its sources, and of its documents."""
     policies = workspace.catalog.retention.all(namespace)
-    documents = policies.documents
-    if documents:
-        rows = SnapshotReader(workspace, namespace, snapshot).snapshot("doc_state", ["doc_id"])
-        live = set(rows.column("doc_id").to_pylist())
-        documents = {doc_id: policy for doc_id, policy in documents.items() if doc_id in live}
-    return Policies({s: p for s, p in policies.sources.items() if s in snapshot.applied}, documents)
+    sources = {s: p for s, p in policies.sources.items() if s in snapshot.applied}
+    return Policies(sources, _of_live(workspace, namespace, snapshot, policies.documents))
+
+
+def tags_of(workspace: Workspace, namespace: str, snapshot: Pointer) -> dict[str, tuple[str, ...]]:
+    """Return {doc_id: its tags} of the documents of the snapshot that people gave any."""
+    return _of_live(workspace, namespace, snapshot, workspace.catalog.tags.all(namespace))
+
+
+def _of_live(
+    workspace: Workspace, namespace: str, snapshot: Pointer, said: Mapping[str, Said]
+) -> dict[str, Said]:
+    """Return what is said of documents, {doc_id: …}, of those alone that the snapshot holds."""
+    if not said:
+        return {}
+    rows = SnapshotReader(workspace, namespace, snapshot).snapshot("doc_state", ["doc_id"])
+    live = set(rows.column("doc_id").to_pylist())
+    return {doc_id: what for doc_id, what in said.items() if doc_id in live}
 
 
 #: What a shard holds of a document follows from these.

@@ -215,6 +215,7 @@ def open_source(
         stored_page=stored_page,
         proxies=partial(open_proxies, catalog, hints, namespace),
         state=state or MemoryState(),
+        uploaded=partial(catalog.uploaded.all, namespace),
     )
     return open_connector(entry.config, access)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import orjson
 
 from taboot_pipelines.connectors.entries import SourceEntry
+from taboot_pipelines.connectors.uploads import UploadsSource
 from taboot_pipelines.embedding import open_embedder
 from taboot_pipelines.embedding.protocol import Embedder, Space, check_limit
 from taboot_pipelines.embedding.remembered import Remembered, RememberedEmbedder
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import PartClient
-from taboot_pipelines.model.ids import digest
+from taboot_pipelines.model.ids import digest, uploads_source
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.shards import open_shards
 from taboot_pipelines.sources.sources_file import SourcesFile, load_sources, parse_entry
@@ -179,7 +180,7 @@ class Workspace:
 
         An invalid file changes nothing. ``former_sources`` is set if the home belonged to another file.
         """
-        sources = load_sources(self.settings.sources_file)
+        sources = with_uploads(load_sources(self.settings.sources_file), self.catalog.uploaded.namespaces())
         rows = self.catalog.sources.find()
         known = {(r["namespace"], r["source_id"]) for r in rows}
         paused = {(r["namespace"], r["source_id"]) for r in rows if is_paused(r)}
@@ -188,15 +189,7 @@ class Workspace:
             for namespace in sorted(new):
                 stack.enter_context(self.adding_sources(namespace))
             self.catalog.sources.sync(
-                {
-                    entry.id: {
-                        "namespace": entry.namespace,
-                        "type": entry.type,
-                        "config": entry.config_json(),
-                        "root": str(sources.root),
-                    }
-                    for entry in sources.entries.values()
-                }
+                {entry.id: entry_row(entry, sources.root) for entry in sources.entries.values()}
             )
         for namespace in {e.namespace for e in sources.entries.values()}:
             publish_settings(self.catalog, namespace, sources)
@@ -317,6 +310,25 @@ class _CatalogMemory:
             NAMESPACE,
             Pointer(stage=self._STAGE, tables={}, inputs=self._server, txn="", applied=applied),
         )
+
+
+def entry_row(entry: SourceEntry, root: Path) -> dict[str, str]:
+    """Return what the catalog keeps of an entry; ``root``: what its paths are relative to."""
+    return {
+        "namespace": entry.namespace,
+        "type": entry.type,
+        "config": entry.config_json(),
+        "root": str(root),
+    }
+
+
+def with_uploads(sources: SourcesFile, namespaces: Collection[str]) -> SourcesFile:
+    """Return the sources with those of what was uploaded to these namespaces, which need no entry."""
+    held = {uploads_source(namespace): namespace for namespace in sorted(namespaces)}
+    entries = {
+        id_: UploadsSource(id=id_, type="uploads", namespace=namespace) for id_, namespace in held.items()
+    }
+    return replace(sources, entries={**entries, **sources.entries}) if entries else sources
 
 
 def is_paused(row: Mapping[str, Any]) -> bool:

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
-from taboot_pipelines.stages import dead_letters, retention
+from taboot_pipelines.stages import dead_letters, retention, tags, uploads
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete, restore
 from taboot_pipelines.stages.housekeeping import vacuum
@@ -403,6 +403,9 @@ operation = st.one_of(
     st.tuples(st.just("retention"), place, st.sampled_from([0, 3, 30])),
     st.tuples(st.just("retain"), place, st.integers(0, 2)),
     st.tuples(st.just("expire"), place, st.sampled_from([0, 5, 40])),
+    st.tuples(st.just("upload"), place, st.integers(0, 5)),
+    st.tuples(st.just("delete upload"), place, st.integers(0, 1)),
+    st.tuples(st.just("tag"), place, st.integers(0, 3)),
 )
 
 #: Where sources move to and come back from.
@@ -678,6 +681,23 @@ def apply(world: World, clock: Clock, llm: FakeOpenAi, kind: str, where: tuple[s
                     retention.keep_as_source(world.workspace, "default", own)
                 else:
                     retention.keep(world.workspace, "default", own, 10 if n else None)
+        case "upload":
+            event("uploaded")
+            hosts = ("vault", "theatre", "cache")
+            page = f"# Handed over\n\nThe {hosts[n // 2]} depends on {hosts[n // 2 - 1]}, says page {n}.\n"
+            uploads.take(world.workspace, "default", [page.encode()], f"pages/{n % 2}.md", tags=["handed"])
+        case "delete upload":
+            held = world.workspace.catalog.locators.of_source("default", "uploads").values()
+            if held:
+                event("upload deleted")
+                delete(world.workspace, "default", [min(x.doc_id for x in held)], erase=bool(n))
+        case "tag":
+            if doc_ids:
+                event("tagged")
+                own = (
+                    {"add": ["night"], "remove": ["day"]} if n % 2 else {"add": ["day"], "remove": ["night"]}
+                )
+                tags.tag(world.workspace, "default", [min(doc_ids.values())], **own)
         case "expire":
             clock.hours += n * 24
             for _ in range(2):
@@ -771,6 +791,22 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
         ("write", ("notes", "guide.md"), 1),
         ("write", ("notes", "runbook.md"), 1),
         ("ingest", ("notes", "runbook.md"), 0),
+    ],
+    confirmed=True,
+)
+@example(
+    # Uploaded, killed, replaced, tagged, erased and uploaded again, beside a source that is edited.
+    start=[(("stacks", "data/compose.yaml"), 0), (("notes", "runbook.md"), 0)],
+    operations=[
+        ("upload", ("notes", "runbook.md"), 0),
+        ("tag", ("notes", "runbook.md"), 1),
+        ("write", ("notes", "runbook.md"), 1),
+        ("upload", ("notes", "runbook.md"), 1),
+        ("crash", ("notes", "runbook.md"), 6),
+        ("upload", ("notes", "runbook.md"), 2),
+        ("delete upload", ("notes", "runbook.md"), 1),
+        ("retire", ("notes", "runbook.md"), 0),
+        ("upload", ("notes", "runbook.md"), 4),
     ],
     confirmed=True,
 )

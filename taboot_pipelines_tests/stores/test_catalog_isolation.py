@@ -19,6 +19,7 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.crawls import CrawlPlan, DoneUrl, FoundUrl, Listing, Outcome, crawl_id, url_id
 from taboot_pipelines.model.jobs import JobState, Lifecycle
 from taboot_pipelines.model.notifications import DeliveryState
+from taboot_pipelines.model.records import UploadedItem
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.catalog.assertions import HandedIn, NewAssertion
@@ -98,6 +99,8 @@ def fill(catalog: Catalog, ns: str) -> None:
     catalog.source_states.save(ns, "s", mark, {"cursor": mark})
     catalog.tombstones.add(ns, ["doc-p3"], "deleted")
     catalog.notifications.add(ns, [told(mark)])
+    catalog.uploaded.put(ns, [UploadedItem(mark, "sha0", 1, mark, mark, mark, mark)], mark)
+    catalog.tags.change(ns, [mark], add=[mark], remove=[])
     catalog.retention.sync(ns, {"s": 30})
     catalog.retention.keep(ns, [mark], 5)
     catalog.assertions.add(ns, [NewAssertion("field", mark, mark, mark)])
@@ -259,6 +262,14 @@ def calls(
             MINE, replace(catalog.crawls.begin(MINE, "s", plan), crawl_id=crawl)
         ),
         "crawls.forget_source": lambda: catalog.crawls.forget_source(MINE, "s"),
+        "locators.history": lambda: catalog.locators.history(MINE, "s", path, 5),
+        "sources.add": lambda: catalog.sources.add(
+            MINE, "uploads", {"type": "uploads", "config": "of-alpha", "root": "/"}
+        ),
+        "uploaded.all": lambda: catalog.uploaded.all(MINE),
+        "uploaded.put": lambda: catalog.uploaded.put(MINE, [UploadedItem("of-alpha", sha, 1)], "of-alpha"),
+        "tags.all": lambda: catalog.tags.all(MINE),
+        "tags.change": lambda: catalog.tags.change(MINE, [doc], add=["of-alpha"], remove=["of-beta"]),
         "uploads.enqueue": lambda: catalog.uploads.enqueue(
             MINE, sha, "of-alpha", 1, max_retries=1, next_retry_at=0, error_message=""
         ),
@@ -382,7 +393,9 @@ def every_method(frontier: Frontier) -> list[object]:
 
 
 #: Those that span namespaces on purpose, or none.
-SPANNING = {"close", "health", "sources.sync", "jobs.fail_dead", "batches.fail_stale"}
+SPANNING = {
+    *("close", "health", "sources.sync", "jobs.fail_dead", "batches.fail_stale", "uploaded.namespaces"),
+}
 
 
 def public_methods(catalog: Catalog) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from taboot_pipelines.model.health import Health
+from taboot_pipelines.model.ids import uploads_source
 from taboot_pipelines.stores.catalog.answers import Answers, Quotas
 from taboot_pipelines.stores.catalog.assertions import Assertions
 from taboot_pipelines.stores.catalog.batches import Batches
@@ -21,6 +22,7 @@ from taboot_pipelines.stores.catalog.pointers import Pointers
 from taboot_pipelines.stores.catalog.retention import Retention
 from taboot_pipelines.stores.catalog.runs import Runs
 from taboot_pipelines.stores.catalog.sources import Sources, SourceStates
+from taboot_pipelines.stores.catalog.uploaded import DocumentTags, Uploaded
 
 
 class Catalog:
@@ -39,6 +41,8 @@ class Catalog:
         self.blobs = Blobs(database)
         self.locators = Locators(database, self.blobs)
         self.uploads = Uploads(database, self.blobs)
+        self.uploaded = Uploaded(database, self.blobs)
+        self.tags = DocumentTags(database)
         self.crawls = Crawls(database)
         self.crawl_reports = CrawlReports(database)
         self.pointers = Pointers(database)
@@ -70,6 +74,8 @@ class Catalog:
                 self.locators.forget(c, namespace, source_id, paths)
                 self.crawls.forget(c, namespace, source_id, paths)
                 self.source_states.forget_within(c, namespace, source_id)
+                if source_id == uploads_source(namespace):
+                    self.uploaded.forget(c, namespace, paths)
                 names = paths | {x.doc_id for x in documents}
                 units = self.runs.forget(c, namespace, source_id, names, paths)
                 windows = self.answers.forget(c, namespace, source_id, {x.doc_id for x in documents})
@@ -78,6 +84,7 @@ class Catalog:
                 self.dead_letters.forget(c, namespace, source_id, names | windows, paths | units)
                 self.blobs.forget_file_names(c, namespace, {x.sha256 for x in documents})
             self.retention.forget(c, namespace, doc_ids)
+            self.tags.forget(c, namespace, doc_ids)
             self.answers.forget_blobs(c, namespace, blobs)
             self.locators.forget_absent(c, namespace, blobs)
             self.blobs.forget(c, namespace, blobs)

@@ -130,6 +130,15 @@ class Locators:
         return found
 
     @retried
+    def history(self, namespace: str, source_id: str, path: str, limit: int) -> list[Row]:
+        """The last ``limit`` log entries of one path, the oldest first: event, sha256, fetched_at, job_id."""
+        f = t.fetch.c
+        where = (f.namespace == namespace, f.source_id == source_id, f.path == path)
+        query = sa.select(f.event, f.sha256, f.fetched_at, f.job_id).where(*where).order_by(f.id.desc())
+        with self.database.read(namespace) as c:
+            return [dict(row._mapping) for row in reversed(c.execute(query.limit(limit)).all())]
+
+    @retried
     def sample(self, namespace: str, source_id: str, limit: int) -> list[Locator]:
         """The first present locators of a source, by path."""
         query = (

@@ -19,7 +19,7 @@ from taboot_pipelines.stores.leases.protocol import LeaseStore
 from taboot_pipelines.stores.postgres import connect_arguments, failure, server_url
 
 #: Every Alembic revision, oldest first; a test compares them with the scripts.
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012")
+REVISIONS = tuple(f"{number:04}" for number in range(1, 14))
 HEAD = REVISIONS[-1]
 
 MAINTENANCE_ROLE = "taboot_maintenance"

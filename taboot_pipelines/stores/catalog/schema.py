@@ -75,6 +75,31 @@ retention_policy = Table(
     Column("set_at", BigInteger, nullable=False),
 )
 
+#: What people uploaded: the bytes that each path of the namespace's source of uploads has now.
+uploaded = Table(
+    "uploaded",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("path", Text, primary_key=True),
+    Column("sha256", Text, nullable=False),
+    Column("byte_size", BigInteger, nullable=False),
+    Column("mime", Text),
+    Column("charset", Text),
+    Column("url", Text),  # of a page: as it was asked for, and as it answered
+    Column("final_url", Text),
+    Column("uploaded_at", BigInteger, nullable=False),
+)
+
+#: The tags that people gave single documents; those of a source stand in the sources file.
+document_tag = Table(
+    "document_tag",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("doc_id", Text, primary_key=True),
+    Column("tag", Text, primary_key=True),
+    Column("set_at", BigInteger, nullable=False),
+)
+
 confirmation = Table(
     "confirmation",
     metadata,

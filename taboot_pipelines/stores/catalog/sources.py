@@ -70,6 +70,13 @@ class Sources:
             return sorted((r.namespace, r.source_id) for r in rows)
 
     @retried
+    def add(self, namespace: str, source_id: str, entry: Row) -> None:
+        """Make one entry that the sources file does not list, as :meth:`sync` has them, active."""
+        row = {"namespace": namespace, "source_id": source_id, "state": "active", "updated_at": now_micros()}
+        with self.database.begin(namespace) as c:
+            upsert(c, t.source_entry, [{**row, **{k: entry[k] for k in ("type", "config", "root")}}])
+
+    @retried
     def find(
         self,
         namespace: str | None = None,
