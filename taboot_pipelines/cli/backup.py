@@ -8,7 +8,7 @@ import sys
 import click
 
 from taboot_pipelines.cli.admin import existing_workspace
-from taboot_pipelines.cli.output import console, emit_json, json_option, plain, table, text
+from taboot_pipelines.cli.output import console, emit_json, json_option, plain, table, text, warn
 
 
 @click.group()
@@ -22,16 +22,18 @@ def backup() -> None:
 @backup.command()
 @click.argument("where", metavar="PLACE")
 @click.option("--keep", type=click.IntRange(1), help="Leave the newest so many backups there.")
+@click.option("--deep", is_flag=True, help="Read what is there back, and write what is damaged anew.")
 @json_option
-def create(where: str, keep: int | None, as_json: bool) -> None:
+def create(where: str, keep: int | None, deep: bool, as_json: bool) -> None:
     """Save the catalog and the blobs at PLACE; ingests may go on meanwhile.
 
-    What is there already is not copied again. Exit code 1 if blobs were lost before.
+    PLACE is empty at first, and is this home's alone. What is there already is not copied again. Exit code 1
+    if blobs were lost before, or older backups could not be removed.
     """
     from taboot_pipelines.stages import backup as stage
 
     with existing_workspace() as workspace:
-        made = stage.create(workspace, where, keep=keep)
+        made = stage.create(workspace, where, keep=keep, deep=deep)
     m = made.manifest
     if as_json:
         emit_json(
@@ -41,8 +43,9 @@ def create(where: str, keep: int | None, as_json: bool) -> None:
                 "bytes": m.blob_bytes,
                 "new_blobs": made.new_blobs,
                 "new_bytes": made.new_bytes,
-                "lost": list(m.lost),
+                "lost": [sha256 for _, sha256 in m.lost],
                 "pruned": list(made.pruned),
+                "note": made.note,
             }
         )
     else:
@@ -52,23 +55,26 @@ def create(where: str, keep: int | None, as_json: bool) -> None:
         )
         if made.pruned:
             plain(f"Removed {len(made.pruned):,} older backups.")
+        if made.note:
+            warn(made.note)
         if m.lost:
             plain(f"{len(m.lost):,} blobs are lost: `taboot audit --deep` names them.")
-    sys.exit(1 if m.lost else 0)
+    sys.exit(1 if m.lost or made.note else 0)
 
 
 @backup.command("list")
 @click.argument("where", metavar="PLACE")
 @json_option
 def list_backups(where: str, as_json: bool) -> None:
-    """List the backups at PLACE, the oldest first."""
+    """List the backups at PLACE, the oldest first; exit code 1 if one cannot be read."""
     from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages import backup as stage
 
-    found = stage.backups(where, load_settings().storage)
+    found, bad = stage.backups(where, load_settings().storage)
     if as_json:
         emit_json(
             {
+                "damages": [{"backup": d.backup, "file": d.file, "what": d.what} for d in bad],
                 "backups": [
                     {
                         "id": m.id,
@@ -76,18 +82,21 @@ def list_backups(where: str, as_json: bool) -> None:
                         "release": m.release,
                         "blobs": m.blob_count,
                         "bytes": m.blob_bytes,
-                        "lost": list(m.lost),
+                        "lost": [sha256 for _, sha256 in m.lost],
                     }
                     for m in found
-                ]
+                ],
             }
         )
-        return
+        sys.exit(1 if bad else 0)
     shown = table("backup", "made", "release", "blobs", "bytes", right=("blobs", "bytes"))
     for m in found:
         when = m.created_at.isoformat(timespec="minutes").replace("+00:00", "Z")
         shown.add_row(*map(text, (m.id, when, m.release)), f"{m.blob_count:,}", f"{m.blob_bytes:,}")
     console().print(shown if found else text(f"There is no backup at {where}."))
+    for d in bad:
+        warn(d.what)
+    sys.exit(1 if bad else 0)
 
 
 @backup.command()
@@ -117,31 +126,37 @@ def verify(where: str, as_json: bool) -> None:
 def restore(where: str, backup_id: str | None, as_json: bool) -> None:
     """Fill an empty TABOOT_HOME, or empty servers, from a backup, and derive from it all that follows.
 
-    The sources file is written too where there is none. Exit code 1 if a server did not answer.
+    The sources file is written too where there is none. What was interrupted goes on when it is run again.
+    Exit code 1 if a server did not answer, or blobs were lost before the backup was made.
     """
     from taboot_pipelines.settings import load_settings
     from taboot_pipelines.stages import backup as stage
     from taboot_pipelines.stages.workspace import Workspace
 
-    with contextlib.closing(Workspace(load_settings())) as workspace:
+    settings = load_settings()
+    file = settings.sources_file
+    new = not file.exists()
+    with contextlib.closing(Workspace(settings)) as workspace:
         done = stage.restore(workspace, where, backup_id)
+    new &= file.exists()
     if as_json:
         emit_json(
             {
                 "id": done.manifest.id,
                 "documents": done.documents,
                 "pending": done.followed.pending,
-                "sources_file": None if done.sources_file is None else str(done.sources_file),
+                "sources_file": str(file) if new else None,
+                "lost": [sha256 for _, sha256 in done.manifest.lost],
             }
         )
     else:
         plain(f"Restored {done.documents:,} documents from backup {done.manifest.id}.")
-        if done.sources_file is not None:
-            plain(
-                f"The sources file is {done.sources_file}; its paths are those of the machine that was saved."
-            )
+        if new:
+            plain(f"The sources file is {file}; its paths are those of the machine that was saved.")
+        if done.manifest.lost:
+            plain(f"{len(done.manifest.lost):,} blobs were lost before the backup was made.")
         if done.followed.pending:
             plain(f"`taboot ingest` brings it to: {', '.join(sorted(done.followed.pending))}.")
     if done.followed.failure is not None:
         raise done.followed.failure
-    sys.exit(1 if done.followed.pending else 0)
+    sys.exit(1 if done.followed.pending or done.manifest.lost else 0)

@@ -98,7 +98,7 @@ def test_a_second_backup_copies_only_what_is_new_and_pruning_leaves_what_is_name
     third = backup.create(lived.workspace, place, keep=2)
     assert third.new_blobs == 1 and third.pruned == (first.manifest.id,)
     storage = lived.workspace.settings.storage
-    assert [m.id for m in backup.backups(place, storage)][-1] == third.manifest.id
+    assert [m.id for m in backup.backups(place, storage)[0]][-1] == third.manifest.id
     found = backup.verify(place, storage)
     assert (found.backups, found.damages) == (2, ()) and found.blobs == third.manifest.blob_count
     workspace = restored(lived, place)
@@ -177,7 +177,9 @@ def test_from_a_bucket_into_other_servers(
     same(lived, elsewhere.workspace)
     # What is numbered goes on behind what was restored, and its sources are read on.
     elsewhere.workspace.catalog.audit_log.record("default", "test", "subject")
-    assert done.sources_file is not None and done.sources_file.exists()
+    sources = elsewhere.workspace.settings.sources_file
+    assert sources.read_bytes() == lived.workspace.settings.sources_file.read_bytes()
+    assert sources.stat().st_mode & 0o777 == 0o600
     delete(elsewhere.workspace, "default", [doc_id(lived, "one.md")])
     elsewhere.workspace.close()
 
@@ -202,17 +204,173 @@ def test_damage_is_found_and_nothing_is_restored_from_it(lived: World, tmp_path:
     same(lived, workspace)
     workspace.close()
     manifest = next((place / "backups").rglob("manifest.json"))
-    for broken in (b"", b"{", b"[]", json.dumps({"format": 99}).encode()):
+    good = manifest.read_bytes()
+    altered = good.replace(b'"release":"', b'"release":"9')
+    for broken in (b"", b"{", b"[]", b'{"format": 99}', b'{"format": "2"}', altered):
         manifest.write_bytes(broken)
+        _, bad = backup.backups(str(place), storage)
+        assert [d.backup for d in bad] == [manifest.parent.name]
+        assert manifest.parent.name in {d.backup for d in backup.verify(str(place), storage).damages}
         with pytest.raises(TabootError, match="E_BACKUP"):
-            backup.backups(str(place), storage)
+            backup.restore(lived.open(lived.root / "third"), str(place), manifest.parent.name)
+
+
+def test_a_bad_backup_hinders_no_other_and_nothing_is_removed_beside_it(lived: World, tmp_path: Path) -> None:
+    place = tmp_path / "saved"
+    first, second = (backup.create(lived.workspace, str(place)).manifest for _ in range(2))
+    (place / "backups" / first.id / "manifest.json").write_bytes(b"")
+    made = backup.create(lived.workspace, str(place), keep=1)
+    assert not made.pruned and first.id in made.note
+    workspace = restored(lived, str(place), backup_id=second.id)
+    same(lived, workspace)
+    workspace.close()
+
+
+def test_only_files_of_backups_of_this_home_are_ever_removed(lived: World, tmp_path: Path) -> None:
+    foreign = tmp_path / "nas"
+    for name in ("backups/2024-01-05/db.dump", "blobs/registry/layer.tar"):
+        (foreign / name).parent.mkdir(parents=True, exist_ok=True)
+        (foreign / name).write_text("not ours")
+    before = files(foreign)
+    with pytest.raises(TabootError, match="holds other files"):
+        backup.create(lived.workspace, str(foreign), keep=1)
+    assert files(foreign) == before
+    place = tmp_path / "saved"
+    backup.create(lived.workspace, str(place))
+    for name, text in before.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(text)
+    made = backup.create(lived.workspace, str(place), keep=1)
+    assert made.pruned and before.items() <= files(place).items()
+    other = World(tmp_path / "other", lived.tei)
+    with pytest.raises(TabootError, match="another home"):
+        backup.create(other.workspace, str(place), keep=1)
+    other.workspace.close()
+    (tmp_path / "link").symlink_to(lived.home / "blobs", target_is_directory=True)
+    with pytest.raises(TabootError, match="is within"):
+        backup.create(lived.workspace, str(tmp_path / "link"))
+
+
+def test_the_backup_just_made_stays_whatever_the_clock_says(lived: World, tmp_path: Path) -> None:
+    place = tmp_path / "saved"
+    first = backup.create(lived.workspace, str(place)).manifest
+    ahead = first.model_copy(update={"id": f"2031{first.id[4:]}"})
+    ahead = ahead.model_copy(update={"sha256": ahead.hashed()})
+    folder = place / "backups" / first.id
+    folder.rename(folder.with_name(ahead.id))
+    (folder.with_name(ahead.id) / "manifest.json").write_text(ahead.model_dump_json())
+    made = backup.create(lived.workspace, str(place), keep=1)
+    assert made.pruned == (ahead.id,)
+    assert [m.id for m in backup.backups(str(place), lived.workspace.settings.storage)[0]] == [
+        made.manifest.id
+    ]
+
+
+def test_one_namespaces_lost_blob_is_no_others(lived: World, tmp_path: Path) -> None:
+    for namespace in ("ana", "bob"):
+        folder = lived.source(f"of-{namespace}", namespace=namespace)
+        (folder / "same.md").write_text("# Same\n\nThe same words stand in both houses.\n")
+    lived.ingest()
+    (sha256,) = lived.workspace.catalog.blobs.hashes("ana")
+    lived.workspace.blobs.delete("ana", sha256)
+    made = backup.create(lived.workspace, str(tmp_path / "saved"), keep=1)
+    assert made.manifest.lost == (("ana", sha256),)
+    assert (tmp_path / "saved" / "blobs" / "bob" / sha256).exists()
+    workspace = restored(lived, str(tmp_path / "saved"))
+    assert workspace.catalog.locators.count("bob", "of-bob") == 1
+    assert workspace.blobs.exists("bob", sha256)
+    workspace.close()
+
+
+def test_a_damaged_copy_is_written_anew(lived: World, tmp_path: Path) -> None:
+    place = tmp_path / "saved"
+    backup.create(lived.workspace, str(place))
+    blob = next(p for p in sorted((place / "blobs").rglob("*")) if p.is_file())
+    blob.write_bytes(b"x" + blob.read_bytes()[1:])
+    assert backup.create(lived.workspace, str(place)).new_blobs == 0
+    assert backup.create(lived.workspace, str(place), deep=True).new_blobs == 1
+    assert backup.verify(str(place), lived.workspace.settings.storage).damages == ()
+
+
+def test_a_backup_and_a_restoration_that_are_killed_are_completed(
+    lived: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: Any, **__: Any) -> Any:
+        raise Killed
+
+    place = tmp_path / "saved"
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("taboot_pipelines.stages.backup.BackupManifest.hashed", killed)
+        backup.create(lived.workspace, str(place))
+    # As a process leaves it that is killed while it writes a file.
+    (place / "blobs" / "default" / ".half-a-blob").write_text(SECRET)
+    backup.create(lived.workspace, str(place), keep=1)
+    assert not any(SECRET.encode() in data for data in files(place).values())
+    assert all(p.stat().st_mode & 0o077 == 0 for p in place.rglob("*"))
+    workspace = lived.open(lived.root / "restored")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("taboot_pipelines.stages.backup.follow", killed)
+        backup.restore(workspace, str(place))
+    backup.restore(workspace, str(place))
+    same(lived, workspace)
+    with pytest.raises(TabootError, match="empty home"):
+        backup.restore(workspace, str(place))
+    workspace.close()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ["blob", {"namespace": "x/y", "content_hash": "0" * 64}],
+        ["source_entry", {"namespace": "default", "source_id": "../../../outside"}],
+        ["blob", {"namespace": "default", "content_hash": "../../up"}],
+        ["blob"],
+        "no row",
+        {"namespace": 3},
+    ],
+)
+def test_a_backup_that_somebody_else_made_writes_nothing(lived: World, tmp_path: Path, row: Any) -> None:
+    place = tmp_path / "saved"
+    made = backup.create(lived.workspace, str(place)).manifest
+    catalog = place / "backups" / made.id / "catalog.jsonl.gz"
+    lines = gzip.decompress(catalog.read_bytes()) + json.dumps(row).encode() + b"\n"
+    rewritten(place, made, gzip.compress(lines))
+    workspace = lived.open(lived.root / "other")
+    with pytest.raises(TabootError, match="E_BACKUP"):
+        backup.restore(workspace, str(place))
+    assert not workspace.catalog.sources.find()
+    assert not any(p.is_file() for p in (workspace.home / "blobs").rglob("*"))
+    workspace.close()
+
+
+def test_a_catalog_that_unpacks_without_end_is_refused_in_bounded_memory(
+    lived: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup, "_LONGEST", 1_000_000)
+    place = tmp_path / "saved"
+    made = backup.create(lived.workspace, str(place)).manifest
+    rewritten(place, made, gzip.compress(b'["blob", "' + b"x" * 2_000_000))
+    with pytest.raises(TabootError, match="too long"):
+        backup.restore(lived.open(lived.root / "other"), str(place))
+
+
+def rewritten(place: Path, made: backup.BackupManifest, catalog: bytes, **more: Any) -> None:
+    """Put another catalog into a backup, as somebody who knows its form would."""
+    folder = place / "backups" / made.id
+    (folder / "catalog.jsonl.gz").write_bytes(catalog)
+    told = made.model_copy(update={"catalog_sha256": sha256_hex(catalog), **more})
+    told = told.model_copy(update={"sha256": told.hashed()})
+    (folder / "manifest.json").write_text(told.model_dump_json())
 
 
 def test_a_lost_blob_is_told_and_the_rest_is_saved(lived: World, tmp_path: Path) -> None:
     located = lived.workspace.catalog.locators.of_source("default", "notes")["one.md"]
     lived.workspace.blobs.delete("default", located.sha256)
     made = backup.create(lived.workspace, str(tmp_path / "saved"))
-    assert made.manifest.lost == (located.sha256,) and made.manifest.blob_count > 0
+    assert made.manifest.lost == (("default", located.sha256),) and made.manifest.blob_count > 0
     found = backup.verify(str(tmp_path / "saved"), lived.workspace.settings.storage)
     assert [d.what for d in found.damages] == ["was lost before the backup was made"]
 
@@ -226,7 +384,7 @@ def test_what_cannot_be_a_place_is_said(lived: World, tmp_path: Path) -> None:
     with pytest.raises(TabootError, match="E_CONFIG"):
         backup.create(lived.workspace, "ftp://somewhere/else")
     (tmp_path / "empty").mkdir()
-    assert backup.backups(str(tmp_path / "empty"), storage) == []
+    assert backup.backups(str(tmp_path / "empty"), storage) == ([], [])
     with pytest.raises(TabootError, match="E_BACKUP"):
         backup.restore(lived.open(lived.root / "other"), str(tmp_path / "empty"))
     backup.create(lived.workspace, str(tmp_path / "saved"))
@@ -242,22 +400,18 @@ def test_a_backup_of_an_earlier_release_is_migrated_and_of_a_newer_one_refused(
 ) -> None:
     place = tmp_path / "saved"
     made = backup.create(lived.workspace, str(place)).manifest
-    file = place / "backups" / made.id / "manifest.json"
-    told = json.loads(file.read_text())
-    assert told["revision"] == HEAD
-    # As the release before had it: without the table and the column that came with this revision.
-    file.write_text(json.dumps({**told, "revision": REVISIONS[-1] + "9"}))
+    assert made.revision == HEAD
+    catalog = place / "backups" / made.id / "catalog.jsonl.gz"
+    rewritten(place, made, catalog.read_bytes(), revision=REVISIONS[-1] + "9")
     with pytest.raises(TabootError, match="newer release"):
         restored(lived, str(place), "newer")
-    catalog = place / "backups" / made.id / "catalog.jsonl.gz"
+    # As an earlier release had it: without the tables and the columns that came since.
     rows = [json.loads(line) for line in gzip.decompress(catalog.read_bytes()).splitlines()]
     for table, row in rows:
         if table == "deletion":
             del row["expired"]
     old = [json.dumps(row) for row in rows if row[0] != "retention_policy"]
-    catalog.write_bytes(gzip.compress("\n".join(old).encode()))
-    changed = {"revision": "0010", "catalog_sha256": sha256_hex(catalog.read_bytes())}
-    file.write_text(json.dumps({**told, **changed}))
+    rewritten(place, made, gzip.compress("\n".join(old).encode()), revision="0010")
     workspace = restored(lived, str(place), "older")
     assert [row["source_id"] for row in workspace.catalog.sources.find()] == ["notes", "stack"]
     assert not retention.kept(workspace, "default")

@@ -19,6 +19,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.database import Database, create_engine
+from taboot_pipelines.stores.catalog.deletions import record_event
 from taboot_pipelines.stores.catalog.migrator import HEAD, REVISIONS, Migrator
 from taboot_pipelines.stores.catalog.writing import write
 from taboot_pipelines.stores.leases.files import FileLeases
@@ -28,9 +29,20 @@ Record = tuple[str, dict[str, Any]]
 BYTES = "base64"
 
 _LEFT_OUT = frozenset({"pointer", "interpretation_run", "unit_state", "interpretation_batch", "upload_queue"})
+#: The first table of a copy, so that which blobs it needs is read without the rest.
+FIRST = "blob"
 #: The tables of a copy, in the order in which they are read.
-TABLES = tuple(name for name in t.metadata.tables if name not in _LEFT_OUT and not name.startswith("state_"))
+TABLES = (
+    FIRST,
+    *(
+        name
+        for name in t.metadata.tables
+        if name not in _LEFT_OUT and name != FIRST and not name.startswith("state_")
+    ),
+)
 _TOGETHER = 2000
+#: Kinds of events: rows were loaded, and all that follows from them was made.
+LOADED, RESTORED = "backup_loaded", "backup_restored"
 
 
 def records(database: Database) -> Iterator[Record]:
@@ -50,8 +62,25 @@ def is_empty(database: Database) -> bool:
         )
 
 
-def load(database: Database, rows: Iterable[Record], revision: str) -> None:
-    """Write the records of a catalog of ``revision`` into an empty one, in one transaction.
+def loaded(database: Database, namespace: str) -> str | None:
+    """Return the event with which rows were loaded that nothing was made of yet; None if there is none."""
+    e = t.audit_event.c
+    query = (
+        sa.select(e.kind, e.subject)
+        .where(e.namespace == namespace, e.kind.in_((LOADED, RESTORED)))
+        .order_by(e.id.desc())
+        .limit(1)
+    )
+    with database.read(namespace) as c:
+        last = c.execute(query).first()
+    return None if last is None or last.kind != LOADED else last.subject
+
+
+def load(
+    database: Database, rows: Iterable[Record], revision: str, *, namespace: str = "", event: str = ""
+) -> None:
+    """Write the records of a catalog of ``revision`` into an empty one, in one transaction, and with them
+    ``event`` into the audit log of ``namespace``, where one is named.
 
     Records of an earlier release are migrated on their way. Raises ``E_BACKUP`` for those of a newer one.
     """
@@ -64,7 +93,8 @@ def load(database: Database, rows: Iterable[Record], revision: str) -> None:
         )
     if revision != HEAD:
         with TemporaryDirectory() as folder:
-            load(database, _migrated(Path(folder), rows, revision), HEAD)
+            migrated = _migrated(Path(folder), rows, revision)
+            load(database, migrated, HEAD, namespace=namespace, event=event)
         return
     with database.begin(None) as c:
         for name, part in _parts(rows):
@@ -72,6 +102,8 @@ def load(database: Database, rows: Iterable[Record], revision: str) -> None:
                 write(c, t.metadata.tables[name], [_ended(name, row) for row in part])
         if c.dialect.name == "postgresql":
             _advance_sequences(c)
+        if event:
+            record_event(c, namespace, LOADED, event, {})
 
 
 def _ended(name: str, row: dict[str, Any]) -> dict[str, Any]:
