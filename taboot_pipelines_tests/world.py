@@ -140,6 +140,7 @@ class World:
         micros = int(days * 24 * 3600 * 1_000_000)
         with sqlite3.connect(self.home / "catalog.db") as catalog:
             catalog.execute("UPDATE locator SET since = since - ?", [micros])
+            catalog.execute("UPDATE locator SET announced_at = announced_at - ?", [micros])
             catalog.execute("UPDATE retention_policy SET set_at = set_at - ?", [micros])
 
     def kb(self, namespace: str = "default", home: Path | None = None) -> KnowledgeBase:

@@ -120,13 +120,13 @@ def _expire(workspace: Workspace, chosen: Sequence[str]) -> tuple[list[Retention
     from taboot_pipelines.stages import retention
 
     rows = workspace.catalog.sources.find()
-    passes = []
+    passes, failure = [], None
     for namespace in sorted({row["namespace"] for row in rows if row["source_id"] in chosen}):
         try:
             passes.append(retention.run(workspace, namespace))
         except TabootError as error:
-            return passes, error
-    return passes, None
+            failure = failure or error
+    return passes, failure
 
 
 def _choose(workspace: Workspace, named: Sequence[str]) -> list[str]:

@@ -62,7 +62,8 @@ def _show(state: dict[str, Any]) -> None:
         listing(out, f"{'unwell':<8} ", [", ".join(unwell)], style="red")
     for namespace, counts in state["namespaces"].items():
         first = {name: counts[name] for name in _SAID_FIRST if counts.get(name)}
-        told = ", ".join(f"{v:,} {k.replace('_', ' ')}" for k, v in {**first, **counts}.items() if v)
+        numbers = {k: v for k, v in {**first, **counts}.items() if v and isinstance(v, int)}
+        told = ", ".join(f"{v:,} {k.replace('_', ' ')}" for k, v in numbers.items())
         listing(out, f"{namespace:<8} ", [told])
     if state["sources"]:
         out.print()

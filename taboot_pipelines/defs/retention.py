@@ -42,10 +42,8 @@ _MAX_SHOWN = 100
 def retention(context: dg.AssetExecutionContext, workspace: WorkspaceResource) -> Iterator[Any]:
     opened = workspace.open()
     opened.sync_sources()
-    passes = []
-    for namespace in opened.namespaces():
-        with failures(workspace.runtime, "retention", context.retry_number):
-            passes.append(stage.run(opened, namespace))
+    with failures(workspace.runtime, "retention", context.retry_number):
+        passes = stage.run_all(opened, opened.namespaces())
     if any(done.changed for done in passes):
         mark_changed(context.instance, context.run)
     shown = workspace.runtime.settings.metadata_text

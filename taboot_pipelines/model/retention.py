@@ -21,6 +21,11 @@ def moment_of(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
+def notice(days: int | None) -> int:
+    """How long before it is deleted a document that is kept for so many days is announced (microseconds)."""
+    return min(NOTICE_DAYS if days is None else days, NOTICE_DAYS) * DAY
+
+
 class Policy(NamedTuple):
     """How long documents are kept: ``days`` after their bytes came, None for good; ``set_at``: since when
     that is asked for (microseconds since the epoch)."""
@@ -36,7 +41,7 @@ class Policy(NamedTuple):
         """
         if self.days is None:
             return None
-        return max(since + self.days * DAY, self.set_at + min(self.days, NOTICE_DAYS) * DAY)
+        return max(since + self.days * DAY, self.set_at + notice(self.days))
 
     def moment(self, since: datetime) -> datetime | None:
         """The same in moments (UTC)."""

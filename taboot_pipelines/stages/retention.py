@@ -2,9 +2,10 @@
 
 A pass looks at the documents that a policy holds for (``retention_days`` of their source, or one of their
 own) and brings each to the state that is its by now, one legal transition after the other, each an event of
-the audit log. A document is never deleted by the pass that first calls it EXPIRING, so that it is told of at
-least once whatever the clock does. Its tombstone stays until its bytes change (rule
-``deleted-stays-deleted``); what it leaves in the blob store goes with ``taboot purge``.
+the audit log. A document is deleted a week after it was called EXPIRING at the earliest (where it is kept for
+fewer days, so many after that), however long no pass looked; what a paused source has is passed over. Its
+tombstone stays until its bytes change (rule ``deleted-stays-deleted``); what it leaves in the blob store goes
+with ``taboot purge``.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from dataclasses import dataclass
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.jobs import Lifecycle
-from taboot_pipelines.model.retention import DAY, MAX_DAYS, NOTICE_DAYS, Policy
+from taboot_pipelines.model.retention import DAY, MAX_DAYS, NOTICE_DAYS, Policy, notice
 from taboot_pipelines.stages import deletion
 from taboot_pipelines.stages.deriving import Followed, follow
 from taboot_pipelines.stages.document_lookup import present_documents
 from taboot_pipelines.stages.upgrade import upgrade_tables
-from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines.stages.workspace import Workspace, is_paused
 from taboot_pipelines.stores.catalog.locators import Locator
 from taboot_pipelines.stores.catalog.writing import now_micros
 
@@ -45,7 +46,10 @@ class Kept:
         """The state that is the document's at ``now``, while it is served."""
         if self.expires_at is None or now < self.expires_at - NOTICE_DAYS * DAY:
             return Lifecycle.ACTIVE
-        return Lifecycle.EXPIRING if now < self.expires_at else Lifecycle.DELETED
+        announced = self.locator.announced_at
+        if announced is None or now < max(self.expires_at, announced + notice(self.policy.days)):
+            return Lifecycle.EXPIRING
+        return Lifecycle.DELETED
 
 
 @dataclass(frozen=True)
@@ -93,9 +97,13 @@ def _looked_at(workspace: Workspace, namespace: str) -> list[Kept]:
     if policies:
         for source_id, x in catalog.locators.kept_for(namespace, policies.sources, policies.documents):
             located[source_id, x.path] = (source_id, x)
+    paused = (
+        {row["source_id"] for row in catalog.sources.find(namespace) if is_paused(row)} if located else ()
+    )
     return [
         Kept(source_id, x, policy, x.doc_id in policies.documents, policy.expires_at(x.since))
         for source_id, x in located.values()
+        if source_id not in paused
         for policy in (policies.of(source_id, x.doc_id) or _NEVER,)
     ]
 
@@ -111,36 +119,45 @@ def run(workspace: Workspace, namespace: str, now: int | None = None) -> Retenti
     if not due:
         return RetentionPass(namespace, expiring=_expiring(workspace, namespace))
     upgrade_tables(workspace, namespace)
-    pass_id = uuid.uuid4().hex
-    with workspace.leases.several(namespace, {k.source_id for k in due}):
+    sources = {k.source_id for k in due}
+    with workspace.leases.several(namespace, sources):
         # A run may have read other bytes meanwhile, or of another source.
-        sources = {k.source_id for k in due}
         due = [k for k in _looked_at(workspace, namespace) if _changes(k, at) and k.source_id in sources]
-        announced = [k for k in due if k.locator.lifecycle == Lifecycle.ACTIVE.value]
-        withdrawn = [k for k in due if k.state(at) is Lifecycle.ACTIVE]
-        _change(workspace, namespace, announced, Lifecycle.EXPIRING, pass_id)
-        _change(workspace, namespace, withdrawn, Lifecycle.ACTIVE, pass_id)
-        told = {k.locator.doc_id for k in announced}
-        over = {
-            k.locator.doc_id: k.locator.sha256
-            for k in due
-            if k.state(at) is Lifecycle.DELETED and k.locator.doc_id not in told
-        }
+        announced, withdrawn = _tell(workspace, namespace, due, at)
+        over = {k.locator.doc_id: k.locator.sha256 for k in due if k.state(at) is Lifecycle.DELETED}
         receipt = deletion.expire(workspace, namespace, over) if over else None
-    left = _expiring(workspace, namespace)
-    return RetentionPass(namespace, len(announced), len(withdrawn), receipt, left)
+    return RetentionPass(namespace, announced, withdrawn, receipt, _expiring(workspace, namespace))
+
+
+def run_all(workspace: Workspace, namespaces: Collection[str]) -> list[RetentionPass]:
+    """Do :func:`run` in each of these namespaces. One that fails keeps none of the others from being done;
+    the first failure is raised last."""
+    passes, failure = [], None
+    for namespace in namespaces:
+        try:
+            passes.append(run(workspace, namespace))
+        except TabootError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return passes
+
+
+def _tell(workspace: Workspace, namespace: str, due: Collection[Kept], at: int) -> tuple[int, int]:
+    """Call documents EXPIRING that are to be, and ACTIVE those that are no longer; how many of each."""
+    pass_id = uuid.uuid4().hex
+    found = []
+    for before, after in ((Lifecycle.ACTIVE, Lifecycle.EXPIRING), (Lifecycle.EXPIRING, Lifecycle.ACTIVE)):
+        changed = [k for k in due if k.locator.lifecycle == before.value and k.state(at) is after]
+        for source_id in sorted({k.source_id for k in changed}):
+            paths = [k.locator.path for k in changed if k.source_id == source_id]
+            workspace.catalog.locators.change(namespace, source_id, paths, after, pass_id, at)
+        found.append(len(changed))
+    return found[0], found[1]
 
 
 def _expiring(workspace: Workspace, namespace: str) -> int:
     return workspace.catalog.locators.lifecycles(namespace).get(Lifecycle.EXPIRING, 0)
-
-
-def _change(
-    workspace: Workspace, namespace: str, documents: Collection[Kept], target: Lifecycle, pass_id: str
-) -> None:
-    for source_id in sorted({k.source_id for k in documents}):
-        paths = [k.locator.path for k in documents if k.source_id == source_id]
-        workspace.catalog.locators.change(namespace, source_id, paths, target, pass_id)
 
 
 def keep(workspace: Workspace, namespace: str, doc_ids: Collection[str], days: int | None) -> Followed:
@@ -157,7 +174,7 @@ def keep(workspace: Workspace, namespace: str, doc_ids: Collection[str], days: i
     wanted = present_documents(workspace, namespace, doc_ids)
     workspace.catalog.retention.keep(namespace, wanted, days)
     workspace.catalog.audit_log.record(namespace, "retain", ids.digest(*wanted), doc_ids=wanted, days=days)
-    return _apply(workspace, namespace)
+    return _apply(workspace, namespace, wanted)
 
 
 def keep_as_source(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> Followed:
@@ -165,12 +182,15 @@ def keep_as_source(workspace: Workspace, namespace: str, doc_ids: Collection[str
     wanted = present_documents(workspace, namespace, doc_ids)
     workspace.catalog.retention.keep_as_source(namespace, wanted)
     workspace.catalog.audit_log.record(namespace, "retain_as_source", ids.digest(*wanted), doc_ids=wanted)
-    return _apply(workspace, namespace)
+    return _apply(workspace, namespace, wanted)
 
 
-def _apply(workspace: Workspace, namespace: str) -> Followed:
-    """Bring states and what is served to the policies as they are now."""
+def _apply(workspace: Workspace, namespace: str, wanted: Collection[str]) -> Followed:
+    """Bring the states of these documents, and what is served, to the policies as they are now; nothing is
+    deleted by that, which is for a pass."""
     upgrade_tables(workspace, namespace)
-    run(workspace, namespace)
+    at = now_micros()
     with workspace.leases.namespace(namespace):
+        due = [k for k in _looked_at(workspace, namespace) if k.locator.doc_id in wanted and _changes(k, at)]
+        _tell(workspace, namespace, due, at)
         return follow(workspace, namespace, ())

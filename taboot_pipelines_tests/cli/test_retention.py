@@ -36,6 +36,7 @@ def test_documents_are_announced_kept_and_deleted(lab: Shell) -> None:
     assert f"{len(found)} expire within 7 days" in said
     (attention,) = [a for a in lab.json("status")["attention"] if "expire" in a["what"]]
     assert attention["command"].startswith("taboot retention")
+    assert f"{len(found)} expiring" in lab("status")
     assert "EXPIRING" in lab("retention")
 
     assert "redis.md is kept for good" in lab("retain", "redis.md", "--forever")

@@ -700,7 +700,8 @@ def apply(world: World, clock: Clock, llm: FakeOpenAi, kind: str, where: tuple[s
                 tags.tag(world.workspace, "default", [min(doc_ids.values())], **own)
         case "expire":
             clock.hours += n * 24
-            for _ in range(2):
+            for days in (0, 7):
+                clock.hours += days * 24
                 for namespace in ("default", OTHER):
                     if retention.run(world.workspace, namespace).expired:
                         event("expired")

@@ -223,7 +223,7 @@ def test_uploads_expire_by_a_policy_of_their_own(house: World) -> None:
     day = 86_400 * 1_000_000
     since = house.kb().document(done.doc_id).since.timestamp() * 1e6
     retention.run(house.workspace, "default", int(since + 5 * day))
-    retention.run(house.workspace, "default", int(since + 11 * day))
+    retention.run(house.workspace, "default", int(since + 12.1 * day))
     house.ingest()
     assert hits(house.kb(), "mill") == []
     assert upload(house, b"The mill turns.", name="mill.txt") == {"mill.txt": "unchanged"}

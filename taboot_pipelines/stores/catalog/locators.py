@@ -22,7 +22,7 @@ class Locator(NamedTuple):
 
     ``state`` is present or absent, ``role`` document or input. ``created_at`` is the time of the log entry
     that began the unbroken presence; ``since`` and ``job_id`` are those of the entry that brought the present
-    bytes (microseconds since the epoch).
+    bytes, ``announced_at`` since when the document is EXPIRING (microseconds since the epoch).
     """
 
     path: str
@@ -41,6 +41,7 @@ class Locator(NamedTuple):
     created_at: int
     since: int
     job_id: str
+    announced_at: int | None = None
 
 
 _COLUMNS = [t.locator.c[name] for name in Locator._fields]
@@ -355,9 +356,16 @@ class Locators:
 
     @retried
     def change(
-        self, namespace: str, source_id: str, paths: Collection[str], target: Lifecycle, cause: str
+        self,
+        namespace: str,
+        source_id: str,
+        paths: Collection[str],
+        target: Lifecycle,
+        cause: str,
+        at: int | None = None,
     ) -> None:
-        """Bring the present documents at these paths to another state; ``cause`` is the id of what does it.
+        """Bring the present documents at these paths to another state; ``cause`` is the id of what does it,
+        ``at`` the time (by default the present).
 
         Raises ``E_TRANSITION`` where that is not legal; then none is changed.
         """
@@ -369,7 +377,7 @@ class Locators:
                     t.locator.c.state == "present",
                     t.locator.c.path.in_(part),
                 )
-                self._change(c, namespace, source_id, list(_locators(c, query)), target, cause)
+                self._change(c, namespace, source_id, list(_locators(c, query)), target, cause, at)
 
     def _come_back(
         self, c: Connection, namespace: str, source_id: str, locators: Sequence[Locator], job_id: str
@@ -393,8 +401,10 @@ class Locators:
         locators: Sequence[Locator],
         target: Lifecycle,
         cause: str,
+        at: int | None = None,
     ) -> None:
         """Change the state of documents, with an event in the audit log for each state that they were in."""
+        announced = (now_micros() if at is None else at) if target is Lifecycle.EXPIRING else None
         before: dict[str, list[Locator]] = {}
         for x in locators:
             if x.lifecycle != target.value:
@@ -405,7 +415,8 @@ class Locators:
             if doc_ids:
                 details = {"from": state, "to": target.value, "doc_ids": doc_ids}
                 record_event(c, namespace, "lifecycle", cause, details)
-            self._set(c, namespace, source_id, [x._replace(lifecycle=target.value) for x in changed])
+            after = [x._replace(lifecycle=target.value, announced_at=announced) for x in changed]
+            self._set(c, namespace, source_id, after)
 
     @retried
     def kept_for(

@@ -197,6 +197,7 @@ locator = Table(
     Column("etag", Text),
     Column("last_modified", Text),
     Column("lifecycle", Text, nullable=False),
+    Column("announced_at", BigInteger),  # since when it is EXPIRING; null in any other state
     # `created_at`: the log entry that began the unbroken presence; `since` and `job_id`: that of the present
     # bytes.
     Column("created_at", BigInteger, nullable=False),

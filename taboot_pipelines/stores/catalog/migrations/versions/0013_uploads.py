@@ -1,6 +1,8 @@
-"""Documents that people uploaded, and the tags that they gave documents."""
+"""Documents that people uploaded, the tags that they gave documents, and when an expiry was announced."""
 
 from __future__ import annotations
+
+import time
 
 import sqlalchemy as sa
 from alembic import op
@@ -40,6 +42,10 @@ def upgrade() -> None:
         sa.Column("set_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("namespace", "doc_id", "tag"),
     )
+    op.add_column("locator", sa.Column("announced_at", sa.BigInteger()))
+    # What is EXPIRING already has its notice from now on.
+    now = time.time_ns() // 1000
+    op.execute(f"UPDATE locator SET announced_at = {now} WHERE lifecycle = 'EXPIRING'")
     if op.get_bind().dialect.name == "postgresql":
         for table in ("uploaded", "document_tag"):
             op.execute(f'ALTER TABLE "{table}" ENABLE ROW LEVEL SECURITY')
@@ -51,5 +57,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.drop_column("locator", "announced_at")
     op.drop_table("document_tag")
     op.drop_table("uploaded")
