@@ -33,8 +33,8 @@ _URL = re.compile(r"(?i)https?://[^\s/?#@]{1,253}(?:[/?][^\s#]{0,2000})?")
 
 
 def _url(value: str) -> str:
-    if not VARIABLE.fullmatch(value) and not _URL.fullmatch(value):
-        raise ValueError("is neither an http(s) URL nor ${NAME}, the environment variable that holds it")
+    if not VARIABLE.fullmatch(value) and not (value.isascii() and _URL.fullmatch(value)):
+        raise ValueError("is neither an http(s) URL (RFC 3986) nor ${NAME}, the variable that holds it")
     return value
 
 
@@ -66,7 +66,11 @@ class Endpoint(BaseModel):
         default_factory=_by_default,
         description="Which kinds of events; default: all but `completed`.",
     )
-    sources: list[str] = Field(default_factory=list, description="Of which sources; default: all.")
+    sources: list[str] = Field(
+        default_factory=list,
+        description="Of which sources alone; default: all, and what concerns no single one, as a quota does.",
+    )
+    namespaces: list[str] = Field(default_factory=list, description="Of which namespaces; default: all.")
     allow_private: bool = Field(
         False, description="Whether its address may be one of the own network, as of an ntfy at home."
     )

@@ -244,6 +244,144 @@ def test_what_is_never_taken_is_tried_six_times_kept_and_replayed(
         assert world.workspace.catalog.notifications.find("default") == []
 
 
+def test_what_is_kept_for_a_month_is_not_told_again_after_it(
+    world: World, later: Callable[[float], None]
+) -> None:
+    notes(world)
+    folder = world.directory / "notes"
+    (folder / "bad.pdf").write_bytes(b"%PDF-1.4 nothing of it is right")
+    with receiver() as server:
+        endpoints = {"ops": endpoint(server.url)}
+        notifications.run(world.workspace, endpoints)
+        world.ingest()
+        assert notifications.run(world.workspace, endpoints).delivered == 2
+        for _ in range(3):
+            later(20 * 24 * 3600)
+            assert notifications.run(world.workspace, endpoints).new == 0
+
+
+def test_a_failure_is_told_however_many_runs_came_after_it(world: World) -> None:
+    notes(world)
+    folder, away = world.directory / "notes", world.directory / "away"
+    with receiver() as server:
+        endpoints = {"ops": endpoint(server.url)}
+        notifications.run(world.workspace, endpoints)
+        folder.rename(away)
+        with pytest.raises(TabootError, match="E_PATH"):
+            world.ingest()
+        away.rename(folder)
+        for number in range(12):
+            (folder / "note.md").write_text(f"{NOTE}\nTake {number}.\n")
+            world.run("raw_blobs", "notes")
+        notifications.run(world.workspace, endpoints)
+        assert [told["event"] for told in server.told()].count("failed") == 1
+
+
+def test_another_sources_file_takes_no_delivery_away(world: World, later: Callable[[float], None]) -> None:
+    notes(world)
+    status = [503]
+    with receiver(lambda: status[0]) as server:
+        endpoints = {"ops": endpoint(server.url)}
+        notifications.run(world.workspace, endpoints)
+        world.ingest()
+        assert notifications.run(world.workspace, endpoints).again == 1
+        later(3600)
+        (world.directory / "notes" / "note.md").write_text(f"{NOTE}\nMeanwhile.\n")
+        world.ingest()
+        assert notifications.run(world.workspace, {}) == notifications.NotificationPass()
+        assert notifications.run(world.workspace, {"other": endpoint(server.url)}).failed == 0
+        status[0] = 200
+        assert notifications.run(world.workspace, endpoints).delivered == 2
+
+
+def test_a_waiting_crowd_and_a_slow_refusal_keep_no_other_waiting(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifications, "PASS_SECONDS", 3.0)
+    notes(world)
+
+    def unwell() -> int:
+        time.sleep(1.2)
+        return 503
+
+    with receiver(unwell) as slow, receiver() as quick:
+        endpoints = {"a-slow": endpoint(slow.url), "quick": endpoint(quick.url)}
+        notifications.run(world.workspace, endpoints)
+        payload = json.dumps({"id": "i", "event": "failed", "summary": "", "remedy": ""})
+        world.workspace.catalog.notifications.add(
+            "default",
+            [
+                {"id": f"{n:032x}", "endpoint": "a-slow", "kind": "failed", "payload": payload}
+                for n in range(1001)
+            ],
+        )
+        world.ingest()
+        done = notifications.run(world.workspace, endpoints)
+        assert done.delivered == 1 and len(quick.taken) == 1 and done.again <= 3
+
+
+def test_what_two_processes_try_at_once_is_not_made_pending_again(world: World) -> None:
+    notes(world)
+    stored_ = world.workspace.catalog.notifications
+    payload = json.dumps({"id": "i", "event": "failed", "summary": "", "remedy": ""})
+    stored_.add("default", [{"id": "i", "endpoint": "ops", "kind": "failed", "payload": payload}])
+    stored_.tried("default", "i", DeliveryState.DELIVERED, 1, 0, "204")
+    stored_.tried("default", "i", DeliveryState.PENDING, 1, 0, "400")
+    assert [(r["state"], r["code"]) for r in stored_.find("default")] == [("delivered", "204")]
+
+
+@pytest.mark.parametrize("how", ["endless", "slow"])
+def test_an_answer_counts_once_its_status_is_there(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifications, "TIMEOUT_SECONDS", 2.0)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            try:
+                for _ in range(40 if how == "slow" else 10_000):
+                    self.wfile.write(b"x" * (1 if how == "slow" else 100_000))
+                    time.sleep(0.1 if how == "slow" else 0)
+            except OSError:
+                pass
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        target = endpoint(f"http://127.0.0.1:{server.server_port}/")
+        assert notifications.post(target, notifications.example()) == "200"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_url_that_is_not_ascii_hinders_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="RFC 3986"):
+        endpoint("http://127.0.0.1/größe")
+    monkeypatch.setenv("HOOK_OF_TESTS", "http://127.0.0.1/größe")
+    notes(world)
+    with receiver() as server:
+        endpoints = {"haus": endpoint("${HOOK_OF_TESTS}"), "ops": endpoint(server.url)}
+        notifications.run(world.workspace, endpoints)
+        world.ingest()
+        assert notifications.run(world.workspace, endpoints).delivered == 1
+
+
+def test_an_endpoint_of_one_namespace_hears_of_no_other(world: World) -> None:
+    notes(world)
+    (world.source("theirs", namespace="bob") / "note.md").write_text(NOTE)
+    with receiver() as server:
+        endpoints = {"ops": endpoint(server.url, namespaces=["bob"])}
+        world.workspace.sync_sources()
+        notifications.run(world.workspace, endpoints)
+        world.ingest()
+        notifications.run(world.workspace, endpoints)
+        assert {told["namespace"] for told in server.told()} == {"bob"}
+
+
 def test_an_endpoint_that_hangs_slows_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notifications, "TIMEOUT_SECONDS", 1.0)
     notes(world)
@@ -262,7 +400,7 @@ def test_an_endpoint_that_hangs_slows_no_other(world: World, monkeypatch: pytest
         assert time.monotonic() - began < 2.5, "it is asked once"
         assert done.delivered == 2 and len(quick.taken) == 2
         rows = world.workspace.catalog.notifications.find("default", [DeliveryState.PENDING])
-        assert {row["code"] for row in rows} == {"E_TIMEOUT", None}
+        assert {row["code"] for row in rows} == {"E_TIMEOUT", None} and len(rows) == 2
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,7 @@ def calls(
         "jobs.forget_old": lambda: catalog.jobs.forget_old(MINE, "s", 0),
         "jobs.last": lambda: catalog.jobs.last(MINE, ["s"]),
         "jobs.confirm": lambda: catalog.jobs.confirm(MINE, {"s": random_.choice(others)}, 1),
+        "jobs.ended_since": lambda: catalog.jobs.ended_since(MINE, 0),
         "jobs.find": lambda: catalog.jobs.find(MINE, random_.choice([None, "s"])),
         "locators.of_source": lambda: catalog.locators.of_source(MINE, "s", state=None),
         "locators.etags": lambda: catalog.locators.etags(MINE, "s"),
@@ -334,13 +335,13 @@ def calls(
         "tombstones.expire": lambda: catalog.tombstones.expire(MINE, {doc: sha}),
         "notifications.add": lambda: catalog.notifications.add(MINE, [told("of-alpha")]),
         "notifications.known": lambda: catalog.notifications.known(MINE, ["delivery"]),
-        "notifications.due": lambda: catalog.notifications.due(MINE, 2**62),
+        "notifications.due": lambda: catalog.notifications.due(MINE, "ops", 2**62),
         "notifications.find": lambda: catalog.notifications.find(MINE),
         "notifications.tried": lambda: catalog.notifications.tried(
             MINE, "delivery", DeliveryState.FAILED, 1, 0, "500"
         ),
         "notifications.start_over": lambda: catalog.notifications.start_over(MINE, ["delivery"]),
-        "notifications.forget_old": lambda: catalog.notifications.forget_old(MINE, 2**62),
+        "notifications.forget_old": lambda: catalog.notifications.forget_old(MINE, 2**62, [], []),
         "retention.all": lambda: catalog.retention.all(MINE),
         "retention.sync": lambda: catalog.retention.sync(MINE, random_.choice([{}, {"s": 3}])),
         "retention.keep": lambda: catalog.retention.keep(MINE, [doc, "of-alpha"], 9),

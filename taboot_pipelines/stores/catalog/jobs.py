@@ -131,6 +131,15 @@ class Jobs:
             return [dict(r._mapping) for r in c.execute(query)]
 
     @retried
+    def ended_since(self, namespace: str, moment: int) -> list[Row]:
+        """The jobs of a namespace that ended at a moment (microseconds since the epoch) or later, the first
+        to end in front."""
+        j = t.job.c
+        query = sa.select(t.job).where(j.namespace == namespace, j.ended_at >= moment).order_by(j.ended_at)
+        with self.database.read(namespace) as c:
+            return [dict(r._mapping) for r in c.execute(query)]
+
+    @retried
     def last(self, namespace: str, source_ids: Collection[str]) -> dict[str, Row]:
         """The newest job of each of these sources that has one, by source."""
         with self.database.read(namespace) as c:

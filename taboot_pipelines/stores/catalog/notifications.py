@@ -51,12 +51,13 @@ class Notifications:
         return found
 
     @retried
-    def due(self, namespace: str, now: int, limit: int = 1000) -> list[Row]:
-        """The deliveries to be tried by ``now``, the oldest first."""
+    def due(self, namespace: str, endpoint: str, now: int, limit: int = 1000) -> list[Row]:
+        """The deliveries to an endpoint that are to be tried by ``now``, the oldest first."""
         n = t.notification.c
+        pending = (n.state == DeliveryState.PENDING.value, n.next_at <= now)
         query = (
             sa.select(t.notification)
-            .where(n.namespace == namespace, n.state == DeliveryState.PENDING.value, n.next_at <= now)
+            .where(n.namespace == namespace, n.endpoint == endpoint, *pending)
             .order_by(n.created_at, n.id)
             .limit(limit)
         )
@@ -82,35 +83,41 @@ class Notifications:
     def tried(
         self, namespace: str, delivery_id: str, state: DeliveryState, attempts: int, next_at: int, code: str
     ) -> None:
-        """Note how a try ended."""
+        """Note how a try ended, unless another process has tried it meanwhile."""
+        n = t.notification
+        mine = (n.c.state == DeliveryState.PENDING.value, n.c.attempts == attempts - 1)
         values = {"state": state.value, "attempts": attempts, "next_at": next_at, "code": code}
-        self._update(namespace, [delivery_id], values)
+        with self.database.begin(namespace) as c:
+            c.execute(
+                sa.update(n)
+                .where(n.c.namespace == namespace, n.c.id == delivery_id, *mine)
+                .values(**values, updated_at=now_micros())
+            )
 
     @retried
     def start_over(self, namespace: str, ids: Collection[str]) -> None:
         """Let deliveries be tried at once, as if for the first time."""
-        values = {"state": DeliveryState.PENDING.value, "attempts": 0, "next_at": now_micros()}
-        self._update(namespace, ids, values)
-
-    @retried
-    def forget_old(self, namespace: str, before: int) -> None:
-        """Forget what was delivered, or failed for good, before a moment."""
-        n = t.notification
-        with self.database.begin(namespace) as c:
-            c.execute(
-                sa.delete(n).where(
-                    n.c.namespace == namespace,
-                    n.c.state != DeliveryState.PENDING.value,
-                    n.c.updated_at < before,
-                )
-            )
-
-    def _update(self, namespace: str, ids: Collection[str], values: Row) -> None:
-        n = t.notification
+        n, now = t.notification, now_micros()
         with self.database.begin(namespace) as c:
             for part in parts(sorted(ids)):
                 c.execute(
                     sa.update(n)
                     .where(n.c.namespace == namespace, n.c.id.in_(part))
-                    .values(**values, updated_at=now_micros())
+                    .values(state=DeliveryState.PENDING.value, attempts=0, next_at=now, updated_at=now)
                 )
+
+    @retried
+    def forget_old(
+        self, namespace: str, before: int, seen: Collection[str], endpoints: Collection[str]
+    ) -> None:
+        """Forget what was delivered, or failed for good, before a moment, and what has waited since then for
+        an endpoint that is none of ``endpoints``. What is ``seen`` still is kept: it would be told again."""
+        n = t.notification.c
+        over = sa.or_(n.state != DeliveryState.PENDING.value, n.endpoint.not_in(sorted(endpoints)))
+        query = sa.select(n.id).where(n.namespace == namespace, over, n.updated_at < before)
+        with self.database.read(namespace) as c:
+            old = set(c.execute(query).scalars()) - set(seen)
+        if old:
+            with self.database.begin(namespace) as c:
+                for part in parts(sorted(old)):
+                    c.execute(sa.delete(t.notification).where(n.namespace == namespace, n.id.in_(part)))
