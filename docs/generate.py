@@ -352,8 +352,8 @@ def chain() -> str:
 
 
 def metrics() -> str:
-    rows = [(code(f"taboot_{m.name}"), m.kind, ", ".join(m.labels) or "–", m.help) for m in METRICS]
-    return table(("metric", "type", "labels", "what it says"), rows)
+    rows = [(code(f"taboot_{m.name}"), ", ".join(m.labels) or "–", m.help) for m in METRICS]
+    return table(("metric", "labels", "what it says"), rows)
 
 
 def alerts() -> str:

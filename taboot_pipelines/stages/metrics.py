@@ -37,64 +37,56 @@ _MICROS = 1_000_000
 
 @dataclass(frozen=True)
 class MetricSpec:
-    """A metric: its name (without the prefix ``taboot_``), its type, its labels, and what it says."""
+    """A gauge: its name (without the prefix ``taboot_``), its labels, and what it says."""
 
     name: str
-    kind: Literal["gauge", "counter"]
     labels: tuple[str, ...]
     help: str
 
 
 _SOURCE = ("namespace", "source")
 METRICS = (
-    MetricSpec("build_info", "gauge", ("release",), "1, with the release that answers."),
-    MetricSpec("scrape_duration_seconds", "gauge", (), "How long it took to gather these metrics."),
-    MetricSpec("documents", "gauge", _SOURCE, "Documents of a source, those rejected on purpose included."),
-    MetricSpec("documents_expiring", "gauge", ("namespace",), "Documents in the last week of retention."),
-    MetricSpec("published_documents", "gauge", ("namespace",), "Documents that are served."),
-    MetricSpec("published_chunks", "gauge", ("namespace",), "Chunks that are served."),
-    MetricSpec("published_entities", "gauge", ("namespace",), "Entities of the graph that is served."),
-    MetricSpec("published_bytes", "gauge", ("namespace",), "Bytes of the shards that are served."),
-    MetricSpec("published_version", "gauge", ("namespace",), "Version of the manifest in force."),
-    MetricSpec("blobs", "gauge", ("namespace",), "Stored blobs, each content once."),
-    MetricSpec("blob_bytes", "gauge", ("namespace",), "Bytes of the stored blobs."),
-    MetricSpec("uploads_waiting", "gauge", ("namespace",), "Blobs that wait for their object store."),
+    MetricSpec("build_info", ("release",), "1, with the release that answers."),
+    MetricSpec("scrape_duration_seconds", (), "How long it took to gather these metrics."),
+    MetricSpec("scrape_timestamp_seconds", (), "When they were gathered (Unix time)."),
+    MetricSpec("catalog_up", (), "1 if the catalog answered, which most of them are read from."),
+    MetricSpec("documents", _SOURCE, "Documents of a source, those rejected on purpose included."),
+    MetricSpec("documents_expiring", ("namespace",), "Documents in the last week of retention."),
+    MetricSpec("published_documents", ("namespace",), "Documents that are served."),
+    MetricSpec("published_chunks", ("namespace",), "Chunks that are served."),
+    MetricSpec("published_entities", ("namespace",), "Entities of the graph that is served."),
+    MetricSpec("published_bytes", ("namespace",), "Bytes of the shards that are served."),
+    MetricSpec("published_version", ("namespace",), "Version of the manifest in force."),
+    MetricSpec("blobs", ("namespace",), "Stored blobs, each content once."),
+    MetricSpec("blob_bytes", ("namespace",), "Bytes of the stored blobs."),
+    MetricSpec("uploads_waiting", ("namespace",), "Blobs that wait for their object store."),
     MetricSpec(
         "dead_letters",
-        "gauge",
         (*_SOURCE, "stage", "code", "kind"),
         "Items that failed (kind failed) or were passed by on purpose (skipped).",
     ),
-    MetricSpec("held_deletions", "gauge", _SOURCE, "Deletions that wait for --confirm-deletes."),
-    MetricSpec("source_paused", "gauge", _SOURCE, "1 if the source is paused (enabled: false)."),
-    MetricSpec("source_overdue", "gauge", _SOURCE, "1 if its schedule has been missed once over."),
-    MetricSpec("source_last_run_timestamp_seconds", "gauge", _SOURCE, "When its last run began (Unix time)."),
+    MetricSpec("held_deletions", _SOURCE, "Deletions that wait for --confirm-deletes."),
+    MetricSpec("source_paused", _SOURCE, "1 if the source is paused (enabled: false)."),
+    MetricSpec("source_overdue", _SOURCE, "1 if its schedule has been missed once over."),
+    MetricSpec("source_last_run_timestamp_seconds", _SOURCE, "When its last run began (Unix time)."),
     MetricSpec(
         "source_last_success_timestamp_seconds",
-        "gauge",
         _SOURCE,
         "When the last run that succeeded began (Unix time).",
     ),
-    MetricSpec("source_last_run_duration_seconds", "gauge", _SOURCE, "How long its last run read."),
-    MetricSpec("source_last_run_failed", "gauge", _SOURCE, "1 if its last run failed or was interrupted."),
-    MetricSpec("source_running", "gauge", _SOURCE, "1 while a run reads it."),
-    MetricSpec("source_items", "gauge", (*_SOURCE, "outcome"), "Items of its last run, by outcome."),
-    MetricSpec("crawl_urls", "gauge", (*_SOURCE, "state"), "URLs of a source's last crawl, by state."),
-    MetricSpec("questions_month", "gauge", ("namespace",), "Questions to a chat model in this month."),
+    MetricSpec("source_last_run_duration_seconds", _SOURCE, "How long its last run read."),
+    MetricSpec("source_last_run_failed", _SOURCE, "1 if its last run failed or was interrupted."),
+    MetricSpec("source_running", _SOURCE, "1 while a run reads it."),
+    MetricSpec("source_items", (*_SOURCE, "outcome"), "Items of its last run, by outcome."),
+    MetricSpec("crawl_urls", (*_SOURCE, "state"), "URLs of a source's last crawl, by state."),
+    MetricSpec("questions_month", ("namespace",), "Questions to a chat model in this month."),
     MetricSpec(
         "questions_month_limit",
-        "gauge",
         ("namespace",),
         "How many may be asked in it; absent: no limit.",
     ),
-    MetricSpec(
-        "audit_events_total",
-        "counter",
-        ("namespace", "kind"),
-        "Deletions, erasures, expiries, restorations, purges, lifecycle transitions.",
-    ),
-    MetricSpec("part_up", "gauge", ("part",), "1 if a part answers; only where parts are asked."),
-    MetricSpec("part_latency_seconds", "gauge", ("part",), "How long it took to answer."),
+    MetricSpec("part_up", ("part",), "1 if a part answers; only where parts are asked."),
+    MetricSpec("part_latency_seconds", ("part",), "How long it took to answer."),
 )
 Sample = tuple[str, tuple[str, ...], float]
 
@@ -104,7 +96,7 @@ def registry(settings: Settings, *, parts: bool = False) -> CollectorRegistry:
 
     ``parts``: with the health of every part, which asks servers and may take seconds.
 
-    Asking it raises ``E_CATALOG`` for a catalog that cannot be read; without one it has the release alone.
+    Without a catalog it has the release alone.
     """
     from prometheus_client import CollectorRegistry
 
@@ -131,16 +123,16 @@ class _Collector:
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+        from prometheus_client.core import GaugeMetricFamily
 
         began = time.monotonic()
         found: dict[str, list[Sample]] = {}
         for sample in self._samples():
             found.setdefault(sample[0], []).append(sample)
         found["scrape_duration_seconds"] = [("scrape_duration_seconds", (), time.monotonic() - began)]
+        found["scrape_timestamp_seconds"] = [("scrape_timestamp_seconds", (), time.time())]
         for metric in METRICS:
-            family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-            made = family(f"taboot_{metric.name}", metric.help, labels=metric.labels)
+            made = GaugeMetricFamily(f"taboot_{metric.name}", metric.help, labels=metric.labels)
             for _, labels, value in found.get(metric.name, ()):
                 made.add_metric(labels, value)
             yield made
@@ -154,11 +146,18 @@ class _Collector:
                     yield "part_latency_seconds", (part.part,), part.latency_ms / 1000
         if not health.catalog_exists(self._settings):
             return
-        workspace = Workspace(self._settings)
         try:
-            yield from _of_catalog(workspace)
-        finally:
-            workspace.close()
+            workspace = Workspace(self._settings)
+            try:
+                read = list(_of_catalog(workspace))
+            finally:
+                workspace.close()
+        except TabootError:
+            # A scrape says what it can, so that an alert on the rest can fire.
+            yield "catalog_up", (), False
+        else:
+            yield "catalog_up", (), True
+            yield from read
 
 
 def _of_catalog(workspace: Workspace) -> Iterator[Sample]:
@@ -183,7 +182,11 @@ def _of_namespace(workspace: Workspace, namespace: str) -> Iterator[Sample]:
     yield "blobs", at, usage["total_sources"]
     yield "blob_bytes", at, usage["total_bytes"]
     yield "uploads_waiting", at, len(catalog.uploads.due(namespace, _EVER))
-    yield "documents_expiring", at, catalog.locators.lifecycles(namespace).get(Lifecycle.EXPIRING, 0)
+    states = catalog.locators.lifecycles(namespace)
+    expiring = sum(of_source.get(Lifecycle.EXPIRING, 0) for of_source in states.values())
+    yield "documents_expiring", at, expiring
+    for source, of_source in sorted(states.items()):
+        yield "documents", (namespace, source), sum(of_source.values())
     quota = catalog.quotas.of(namespace, workspace.settings.extraction.questions_per_month)
     yield "questions_month", at, quota.asked
     if quota.limit is not None:
@@ -193,8 +196,6 @@ def _of_namespace(workspace: Workspace, namespace: str) -> Iterator[Sample]:
     )
     for labels, count in sorted(letters.items()):
         yield "dead_letters", (namespace, *labels), count
-    for kind, count in sorted(catalog.audit_log.counts(namespace).items()):
-        yield "audit_events_total", (namespace, kind), count
     try:
         manifest = load_manifest(open_shards(workspace.settings), namespace)
     except TabootError:
@@ -209,7 +210,6 @@ def _of_namespace(workspace: Workspace, namespace: str) -> Iterator[Sample]:
 
 def _of_source(workspace: Workspace, namespace: str, source: str) -> Iterator[Sample]:
     catalog, at = workspace.catalog, (namespace, source)
-    yield "documents", at, catalog.locators.count(namespace, source, "document")
     last = next(iter(catalog.jobs.find(namespace, source, limit=1)), None)
     succeeded = catalog.jobs.last_succeeded(namespace, source)
     if succeeded is not None:
@@ -315,12 +315,20 @@ ALERTS = (
         "`taboot status --parts` says how to mend it.",
     ),
     AlertSpec(
+        "TabootCatalogDown",
+        "taboot_catalog_up == 0",
+        "10m",
+        "critical",
+        "The catalog does not answer.",
+        "`taboot status --parts` says what is the matter with it.",
+    ),
+    AlertSpec(
         "TabootAbsent",
-        "absent(taboot_build_info)",
+        "absent(taboot_build_info) or time() - taboot_scrape_timestamp_seconds > 3600",
         "30m",
         "critical",
-        "No metric of taboot arrives.",
-        "Look at whoever writes them: `taboot metrics --textfile FILE` or `taboot browse`.",
+        "No metric of taboot arrives, or none that is new.",
+        "Look at whoever writes them: `taboot metrics --textfile FILE`, or `--listen`.",
     ),
 )
 
@@ -391,7 +399,7 @@ def _panel(number: int, metric: MetricSpec) -> dict[str, Any]:
         "targets": [
             {
                 "refId": "A",
-                "expr": f"increase({series}[1h])" if metric.kind == "counter" else series,
+                "expr": series,
                 "legendFormat": legend or "{{namespace}}",
             }
         ],

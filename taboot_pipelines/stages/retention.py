@@ -157,7 +157,8 @@ def _tell(workspace: Workspace, namespace: str, due: Collection[Kept], at: int) 
 
 
 def _expiring(workspace: Workspace, namespace: str) -> int:
-    return workspace.catalog.locators.lifecycles(namespace).get(Lifecycle.EXPIRING, 0)
+    states = workspace.catalog.locators.lifecycles(namespace).values()
+    return sum(of_source.get(Lifecycle.EXPIRING, 0) for of_source in states)
 
 
 def keep(workspace: Workspace, namespace: str, doc_ids: Collection[str], days: int | None) -> Followed:

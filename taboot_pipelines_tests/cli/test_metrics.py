@@ -48,14 +48,23 @@ def test_what_is_told_is_what_status_tells(lab: Shell) -> None:
     assert {name for name, *_ in found} <= declared
     assert not any(name.startswith("taboot_part") for name, *_ in found)
     assert read(lab("metrics", "--parts"))["taboot_part_up", "catalog"] == 1
+    assert found["taboot_catalog_up",] == 1 and time.time() - found["taboot_scrape_timestamp_seconds",] < 60
 
 
-def test_counters_grow_and_what_needs_a_person_is_seen(lab: Shell) -> None:
-    deletions = ("taboot_audit_events_total", "default", "delete")
-    before = read(lab("metrics")).get(deletions, 0)
+def test_a_catalog_that_is_away_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world.source("notes") / "a.md").write_text("# A\n\nA note.\n")
+    world.ingest()
+    world.workspace.close()
+    (world.home / "catalog.db").write_bytes(b"no database" * 100)
+    found = read(metrics.exposition(world.settings(world.home)))
+    assert found["taboot_catalog_up",] == 0 and found["taboot_scrape_timestamp_seconds",] > 0
+
+
+def test_what_needs_a_person_is_seen(lab: Shell) -> None:
+    documents = ("taboot_documents", "default", "runbooks")
+    before = read(lab("metrics"))[documents]
     lab("delete", "redis.md")
-    after = read(lab("metrics"))
-    assert after[deletions] == before + 1
+    assert read(lab("metrics"))[documents] == before - 1
     lab("restore", "redis.md")
     lab.world.remove_source("runbooks")
     lab("ingest", code=1)
@@ -76,7 +85,9 @@ def test_a_file_for_node_exporter_is_whole_and_a_home_without_a_catalog_has_the_
     lab("metrics", "--textfile", str(file), "--listen", "0", code=2)
     lab.environment["TABOOT_HOME"] = str(tmp_path / "nothing")
     found = {name for name, *_ in read(lab("metrics"))}
-    assert found == {"taboot_build_info", "taboot_scrape_duration_seconds"}
+    assert found == {
+        f"taboot_{name}" for name in ("build_info", "scrape_duration_seconds", "scrape_timestamp_seconds")
+    }
     assert not (tmp_path / "nothing").exists()
 
 

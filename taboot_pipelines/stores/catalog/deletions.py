@@ -143,14 +143,6 @@ class AuditLog:
                 )
             ]
 
-    @retried
-    def counts(self, namespace: str) -> dict[str, int]:
-        """How many events of each kind there are."""
-        e = t.audit_event.c
-        query = sa.select(e.kind, sa.func.count()).where(e.namespace == namespace).group_by(e.kind)
-        with self.database.read(namespace) as c:
-            return dict(iter(c.execute(query)))
-
 
 def record_event(c: Connection, namespace: str, kind: str, subject: str, details: Mapping[str, Any]) -> None:
     """Write into the audit log in the transaction of another subject; see :meth:`AuditLog.record`."""

@@ -447,16 +447,19 @@ class Locators:
             return [(r[0], Locator(*r[1:])) for r in c.execute(query)]
 
     @retried
-    def lifecycles(self, namespace: str) -> dict[str, int]:
-        """How many present documents are in each state."""
+    def lifecycles(self, namespace: str) -> dict[str, dict[str, int]]:
+        """{source id: {state: how many}} of the present documents."""
         x = t.locator.c
         query = (
-            sa.select(x.lifecycle, sa.func.count())
+            sa.select(x.source_id, x.lifecycle, sa.func.count())
             .where(x.namespace == namespace, x.state == "present", x.role == "document")
-            .group_by(x.lifecycle)
+            .group_by(x.source_id, x.lifecycle)
         )
+        found: dict[str, dict[str, int]] = {}
         with self.database.read(namespace) as c:
-            return dict(iter(c.execute(query)))
+            for source_id, state, count in c.execute(query):
+                found.setdefault(source_id, {})[state] = int(count)
+        return found
 
     @retried
     def expired(self, namespace: str, source_id: str) -> dict[str, Locator]:

@@ -204,6 +204,8 @@ locator = Table(
     Column("since", BigInteger, nullable=False),
     Column("job_id", Text, nullable=False),
     Index("ix_locator_doc", "namespace", "doc_id"),
+    # What is counted is read from here alone.
+    Index("ix_locator_state", "namespace", "state", "role", "source_id", "lifecycle"),
     Index("ix_locator_blob", "namespace", "sha256"),
 )
 

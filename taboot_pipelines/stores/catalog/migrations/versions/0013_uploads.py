@@ -43,6 +43,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("namespace", "doc_id", "tag"),
     )
     op.add_column("locator", sa.Column("announced_at", sa.BigInteger()))
+    counted = ["namespace", "state", "role", "source_id", "lifecycle"]
+    op.create_index("ix_locator_state", "locator", counted)
     # What is EXPIRING already has its notice from now on.
     now = time.time_ns() // 1000
     op.execute(f"UPDATE locator SET announced_at = {now} WHERE lifecycle = 'EXPIRING'")
@@ -57,6 +59,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.drop_index("ix_locator_state", "locator")
     op.drop_column("locator", "announced_at")
     op.drop_table("document_tag")
     op.drop_table("uploaded")
