@@ -249,10 +249,8 @@ class Batch:
                     self.expired and (doc_id := self._doc_id(event.path)) in self.expired
                 ):
                     sha256 = event.sha256 if isinstance(event, Stored) else ids.sha256_hex(event.data)
-                    if self.expired[doc_id] != sha256:
-                        self.catalog.tombstones.remove(self.namespace, [doc_id])
-                        yield event
-                    elif event.path in self.known:  # whose expiry was killed before it took the document away
+                    # With the bytes that expired it is there where a kill kept it from being taken away.
+                    if self.expired[doc_id] != sha256 or event.path in self.known:
                         yield event
                     else:
                         self._pass_over(event.path)
@@ -469,6 +467,10 @@ class Batch:
 
     def _flush(self, *, commit: bool = True) -> None:
         location = self.workspace.blobs.path(self.namespace, "").rstrip("/")
+        back = {x.doc_id for x in self.changed if self.expired.get(x.doc_id, x.sha256) != x.sha256}
+        if back:
+            # What expired and has other bytes, which are stored by now: it is as if it were new.
+            self.catalog.tombstones.remove(self.namespace, back)
         self.catalog.locators.record_fetched(
             self.namespace, self.source_id, self.entry.config.type, self.job_id, self.changed, location
         )
