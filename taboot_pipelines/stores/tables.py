@@ -104,6 +104,7 @@ class Tables:
         self._confirm = confirm
         #: Tables at a version, which never changes: a log is read once for all stages of a run.
         self._opened: OrderedDict[tuple[str, TableVersion], _Opened] = OrderedDict()
+        self._files = _SmallFiles()
         #: The newest version of a table, with the stamp of its log when it was read.
         self._newest: dict[str, tuple[Stamp, TableVersion]] = {}
         self._lock = threading.Lock()
@@ -224,7 +225,7 @@ class Tables:
             opened = self._to_read(path, version, table)
             few = self._few(path, opened, buckets)
             if few is not None:
-                result = _read_files(few, schema, wanted.names, members)
+                result = self._files.read(few, schema, wanted.names, members)
             else:
                 result = _scan(self._dataset(path, opened), wanted, buckets, members)
             # A byte that flipped on the disk decodes as Parquet all the same.
@@ -396,6 +397,7 @@ class Tables:
             return 0
         kept = {_number(version) for version in keep if _is_of(version, table)}
         self._confirm()
+        self._files.forget()
         with self._typed(f"Table {name} of {owner} cannot be written", name):
             removed = table.vacuum(
                 retention_hours=0,
@@ -433,11 +435,13 @@ class Tables:
     def drop(self, namespace: str, owner: str, name: str) -> None:
         """Remove a table, readable or not. Only under both leases."""
         self._confirm()
+        self._files.forget()
         self._place.remove(_path(namespace, owner, name))
 
     def drop_owner(self, namespace: str, owner: str) -> None:
         """Remove all tables of a retired source. Only under both leases."""
         self._confirm()
+        self._files.forget()
         self._place.remove(f"{namespace}/{owner}")
 
     def names(self, namespace: str, owner: str) -> list[str]:
@@ -624,35 +628,73 @@ def _scan(
     return result
 
 
-def _read_files(
-    files: Iterable[tuple[Path, int | None]],
-    schema: pa.Schema,
-    columns: Sequence[str],
-    members: tuple[str, Sequence[str]] | None,
-) -> pa.Table:
-    """Read columns of a schema out of data files, each with its bucket, which it does not hold itself."""
-    from pyarrow.parquet import ParquetFile
+class _SmallFiles:
+    """Reads small data files, which never change, and keeps what was read last: several stages of a run read
+    the same ones, and to open one takes longer than to read it. Safe to use from several threads.
+    """
 
-    names = [*columns, *([members[0]] if members and members[0] not in columns else [])]
-    wanted = pa.schema([schema.field(name) for name in names])
-    parts: list[pa.Table] = []
-    for path, bucket in files:
+    #: Bytes of what is kept, and of one part of it at most.
+    _MOST, _LARGEST = 16 << 20, 256 << 10
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, int, int, tuple[str, ...]], pa.Table] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def forget(self) -> None:
+        """Keep nothing of files that may be removed now: what was erased stays nowhere."""
+        with self._lock:
+            self._kept.clear()
+            self._bytes = 0
+
+    def read(
+        self,
+        files: Iterable[tuple[Path, int | None]],
+        schema: pa.Schema,
+        columns: Sequence[str],
+        members: tuple[str, Sequence[str]] | None,
+    ) -> pa.Table:
+        """Read columns of a schema out of data files, each with its bucket, which it does not hold itself."""
+        names = [*columns, *([members[0]] if members and members[0] not in columns else [])]
+        wanted = pa.schema([schema.field(name) for name in names])
+        parts: list[pa.Table] = []
+        for path, bucket in files:
+            part = self._part(path, tuple(names))
+            if "bucket" in names:
+                part = part.append_column("bucket", pa.repeat(pa.scalar(bucket, pa.int32()), part.num_rows))
+            if lacking := set(names).difference(part.column_names):
+                raise pa.ArrowInvalid(f"A data file has no column {min(lacking)}.")
+            parts.append(part.select(names))
+        if not parts:
+            return wanted.empty_table().select(columns)
+        # Casting a small table takes as long as reading it: all of them are cast at once, if they are alike.
+        if not all(part.schema.equals(parts[0].schema) for part in parts):
+            parts = [part.cast(wanted) for part in parts]
+        result = pa.concat_tables(parts).cast(wanted)
+        if members is not None:
+            result = result.filter(pc.is_in(result.column(members[0]), pa.array(members[1], pa.string())))
+        return result.select(columns)
+
+    def _part(self, path: Path, names: tuple[str, ...]) -> pa.Table:
+        from pyarrow.parquet import ParquetFile
+
+        found = path.stat()
+        # A file that somebody has altered is read again, so that it is found to be.
+        key = (str(path), found.st_mtime_ns, found.st_size, names)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
         with pa.OSFile(str(path)) as file:
             part = ParquetFile(file, pre_buffer=False).read(columns=names, use_threads=False)
-        if "bucket" in names:
-            part = part.append_column("bucket", pa.repeat(pa.scalar(bucket, pa.int32()), part.num_rows))
-        if lacking := set(names).difference(part.column_names):
-            raise pa.ArrowInvalid(f"A data file has no column {min(lacking)}.")
-        parts.append(part.select(names))
-    if not parts:
-        return wanted.empty_table().select(columns)
-    # Casting a small table takes as long as reading it: all of them are cast at once, if they are alike.
-    if not all(part.schema.equals(parts[0].schema) for part in parts):
-        parts = [part.cast(wanted) for part in parts]
-    result = pa.concat_tables(parts).cast(wanted)
-    if members is not None:
-        result = result.filter(pc.is_in(result.column(members[0]), pa.array(members[1], pa.string())))
-    return result.select(columns)
+        if part.nbytes <= self._LARGEST:
+            with self._lock:
+                if key not in self._kept:
+                    self._bytes += part.nbytes
+                self._kept[key] = part
+                while self._bytes > self._MOST:
+                    self._bytes -= self._kept.popitem(last=False)[1].nbytes
+        return part
 
 
 def _files(table: DeltaTable) -> Iterator[_File]:
