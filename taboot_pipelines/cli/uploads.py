@@ -19,7 +19,7 @@ _MAX_SHOWN = 20
 
 
 @click.command()
-@click.argument("documents", metavar="PATH|URL|-...", nargs=-1, required=True)
+@click.argument("documents", metavar="DOCUMENT...", nargs=-1, required=True)
 @click.option("--as", "name", metavar="NAME", help="What one document is called, such as manuals/router.pdf.")
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="A label to filter by.")
 @click.option(
@@ -37,10 +37,10 @@ def upload(
     namespace: str | None,
     as_json: bool,
 ) -> None:
-    """Take in documents beside the sources file: files, folders, pages by URL, or `-` for what is piped in.
+    """Take in documents beside the sources file: files, folders, pages by URL.
 
-    They stay until they are deleted, and need no sources file. Uploading a name again replaces what it had.
-    Exit code 1 if a document failed.
+    A DOCUMENT of `-` is what is piped in. They stay until they are deleted, and need no sources file.
+    Uploading a name again replaces what it had. Exit code 1 if a document failed.
     """
     if name is None and "-" in documents:
         raise click.UsageError("What is piped in needs a name: --as NAME.")

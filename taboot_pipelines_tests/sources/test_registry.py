@@ -39,6 +39,7 @@ NOTHING: dict[str, dict[str, Any]] = {
     "unifi": {"path": "."},
     "youtube": {"path": "."},
     "github": {"path": "."},
+    "uploads": {"id": "uploads"},
 }
 
 each_type = pytest.mark.parametrize("type_", SOURCE_KINDS)
@@ -86,6 +87,7 @@ def test_the_types_that_are_named() -> None:
         "unifi",
         "ai_session",
         "files",
+        "uploads",
     }
     assert set(SOURCE_KINDS) == set(NOTHING), "every type has its smallest entry here"
 

@@ -34,7 +34,7 @@ services:
 
 #: Tables of inputs that no run here fills, and those that only a person fills.
 UNUSED = frozenset({"confirmation", "tombstone", "llm_answer"})
-DECIDED = frozenset({"assertion", "chosen_run", "retention_policy"})
+DECIDED = frozenset({"assertion", "chosen_run", "retention_policy", "uploaded", "document_tag"})
 
 
 def live(world: World) -> None:
@@ -74,6 +74,7 @@ def live(world: World) -> None:
     runs = kb.runs("stack", "A", document="compose.yaml", active=True).items
     (promoted,) = (run for run in runs if run.config["extractor"] == "compose")
     kb.correct("web", "description", "the page", reason="asked", label="Service")
+    kb.upload(b"# Handed\n\nThe web service was handed over.\n", name="handed.md", tags=["by hand"])
     assert promoted.number == 1 and kb.edges().column("run_id").to_pylist().count(promoted.run_id) > 3
 
 
@@ -129,7 +130,7 @@ def test_the_chain_on_postgresql_equals_a_replay_of_its_inputs_on_sqlite(
     server = World(tmp_path, tei.url, catalog_url=roles.app, catalog_admin_url=roles.owner)
     try:
         live(server)
-        assert len(server.kb().documents()) == 3
+        assert len(server.kb().documents()) == 4
         assert_equal_to_its_replay(server, tei, DECIDED)
     finally:
         server.workspace.close()

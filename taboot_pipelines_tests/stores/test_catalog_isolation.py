@@ -361,7 +361,6 @@ def calls(
         "receipts.save": lambda: catalog.receipts.save(MINE, "receipt", [], True, {"s": "done"}, []),
         "receipts.pending": lambda: catalog.receipts.pending(MINE),
         "audit_log.record": lambda: catalog.audit_log.record(MINE, "k", "s"),
-        "audit_log.counts": lambda: catalog.audit_log.counts(MINE),
         "audit_log.all": lambda: catalog.audit_log.all(MINE),
     }
 
