@@ -460,6 +460,15 @@ class McpSettings(BaseModel, extra="forbid"):
     )
 
 
+class QuotaSettings(BaseModel, extra="forbid"):
+    """How much each namespace may hold, unless the sources file gives it limits of its own (``quotas``)."""
+
+    bytes: int | None = Field(
+        None, ge=0, description="Bytes of its blobs, each content once; None: no limit."
+    )
+    documents: int | None = Field(None, ge=0, description="Documents that are there; None: no limit.")
+
+
 class RetentionSettings(BaseModel, extra="forbid"):
     """How long history is kept that nothing is derived from, and files that only late readers use. How long
     documents are kept their sources say (``retention_days``); bytes go by ``taboot purge``, on demand."""
@@ -590,6 +599,7 @@ class Settings(BaseSettings):
     retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)
     shards: ShardSettings = Field(default_factory=ShardSettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
+    quota: QuotaSettings = Field(default_factory=QuotaSettings)
     mcp: McpSettings = Field(default_factory=McpSettings)
 
     @classmethod

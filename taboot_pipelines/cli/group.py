@@ -41,6 +41,7 @@ from taboot_pipelines.cli import (
     sources,
     status,
     uploads,
+    usage,
 )
 from taboot_pipelines.cli.output import show_error, wants_json, warn
 from taboot_pipelines.errors import TabootError, raised_at
@@ -114,6 +115,8 @@ for command in (
     sources.sources,
     documents.documents,
     documents.document,
+    usage.usage,
+    usage.jobs,
     uploads.upload,
     uploads.tag,
     admin.audit,

@@ -1,5 +1,6 @@
 """The sources file: a YAML mapping with a list ``sources``, one entry per source, one partition per entry;
-what all web sources go by (``domains`` and ``proxies``); and who is told of events (``notifications``).
+what all web sources go by (``domains`` and ``proxies``); who is told of events (``notifications``); and how
+much each namespace may hold (``quotas``).
 
 Everything wrong with it is ``E_SOURCES`` and nothing is changed (rule ``complete-enumeration``): all problems
 are listed, each with its line and column and the entry's number and id, counted from 1; no content is quoted.
@@ -25,10 +26,11 @@ from taboot_pipelines.errors import TabootError, near
 from taboot_pipelines.model.graph import is_source_type
 from taboot_pipelines.model.ids import NAME_PATTERN, UPLOADS
 from taboot_pipelines.model.notifications import Endpoint
+from taboot_pipelines.model.quotas import Limits
 from taboot_pipelines.sources.registry import source_kind, source_kinds, type_names
 
 MAX_BYTES = 8 * 1024 * 1024
-_TOP = ("sources", "domains", "proxies", "notifications")
+_TOP = ("sources", "domains", "proxies", "notifications", "quotas")
 #: So many unknown fields at the top are listed: a file that is another kind of file may have very many.
 _MOST_UNKNOWN = 5
 Named = TypeVar("Named", bound=BaseModel)
@@ -133,8 +135,8 @@ def parse(data: bytes, path: Path) -> Document:
 @dataclass(frozen=True)
 class SourcesFile:
     """A valid sources file: entries by id in the file's order, the directory that paths are relative to, the
-    file's hash; settings of domains by their names in the form that URLs have, lists of proxies by name, and
-    who is told of events, by name.
+    file's hash; settings of domains by their names in the form that URLs have, lists of proxies by name, who
+    is told of events, by name, and the limits of namespaces.
     """
 
     entries: Mapping[str, SourceEntry]
@@ -143,6 +145,7 @@ class SourcesFile:
     domains: Mapping[str, DomainSettings] = field(default_factory=dict)
     proxies: Mapping[str, ProxySettings] = field(default_factory=dict)
     notifications: Mapping[str, Endpoint] = field(default_factory=dict)
+    quotas: Mapping[str, Limits] = field(default_factory=dict)
 
 
 def json_schema() -> dict[str, Any]:
@@ -150,7 +153,7 @@ def json_schema() -> dict[str, Any]:
     kinds = source_kinds()
     references, schema = models_json_schema(
         [(kind.entry, "validation") for kind in kinds.values()]
-        + [(model, "validation") for model in (DomainSettings, ProxySettings, Endpoint)]
+        + [(model, "validation") for model in (DomainSettings, ProxySettings, Endpoint, Limits)]
     )
     for definition in schema["$defs"].values():
         # Where a docstring's lines break is no matter of the schema.
@@ -195,6 +198,13 @@ def json_schema() -> dict[str, Any]:
                 "title": "Notifications",
                 "type": "object",
             },
+            "quotas": {
+                "additionalProperties": references[Limits, "validation"],
+                "description": "How much each namespace may hold and ask.",
+                "propertyNames": {"pattern": NAME_PATTERN.pattern},
+                "title": "Quotas",
+                "type": "object",
+            },
         },
         "required": ["sources"],
         "title": "Sources of taboot_pipelines",
@@ -237,6 +247,7 @@ def load_sources(path: Path) -> SourcesFile:
     domains = _named(content, "domains", "domain", DomainSettings, domain_name, problems)
     proxies = _named(content, "proxies", "list of proxies", ProxySettings, _plain_name, problems)
     endpoints = _named(content, "notifications", "endpoint", Endpoint, _plain_name, problems)
+    quotas = _named(content, "quotas", "namespace", Limits, _plain_name, problems)
     for name, endpoint in endpoints.items():
         for source in sorted(set(endpoint.sources) - entries.keys()):
             problems.add(
@@ -258,7 +269,7 @@ def load_sources(path: Path) -> SourcesFile:
     if problems.found:
         raise problems.error(path)
     digest = hashlib.sha256(data).hexdigest()
-    return SourcesFile(entries, path.absolute().parent, digest, domains, proxies, endpoints)
+    return SourcesFile(entries, path.absolute().parent, digest, domains, proxies, endpoints, quotas)
 
 
 class _Problems:

@@ -31,6 +31,7 @@ from taboot_pipelines.stages import documents
 from taboot_pipelines.stages.document_lookup import did_you_mean
 from taboot_pipelines.stages.held_deletions import Listed, fresh_paths, judge
 from taboot_pipelines.stages.letter_retries import WindowLetters
+from taboot_pipelines.stages.quotas import questions_of
 from taboot_pipelines.stages.source_state import (
     BatchState,
     KnownLocators,
@@ -85,7 +86,7 @@ def plan(workspace: Workspace, entry: Entry) -> Iterator[Planned]:
         f"at most {limit:,} {of}"
         for limit, of in (
             (workspace.settings.extraction.budget_tokens, "tokens a run, answers included"),
-            (workspace.catalog.quotas.of(entry.namespace, _questions(workspace)).left, "more this month"),
+            (questions_of(workspace, entry.namespace).left, "more this month"),
         )
         if limit is not None
     ]
@@ -114,7 +115,7 @@ def window_plan(workspace: Workspace, entry: Entry) -> WindowPlan:
     """Count the windows of the documents as the stage ``documents`` last published them."""
     assert workspace.chat is not None
     settings, catalog = workspace.settings, workspace.catalog
-    asking = asking_of(settings, workspace.chat.model)
+    asking = asking_of(settings, workspace.chat.model, None)
     pointer = catalog.pointers.get(entry.namespace, entry.source_id, documents.STAGE)
     version = None if pointer is None else pointer.tables[documents.STAGE]
     listing = SourceDocuments(workspace.tables, entry.namespace, entry.source_id, version)
@@ -140,10 +141,6 @@ def window_plan(workspace: Workspace, entry: Entry) -> WindowPlan:
                 seen.add(one.key)
                 asked = asked.plus(one)
     return WindowPlan(len(doc_ids), asked, cached, resting)
-
-
-def _questions(workspace: Workspace) -> int | None:
-    return workspace.settings.extraction.questions_per_month
 
 
 def plan_of(workspace: Workspace, source_id: str) -> Iterator[Planned]:

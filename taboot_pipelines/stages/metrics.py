@@ -22,6 +22,7 @@ from taboot_pipelines.shards import open_shards
 from taboot_pipelines.shards.protocol import load_manifest
 from taboot_pipelines.stages import health
 from taboot_pipelines.stages.held_deletions import held
+from taboot_pipelines.stages.quotas import usage
 from taboot_pipelines.stages.schedules import overdue
 from taboot_pipelines.stages.workspace import Workspace, is_paused
 
@@ -80,11 +81,8 @@ METRICS = (
     MetricSpec("source_items", (*_SOURCE, "outcome"), "Items of its last run, by outcome."),
     MetricSpec("crawl_urls", (*_SOURCE, "state"), "URLs of a source's last crawl, by state."),
     MetricSpec("questions_month", ("namespace",), "Questions to a chat model in this month."),
-    MetricSpec(
-        "questions_month_limit",
-        ("namespace",),
-        "How many may be asked in it; absent: no limit.",
-    ),
+    MetricSpec("quota_used", ("namespace", "what"), "Of what is limited: bytes, documents, questions."),
+    MetricSpec("quota_limit", ("namespace", "what"), "How much of it there may be; absent: no limit."),
     MetricSpec("part_up", ("part",), "1 if a part answers; only where parts are asked."),
     MetricSpec("part_latency_seconds", ("part",), "How long it took to answer."),
 )
@@ -178,19 +176,20 @@ def _of_catalog(workspace: Workspace) -> Iterator[Sample]:
 
 def _of_namespace(workspace: Workspace, namespace: str) -> Iterator[Sample]:
     catalog, at = workspace.catalog, (namespace,)
-    usage = catalog.blobs.usage(namespace)
-    yield "blobs", at, usage["total_sources"]
-    yield "blob_bytes", at, usage["total_bytes"]
+    stored = catalog.blobs.usage(namespace)
+    yield "blobs", at, stored["total_sources"]
+    yield "blob_bytes", at, stored["total_bytes"]
     yield "uploads_waiting", at, len(catalog.uploads.due(namespace, _EVER))
     states = catalog.locators.lifecycles(namespace)
     expiring = sum(of_source.get(Lifecycle.EXPIRING, 0) for of_source in states.values())
     yield "documents_expiring", at, expiring
     for source, of_source in sorted(states.items()):
         yield "documents", (namespace, source), sum(of_source.values())
-    quota = catalog.quotas.of(namespace, workspace.settings.extraction.questions_per_month)
-    yield "questions_month", at, quota.asked
-    if quota.limit is not None:
-        yield "questions_month_limit", at, quota.limit
+    held = usage(workspace, namespace)
+    yield "questions_month", at, held.questions.asked
+    for what, (used, limit) in held.shares().items():
+        yield "quota_used", (namespace, what), used
+        yield "quota_limit", (namespace, what), limit
     letters = Counter(
         (d["source_id"], d["stage"], d["code"], d["kind"]) for d in catalog.dead_letters.find(namespace)
     )
@@ -300,11 +299,11 @@ ALERTS = (
     ),
     AlertSpec(
         "TabootQuotaAlmostUsed",
-        "taboot_questions_month / taboot_questions_month_limit > 0.9",
+        "taboot_quota_used >= 0.9 * taboot_quota_limit",
         "10m",
         "warning",
-        "Nine tenths of this month's questions of {{ $labels.namespace }} are asked.",
-        "Raise TABOOT_EXTRACTION__QUESTIONS_PER_MONTH, or wait for the next month.",
+        "Nine tenths of the quota of {{ $labels.what }} of {{ $labels.namespace }} are used.",
+        "`taboot usage` shows it; raise it in `quotas` of the sources file, or delete and purge.",
     ),
     AlertSpec(
         "TabootPartDown",

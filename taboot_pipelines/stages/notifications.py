@@ -35,6 +35,7 @@ from taboot_pipelines.model.jobs import JobState, Lifecycle
 from taboot_pipelines.model.notifications import VARIABLE, DeliveryState, Endpoint, EventKind
 from taboot_pipelines.model.retention import DAY
 from taboot_pipelines.stages.dead_letters import retry_at
+from taboot_pipelines.stages.quotas import usage
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.catalog.writing import Row, now_micros
@@ -171,18 +172,19 @@ def _of_expiry(workspace: Workspace, namespace: str) -> Iterator[Event]:
 
 
 def _of_quota(workspace: Workspace, namespace: str) -> Iterator[Event]:
-    quota = workspace.catalog.quotas.of(namespace, workspace.settings.extraction.questions_per_month)
-    if quota.limit:
+    held = usage(workspace, namespace)
+    for what, (used, limit) in held.shares().items():
         for share, said in ((_ALMOST, "Nine tenths of"), (1.0, "All of")):
-            if quota.asked >= share * quota.limit:
+            if limit and used >= share * limit:
+                once = held.questions.month if what == "questions" else ""
                 yield Event(
-                    ids.digest("quota", quota.month, share, quota.limit),
+                    ids.digest("quota", what, once, share, limit),
                     EventKind.QUOTA,
                     None,
                     now_micros(),
-                    f"{said} this month's questions to the chat model are asked.",
-                    "Raise TABOOT_EXTRACTION__QUESTIONS_PER_MONTH, or wait for the next month.",
-                    {"asked": quota.asked, "limit": quota.limit},
+                    f"{said} the quota of {what} is used up.",
+                    "`taboot usage` shows it; `quotas` of the sources file, or TABOOT_QUOTA__…, raise it.",
+                    {"what": what, "used": used, "limit": limit},
                 )
 
 

@@ -37,6 +37,7 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.stages.held_deletions import Judged, Listed, fresh_paths, hold, judge, release
 from taboot_pipelines.stages.progress import tracked
+from taboot_pipelines.stages.quotas import EVERY, Meter
 from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.source_state import (
     BatchState,
@@ -153,6 +154,7 @@ class Batch:
         self.expired = {d: row["sha256"] for d, row in self.tombstones.items() if row["reason"] == "expired"}
         fresh = fresh_paths(self.catalog, self.namespace, self.source_id, self.known)
         self.listed = Listed(self.known, fresh)
+        self.meter = Meter(self.workspace, self.namespace)
         self.job_id = self.catalog.jobs.start(
             self.namespace, self.source_id, fingerprint(self.workspace.settings, self.entry)
         )
@@ -198,8 +200,11 @@ class Batch:
         self._flush(commit=False)
         absent = self.listed.absent(self.workspace, self.entry, enumerated)
         judged = judge(self.listed, absent)
+        if self.report.limited:
+            # What a cursor has gone past would not be told again once there is room.
+            self.state.forget()
         if judged.held and not confirm_deletes:
-            # What a cursor has gone past would not be told again once the deletions are confirmed.
+            # Nor what is told before the deletions are confirmed.
             self.state.forget()
             hold(self.workspace, self.entry, judged, self.report)
         else:
@@ -385,6 +390,8 @@ class Batch:
         counts = self.report.counts
         old = self.known.get(item.path)
         sha256 = ids.sha256_hex(item.data)
+        if (old is None or old.sha256 != sha256) and not self._admitted(item, sha256, len(item.data)):
+            return
         if old is None or old.sha256 != sha256 or self.damaged:
             try:
                 _, new = self.workspace.blobs.put(self.namespace, item.data, heal=self.damaged)
@@ -398,6 +405,26 @@ class Batch:
             counts["new_blobs"] = counts.get("new_blobs", 0) + new
             self.report.bytes += len(item.data) if new else 0
         self._record(item, sha256, len(item.data))
+
+    def _admitted(self, item: Fetched | Stored, sha256: str, size: int) -> bool:
+        """Whether the namespace has room for the item; what has none is told, and tried by the next run."""
+        if not self.meter.limited:
+            return True
+        if len(self.changed) >= EVERY:
+            self._flush(commit=False)
+            self.meter.look()
+        new = item.role == "document" and item.path not in self.known
+        try:
+            self.meter.take(sha256, size, new_document=new)
+        except TabootError as error:
+            self.report.add("skipped")
+            message = f"{_shown(item.path)} is not taken in: {error.message}"
+            self._letter(item.path, error.code, message, "skipped")
+            if not self.report.limited:
+                told = {"code": error.code, "message": error.message, "remedy": error.remedy}
+                self.report.limited.append(told)
+            return False
+        return True
 
     def _take_over(self, item: Stored) -> None:
         """Record what another process has put into the blob store, and counted, if it is there."""
@@ -415,6 +442,8 @@ class Batch:
             self._letter(item.path, error.code, error.message, "failed")
             return
         counts["read_by_others"] = counts.get("read_by_others", 0) + 1
+        if item.path not in self.known and not self._admitted(item, item.sha256, 0):
+            return
         self._record(item, item.sha256, item.byte_size)
 
     def _record(self, item: Fetched | Stored, sha256: str, byte_size: int) -> None:
@@ -476,7 +505,7 @@ class Batch:
         )
         self.catalog.locators.touch(self.namespace, self.source_id, self.touched)
         self.changed, self.touched = [], []
-        if commit and self.state is not None and not self.listed.gone:
+        if commit and self.state is not None and not self.listed.gone and not self.report.limited:
             # What is gone is recorded at the end, and no cursor may be past it before.
             self.state.commit()
 

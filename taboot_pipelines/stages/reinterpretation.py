@@ -33,6 +33,7 @@ from taboot_pipelines.model.jobs import RunState
 from taboot_pipelines.stages import documents
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deriving import follow
+from taboot_pipelines.stages.quotas import questions_of
 from taboot_pipelines.stages.tiers import TierStage, check_overrides
 from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
@@ -97,7 +98,7 @@ def reinterpret(
 
 def check_quota(workspace: Workspace, namespace: str, tier: Tier) -> None:
     """Raise ``E_QUOTA`` if the namespace may ask nothing more this month, and the tier asks."""
-    quota = workspace.catalog.quotas.of(namespace, workspace.settings.extraction.questions_per_month)
+    quota = questions_of(workspace, namespace)
     if tier.counted and quota.left == 0:
         raise TabootError(
             "E_QUOTA",

@@ -9,6 +9,7 @@ which that ingest asks for its bytes again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,7 @@ from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.tables import NAMESPACE, TableVersion
 
+_log = logging.getLogger(__name__)
 #: The columns that are read of a source's tables, by schema; of any other the key that its buckets are of.
 _COLUMNS = {
     "documents": ["doc_id", "blob_sha256"],
@@ -74,6 +76,8 @@ def run(workspace: Workspace, namespace: str, *, repair: bool = False, deep: boo
     # No source is added meanwhile: its first bytes would be taken for those that no fetch recorded.
     with workspace.alone(namespace):
         workspace.tables.read_anew()
+        if workspace.catalog.blobs.reconcile(namespace):
+            _log.warning("the bytes of namespace %s were counted anew", namespace)
         first = _Audit(workspace, namespace, deep, report.checked)
         report.found = report.left = first.all()
         if repair and any(d.repairable for d in report.found):

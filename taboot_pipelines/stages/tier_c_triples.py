@@ -40,6 +40,7 @@ from taboot_pipelines.model.graph import EdgeSource
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stages.documents import PARSING
 from taboot_pipelines.stages.letter_retries import WindowLetters
+from taboot_pipelines.stages.quotas import limits_of
 from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.tiers import InterpretedKind, TierInput
 from taboot_pipelines.stages.workspace import Progress, Workspace
@@ -167,12 +168,13 @@ def opens(
         if last.get("model") is None or last.get("server") != _server(workspace.settings):
             return session
         model = last["model"]
-    session.asking = asking_of(workspace.settings, model)
+    limit = limits_of(workspace, namespace).questions_per_month
+    session.asking = asking_of(workspace.settings, model, limit)
     return session
 
 
-def asking_of(settings: Settings, model: str) -> RequestSettings:
-    """Return how the settings say that a model is to be asked."""
+def asking_of(settings: Settings, model: str, questions: int | None) -> RequestSettings:
+    """Return how the settings say that a model is to be asked, at most so many ``questions`` a month."""
     given, llm = settings.extraction, settings.llm
     in_process = llm.url is None
     return RequestSettings(
@@ -183,7 +185,7 @@ def asking_of(settings: Settings, model: str) -> RequestSettings:
         together=_TOGETHER if in_process else 1,
         answer_tokens=llm.max_output_tokens,
         budget=given.budget_tokens,
-        questions=given.questions_per_month,
+        questions=questions,
         served=served_relations(settings, model),
     )
 

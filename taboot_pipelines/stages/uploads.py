@@ -21,6 +21,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.records import Failed, Fetched, Skipped, UploadedItem
 from taboot_pipelines.stages import deletion
+from taboot_pipelines.stages.quotas import Meter
 from taboot_pipelines.stages.raw_blobs import MAX_PATH_BYTES, keep_for_upload
 from taboot_pipelines.stages.running import run_chain
 from taboot_pipelines.stages.source_state import open_source
@@ -90,12 +91,14 @@ def upload(
 
     They are stored in parts of :data:`BATCH`. What a part has stored stays, whatever fails afterwards, and
     the next ingest takes it in. Raises ``E_PATH`` for a path that can be none, ``E_TOO_LARGE`` and
-    ``E_EMPTY``, ``E_QUERY`` for two documents of one path, and what the stages raise.
+    ``E_EMPTY``, ``E_QUERY`` for two documents of one path, ``E_QUOTA``, and what the stages raise.
     """
     ids.check_namespace(namespace)
     source_id = uploads_entry(workspace, namespace)
     states: dict[str, str] = {}
     waiting = iter(handed)
+    there = {x.doc_id for x in workspace.catalog.locators.of_source(namespace, source_id).values()}
+    meter = Meter(workspace, namespace)
     while part := list(islice(waiting, BATCH)):
         for item in part:
             path = _path(item)
@@ -107,6 +110,8 @@ def upload(
                     path=path,
                 )
             _check_size(workspace, path, item.data)
+            new = ids.doc_id(namespace, ids.locator(source_id, path)) not in there
+            meter.take(ids.sha256_hex(item.data), len(item.data), new_document=new)
             states[path] = "new"
         states |= _store(workspace, namespace, source_id, part)
     if not states:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 from taboot_pipelines.stores.catalog.catalog import Catalog
 
 Server = TypeVar("Server", bound=PartClient)
+#: Where the limits that the sources file gives a namespace are kept: a pointer that publishes no table.
+QUOTAS = "quotas"
 #: Called with (stage, done, total) as work goes on; total is 0 when it is not known.
 Progress = Callable[[str, int, int], None]
 
@@ -194,6 +196,7 @@ class Workspace:
         for namespace in {e.namespace for e in sources.entries.values()}:
             publish_settings(self.catalog, namespace, sources)
         for namespace in {namespace for namespace, _ in known} | new:
+            self._publish_quota(namespace, sources)
             self.catalog.retention.sync(
                 namespace,
                 {
@@ -210,6 +213,15 @@ class Workspace:
             self.catalog, {e.namespace for e in sources.entries.values()}, self.settings.sources_file
         )
         return sources
+
+    def _publish_quota(self, namespace: str, sources: SourcesFile) -> None:
+        """Keep the limits that the file gives a namespace (``stages.quotas``), if others are kept."""
+        limits = sources.quotas.get(namespace)
+        said = {} if limits is None else limits.model_dump(exclude_none=True)
+        kept = self.catalog.pointers.get(namespace, NAMESPACE, QUOTAS)
+        if said != ({} if kept is None else kept.applied):
+            pointer = Pointer(stage=QUOTAS, tables={}, inputs=digest(said), txn="", applied=said)
+            self.catalog.pointers.publish(namespace, NAMESPACE, pointer)
 
     def adding_sources(self, namespace: str) -> AbstractContextManager[None]:
         """Hold what is needed to add a source to a namespace.

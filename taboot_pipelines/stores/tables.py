@@ -130,7 +130,8 @@ class Tables:
         return self._remember(path, table, stamp)
 
     def read_anew(self) -> None:
-        """Forget the logs that were read: whoever looks for damage wants to see what is there now."""
+        """Forget what was read: whoever looks for damage wants to see what is there now."""
+        self._files.forget()
         with self._lock:
             self._opened.clear()
             self._newest.clear()

@@ -277,6 +277,7 @@ def calls(
         "uploads.due": lambda: catalog.uploads.due(MINE, 2**62),
         "uploads.mark_failed": lambda: catalog.uploads.mark_failed(MINE, sha, 1, 0, "", final=True),
         "uploads.mark_done": lambda: catalog.uploads.mark_done(MINE, sha),
+        "blobs.reconcile": lambda: catalog.blobs.reconcile(MINE),
         "blobs.all": lambda: catalog.blobs.all(MINE),
         "locators.hashes_only_of": lambda: catalog.locators.hashes_only_of(MINE, [doc]),
         "locators.held_hashes": lambda: catalog.locators.held_hashes(MINE),

@@ -65,6 +65,20 @@ class Blobs:
                 dict(row._mapping) if row else {"namespace": namespace, "total_bytes": 0, "total_sources": 0}
             )
 
+    @retried
+    def reconcile(self, namespace: str) -> bool:
+        """Count the namespace's bytes anew from its blobs; whether they were counted wrongly."""
+        b, u = t.blob.c, t.storage_usage
+        with self.database.publishing(namespace) as c:
+            sums = sa.select(sa.func.coalesce(sa.func.sum(b.byte_size), 0), sa.func.count())
+            size, count = c.execute(sums.where(b.namespace == namespace)).one()
+            own = u.c.namespace == namespace
+            row = c.execute(sa.select(u.c.total_bytes, u.c.total_sources).where(own)).one_or_none()
+            wrong = row is not None and tuple(row) != (int(size), int(count))
+            new = {"total_bytes": int(size), "total_sources": int(count), "last_calculated": now_micros()}
+            c.execute(sa.update(u).where(own).values(**new))
+        return wrong
+
     def add(self, c: Connection, namespace: str, blobs: Sequence[Row]) -> None:
         """Record those that are new, and count their bytes once."""
         sizes = {row["content_hash"]: row["byte_size"] for row in blobs}

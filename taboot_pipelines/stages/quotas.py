@@ -1,0 +1,111 @@
+"""Quotas: how much a namespace may hold and ask, and how much it does.
+
+A namespace's own limits stand in the sources file and are kept in the catalog, since a worker has no such
+file; what they leave out the settings say. They are asked before the work: an item that would go beyond is
+passed over with ``E_QUOTA``, is tried again by the next run, and nothing that is held is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.quotas import Limits
+from taboot_pipelines.stages.workspace import QUOTAS, Workspace
+from taboot_pipelines.stores.catalog.answers import Quota
+from taboot_pipelines.stores.tables import NAMESPACE
+
+#: So many items are taken in between two looks at what other processes took in.
+EVERY = 16
+_REMEDY = "Raise it (`quotas` of the sources file, or TABOOT_QUOTA__…), delete something, or purge."
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a namespace holds and has asked this month, and its limits (None: there is none)."""
+
+    namespace: str
+    bytes: int
+    documents: int
+    questions: Quota
+    limits: Limits
+
+    def shares(self) -> Mapping[str, tuple[int, int]]:
+        """{what: (how much, of how much)} of all that is limited."""
+        found = {
+            "bytes": (self.bytes, self.limits.bytes),
+            "documents": (self.documents, self.limits.documents),
+            "questions": (self.questions.asked, self.questions.limit),
+        }
+        return {what: (used, limit) for what, (used, limit) in found.items() if limit is not None}
+
+
+def limits_of(workspace: Workspace, namespace: str) -> Limits:
+    """Return the limits of a namespace."""
+    settings = workspace.settings
+    kept = workspace.catalog.pointers.get(namespace, NAMESPACE, QUOTAS)
+    own = {} if kept is None else kept.applied
+    given = {
+        "bytes": settings.quota.bytes,
+        "documents": settings.quota.documents,
+        "questions_per_month": settings.extraction.questions_per_month,
+    }
+    return Limits(**{**given, **{name: value for name, value in own.items() if value is not None}})
+
+
+def questions_of(workspace: Workspace, namespace: str) -> Quota:
+    """Return the questions of this month, and how many there may be."""
+    return workspace.catalog.quotas.of(namespace, limits_of(workspace, namespace).questions_per_month)
+
+
+def usage(workspace: Workspace, namespace: str) -> Usage:
+    """Return what a namespace holds and has asked, beside its limits."""
+    catalog = workspace.catalog
+    limits = limits_of(workspace, namespace)
+    states = catalog.locators.lifecycles(namespace).values()
+    return Usage(
+        namespace,
+        catalog.blobs.usage(namespace)["total_bytes"],
+        sum(sum(of_source.values()) for of_source in states),
+        catalog.quotas.of(namespace, limits.questions_per_month),
+        limits,
+    )
+
+
+class Meter:
+    """Counts what a batch takes in against what its namespace may hold."""
+
+    def __init__(self, workspace: Workspace, namespace: str) -> None:
+        self._workspace, self._namespace = workspace, namespace
+        self._limits = limits_of(workspace, namespace)
+        self.limited = self._limits.bytes is not None or self._limits.documents is not None
+        self._bytes = self._documents = 0
+        if self.limited:
+            self.look()
+
+    def look(self) -> None:
+        """Count anew, what other processes took in included. All that this batch took in is recorded."""
+        now = usage(self._workspace, self._namespace)
+        self._bytes, self._documents = now.bytes, now.documents
+
+    def take(self, sha256: str, size: int, *, new_document: bool) -> None:
+        """Count an item that is about to be stored. Raises ``E_QUOTA`` where it would be too much."""
+        if not self.limited:
+            return
+        known = self._workspace.catalog.blobs.hashes(self._namespace, among=[sha256])
+        added, documents = 0 if known else size, int(new_document)
+        for what, used, more, limit in (
+            ("bytes", self._bytes, added, self._limits.bytes),
+            ("documents", self._documents, documents, self._limits.documents),
+        ):
+            if limit is not None and more and used + more > limit:
+                raise TabootError(
+                    "E_QUOTA",
+                    f"Namespace {self._namespace} holds {used:,} of {limit:,} {what}.",
+                    remedy=_REMEDY,
+                    limit=limit,
+                    used=used,
+                )
+        self._bytes += added
+        self._documents += documents
