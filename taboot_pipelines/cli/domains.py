@@ -117,6 +117,19 @@ def unblock(outer: str | None, domain: str, namespace: str | None) -> None:
     console().print(text(f"{name} is open."))
 
 
+@domains.command()
+@click.argument("domain")
+@namespace_option
+@click.pass_obj
+def reset(outer: str | None, domain: str, namespace: str | None) -> None:
+    """Ask DOMAIN again at once, though it failed often or asked to be left alone for a while."""
+    from taboot_pipelines.stages import domains as stage
+
+    with existing_workspace() as workspace:
+        name = stage.reset(workspace.state, namespace or outer or workspace.settings.namespace, domain)
+    console().print(text(f"{name} is asked again."))
+
+
 @click.command()
 @click.argument("names", nargs=-1, metavar="NAME...")
 @click.option("--test", is_flag=True, help="Fetch --url by each proxy and say whether it works.")

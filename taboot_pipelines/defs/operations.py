@@ -28,6 +28,7 @@ from taboot_pipelines.stages import notifications as notifying
 from taboot_pipelines.stages.schedules import last_fires, schedules
 from taboot_pipelines.stages.source_state import fingerprint
 from taboot_pipelines.stages.workspace import Workspace, stored_entry
+from taboot_pipelines.stores.catalog.writing import now_micros
 
 # Dagster calls the parameter beta wherever a sensor with several jobs is copied; it is not used here.
 warnings.filterwarnings("ignore", message=".*`owners` of initializer `Sensor.*", category=dg.BetaWarning)
@@ -214,6 +215,27 @@ def run_failures(context: dg.RunFailureSensorContext) -> None:
         context.log.error(f"{source}: {event.step_key}: {said}")
 
 
+@dg.sensor(
+    job=ingest_source,
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Runs a source where bytes wait for their object store, when they are due again.",
+)
+def due_uploads(
+    context: dg.SensorEvaluationContext, workspace: WorkspaceResource
+) -> list[dg.RunRequest] | dg.SkipReason:
+    opened = workspace.open()
+    requests = []
+    for namespace in opened.namespaces() if opened.blobs.waiting is not None else ():
+        due = opened.catalog.uploads.due(namespace, now_micros())
+        sources = [entry.source_id for entry in opened.entries_of(namespace) if not entry.paused]
+        if due and sources:
+            # A run tries all that are due; each wait that has passed is one reason to run.
+            newest = max(row["next_retry_at"] for row in due)
+            requests.append(_request(opened, sources[0], f"uploads:{namespace}:{newest}"))
+    return requests or dg.SkipReason("No bytes wait, or none are due.")
+
+
 def _unread(workspace: Workspace) -> dict[str, str]:
     """Return {source id: run key} of the sources that no run has read as their entry is now.
 
@@ -255,6 +277,7 @@ SENSORS = [
     sources_sensor,
     due_sources,
     due_dead_letters,
+    due_uploads,
     stale_runs,
     run_retention,
     notifications,

@@ -48,6 +48,20 @@ def _by_default() -> list[EventKind]:
     return [kind for kind in EventKind if kind is not EventKind.COMPLETED]
 
 
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+#: What a delivery says itself, in lower case.
+_OWN = re.compile(r"(?i)x-taboot-.*|content-.*|host|transfer-encoding|expect|connection")
+
+
+def _headers(value: dict[str, str]) -> dict[str, str]:
+    for name, text in value.items():
+        if not _TOKEN.fullmatch(name) or _OWN.fullmatch(name):
+            raise ValueError(f"holds {name[:40]!r}, which is no header that can be set")
+        if not (text.isascii() and text.isprintable()):
+            raise ValueError(f"holds a value of {name} that a header cannot carry")
+    return value
+
+
 class Endpoint(BaseModel):
     """Somebody who is told of events, over HTTP."""
 
@@ -58,6 +72,11 @@ class Endpoint(BaseModel):
     )
     secret: Annotated[str, AfterValidator(_variable)] | None = Field(
         None, description="`${NAME}`: the environment variable with the key that deliveries are signed by."
+    )
+    headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(
+        default_factory=dict,
+        description="Headers of every delivery, such as `Authorization: ${NAME}`; `${NAME}` alone stands for"
+        " the environment variable that holds the value.",
     )
     form: Literal["json", "slack", "ntfy"] = Field(
         "json", description="The body: JSON, or what Slack (Mattermost, Discord's `/slack`) or ntfy takes."

@@ -23,7 +23,8 @@ from taboot_pipelines.sources.sources_file import SourcesFile
 from taboot_pipelines.stores.catalog.catalog import Catalog
 from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.catalog.writing import now_micros
-from taboot_pipelines.stores.state.protocol import Lenient
+from taboot_pipelines.stores.state.keys import CIRCUIT, RETRY_AFTER
+from taboot_pipelines.stores.state.protocol import Lenient, State
 from taboot_pipelines.stores.tables import NAMESPACE
 
 _SETTINGS, _BLOCK = "crawl_settings", "domain_block"
@@ -86,10 +87,7 @@ def blocks(catalog: Catalog, namespace: str) -> dict[str, bool]:
 def set_blocked(catalog: Catalog, namespace: str, domain: str, blocked: bool, reason: str = "") -> str:
     """Block a domain, or open it, for good; return its name in the form that URLs have. Raises ``E_URL_BAD``
     for what is no name of a domain."""
-    try:
-        name = domain_name(domain)
-    except ValueError as error:
-        raise TabootError("E_URL_BAD", f"The domain {error}.", remedy="Name it as URLs do.") from None
+    name = _name(domain)
     owner = f"{_OWNER}{name}"
     if not blocked:
         catalog.pointers.drop(namespace, owner)
@@ -100,6 +98,22 @@ def set_blocked(catalog: Catalog, namespace: str, domain: str, blocked: bool, re
     pointer = Pointer(stage=_BLOCK, tables={}, inputs=digest(applied), txn="", applied=applied)
     catalog.pointers.publish(namespace, owner, pointer)
     return name
+
+
+def reset(state: State, namespace: str, domain: str) -> str:
+    """Let a domain be asked at once, though it failed or asked to be left alone; return its name. Raises
+    ``E_URL_BAD`` for what is no name of a domain, and what the state raises."""
+    name = _name(domain)
+    state.circuit_succeeded(namespace, CIRCUIT(name))
+    state.delete(namespace, [RETRY_AFTER(name)])
+    return name
+
+
+def _name(domain: str) -> str:
+    try:
+        return domain_name(domain)
+    except ValueError as error:
+        raise TabootError("E_URL_BAD", f"The domain {error}.", remedy="Name it as URLs do.") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,7 @@ METRICS = (
     MetricSpec("source_items", (*_SOURCE, "outcome"), "Items of its last run, by outcome."),
     MetricSpec("crawl_urls", (*_SOURCE, "state"), "URLs of a source's last crawl, by state."),
     MetricSpec("questions_month", ("namespace",), "Questions to a chat model in this month."),
+    MetricSpec("notifications", ("namespace", "state"), "Deliveries of the last 30 days, by their state."),
     MetricSpec("quota_used", ("namespace", "what"), "Of what is limited: bytes, documents, questions."),
     MetricSpec("quota_limit", ("namespace", "what"), "How much of it there may be; absent: no limit."),
     MetricSpec("part_up", ("part",), "1 if a part answers; only where parts are asked."),
@@ -185,6 +186,8 @@ def _of_namespace(workspace: Workspace, namespace: str) -> Iterator[Sample]:
     yield "documents_expiring", at, expiring
     for source, of_source in sorted(states.items()):
         yield "documents", (namespace, source), sum(of_source.values())
+    for state, count in sorted(catalog.notifications.counts(namespace).items()):
+        yield "notifications", (namespace, state), count
     held = usage(workspace, namespace)
     yield "questions_month", at, held.questions.asked
     for what, (used, limit) in held.shares().items():

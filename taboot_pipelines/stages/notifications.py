@@ -355,6 +355,7 @@ def post(endpoint: Endpoint, payload: bytes) -> str:
         url = _value(endpoint.url)
         secret = None if endpoint.secret is None else _value(endpoint.secret)
         headers, body = _formed(endpoint, orjson.loads(payload), payload)
+        headers |= {name: _carried(name, _value(value)) for name, value in endpoint.headers.items()}
         if secret is not None:
             now = int(time.time())
             headers |= {"X-Taboot-Timestamp": str(now), "X-Taboot-Signature": signature(secret, now, body)}
@@ -387,6 +388,13 @@ def _formed(endpoint: Endpoint, told: Mapping[str, Any], payload: bytes) -> tupl
             }
             return headers, f"{told['summary']} {told['remedy']}".encode()
     return headers, payload
+
+
+def _carried(name: str, value: str) -> str:
+    """The value of a header. Raises ``E_CONFIG`` for one that a header cannot carry."""
+    if not (value.isascii() and value.isprintable()):
+        raise TabootError("E_CONFIG", f"The value of the header {name} holds what a header cannot carry.")
+    return value
 
 
 def _value(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -173,3 +174,20 @@ def test_a_source_names_no_proxies_that_are_not_there(world: World, site: Site) 
         TabootError, match=r"E_SOURCES.*entry 1 \(site\) names proxies home, which the file does not"
     ):
         world.workspace.sync_sources()
+
+
+def test_a_domain_that_failed_is_asked_again_at_once(world: World, site: Site) -> None:
+    shell, name = Shell(world), f"127.0.0.1:{site.port}"
+    declare(world, site)
+    world.workspace.sync_sources()
+    state = world.workspace.state
+    for _ in range(9):
+        state.circuit_failed("default", f"circuit:{name}", threshold=3, rest_seconds=600)
+    state.set("default", f"retry_after:{name}", repr(time.time() + 600).encode(), 600)
+    world.ingest("site")
+    before = site.hits["/a"]
+    assert f"{name} is asked again" in shell("domains", "reset", name.upper())
+    world.ingest("site")
+    assert (before, site.hits["/a"]) == (0, 1)
+    shell("domains", "reset", "no domain", code=1)
+    assert "E_URL_BAD" in shell.err

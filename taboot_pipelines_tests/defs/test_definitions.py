@@ -113,6 +113,7 @@ def test_the_definitions_are_these(tmp_path: Path) -> None:
         "sources_sensor",
         "due_sources",
         "due_dead_letters",
+        "due_uploads",
         "qdrant_retries",
         "stale_runs",
         "run_retention",

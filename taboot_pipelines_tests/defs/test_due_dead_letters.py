@@ -11,6 +11,8 @@ from taboot_pipelines.defs import operations
 from taboot_pipelines.defs.partitions import TAG
 from taboot_pipelines_tests.defs.conftest import Project
 from taboot_pipelines_tests.defs.test_operations import requested, tick
+from taboot_pipelines_tests.objects import Bucket
+from taboot_pipelines_tests.servers import S3Server
 from taboot_pipelines_tests.stages.test_dead_letters import letter
 
 
@@ -39,6 +41,28 @@ def test_a_source_is_run_again_once_for_each_failure(
     catalog.dead_letters.record("default", "guides", "raw_blobs", [letter("a")], ())
     monkeypatch.setattr("taboot_pipelines.stages.dead_letters.time.time", lambda: time.monotonic() + 9e9)
     assert isinstance(tick(project, operations.due_dead_letters), dg.SkipReason), "failed for good"
+
+
+def test_bytes_that_wait_for_the_object_store_are_uploaded_when_they_are_due(
+    project: Project, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(tick(project, operations.due_uploads), dg.SkipReason), "a directory has no queue"
+    bucket = Bucket(s3)
+    project.world.overrides |= {"blob_url": bucket.url, "storage": bucket.storage}
+    project.sync()
+    workspace = project.world.open(project.world.home)
+    monkeypatch.setattr("taboot_pipelines.defs.resources.WorkspaceResource.open", lambda _: workspace)
+    assert isinstance(tick(project, operations.due_uploads), dg.SkipReason)
+    catalog, when = workspace.catalog, time.time_ns() // 1000 + 60_000_000
+    catalog.uploads.enqueue(
+        "default", "0" * 64, "x", 1, max_retries=5, next_retry_at=when, error_message="away"
+    )
+    assert isinstance(tick(project, operations.due_uploads), dg.SkipReason), "not before its time"
+    monkeypatch.setattr(operations, "now_micros", lambda: when + 1)
+    first = requested(tick(project, operations.due_uploads))
+    assert list(first.values()) == [f"uploads:default:{when}"]
+    assert requested(tick(project, operations.due_uploads)) == first, "once for each wait"
+    workspace.close()
 
 
 def test_a_busy_source_is_left_alone(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -462,3 +462,18 @@ def test_no_delivery_names_what_a_document_says_or_is_called(world: World) -> No
         delete(world.workspace, "default", [doc_id], erase=True)
         rows = world.workspace.catalog.notifications.find("default")
         assert rows and secret not in str(rows) and doc_id not in str(rows)
+
+
+def test_headers_of_an_endpoint_go_with_every_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN_OF_TESTS", "Bearer abc")
+    with receiver() as server:
+        told = endpoint(server.url, headers={"Authorization": "${TOKEN_OF_TESTS}", "X-Room": "attic"})
+        assert notifications.post(told, notifications.example()) == "204"
+        sent = server.taken[0][0]
+        assert (sent["Authorization"], sent["X-Room"]) == ("Bearer abc", "attic")
+        monkeypatch.setenv("TOKEN_OF_TESTS", "Bearer abc\r\nX-Evil: 1")
+        assert notifications.post(told, notifications.example()) == "E_CONFIG"
+        assert len(server.taken) == 1
+    for wrong in ({"X-Taboot-Event": "a"}, {"Host": "a"}, {"a b": "c"}, {"A": "b\r\nc: d"}):
+        with pytest.raises(ValueError, match="header"):
+            endpoint(server.url, headers=wrong)

@@ -337,6 +337,7 @@ def calls(
         "notifications.add": lambda: catalog.notifications.add(MINE, [told("of-alpha")]),
         "notifications.known": lambda: catalog.notifications.known(MINE, ["delivery"]),
         "notifications.due": lambda: catalog.notifications.due(MINE, "ops", 2**62),
+        "notifications.counts": lambda: catalog.notifications.counts(MINE),
         "notifications.find": lambda: catalog.notifications.find(MINE),
         "notifications.tried": lambda: catalog.notifications.tried(
             MINE, "delivery", DeliveryState.FAILED, 1, 0, "500"

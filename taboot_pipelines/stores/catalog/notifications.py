@@ -80,6 +80,14 @@ class Notifications:
             return [dict(r._mapping) for r in c.execute(query)]
 
     @retried
+    def counts(self, namespace: str) -> dict[str, int]:
+        """How many deliveries there are in each state that any is in."""
+        n = t.notification.c
+        query = sa.select(n.state, sa.func.count()).where(n.namespace == namespace).group_by(n.state)
+        with self.database.read(namespace) as c:
+            return dict(iter(c.execute(query)))
+
+    @retried
     def tried(
         self, namespace: str, delivery_id: str, state: DeliveryState, attempts: int, next_at: int, code: str
     ) -> None:
