@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,16 +27,16 @@ def house(world: World) -> Iterator[World]:
     return world
 
 
-def upload(world: World, *documents: str | Path | bytes, **said: object) -> dict[str, str]:
+def upload(world: World, *documents: str | Path | bytes, **said: Any) -> dict[str, str]:
     """{path: what became of it}."""
-    return {x.path: x.code or x.state for x in world.kb().upload(*documents, **said)}  # type: ignore[arg-type]
+    return {x.path: x.code or x.state for x in world.kb().upload(*documents, **said)}
 
 
-def hits(kb: KnowledgeBase, query: str, **options: object) -> list[str]:
+def hits(kb: KnowledgeBase, query: str, **options: Any) -> list[str]:
     """The paths of the documents that are found."""
     rows = kb.documents().select(["doc_id", "path"]).to_pylist()
     paths = {row["doc_id"]: row["path"] for row in rows}
-    return [paths[h.doc_id] for h in kb.search(query, mode="keyword", **options).hits]  # type: ignore[arg-type]
+    return [paths[h.doc_id] for h in kb.search(query, mode="keyword", **options).hits]
 
 
 def test_what_is_uploaded_is_searched_and_outlives_every_ingest(house: World) -> None:

@@ -54,6 +54,8 @@ class Route:
     scope: str = ""
     #: How it is stated, where that is another method than that of the proxy's other routes.
     method: str = ""
+    #: The requests a minute that a client may make.
+    rate_limit: int | None = None
 
     @property
     def properties(self) -> dict[str, Any]:
@@ -183,7 +185,8 @@ class RouteClaims:
             end_basis = basis_of(end.name, quote, host)
             if not stated:
                 claims.node(self._proxy, where, {"type": self._kind, "configPath": self._main})
-            guard = self._fronts[node.key].guard or Guard("none")
+            front = self._fronts[node.key]
+            guard = front.guard or Guard("none")
             if end is not node:
                 claims.node(end, where)
             claims.node(node, where, {"authRequired": guard.auth != "none"})
@@ -211,6 +214,7 @@ class RouteClaims:
                     start_basis=end_basis,
                     auth=guard.auth,
                     authInclude=guard.name,
+                    rateLimit=front.rate_limit,
                 )
         return claims.result(subordinates - {self._main})
 

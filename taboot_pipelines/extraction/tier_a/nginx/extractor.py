@@ -32,7 +32,7 @@ class NginxReader:
     :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = "nginx"
-    version = "5"
+    version = "6"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file and its includes say. Raises nothing but what the store behind ``view`` raises; what
@@ -103,6 +103,7 @@ def _add(
                 found.named_by_tls or (server is not None and server.tls),
                 _guard(found),
                 method=method,
+                rate_limit=reader.rate_limit(found),
             )
         )
 

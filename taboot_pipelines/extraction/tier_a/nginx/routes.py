@@ -1,10 +1,11 @@
 """From a tree of directives to passes: which location passes requests on, to what, by which names and guards.
 
-Blocks inherit as nginx has it: ``auth_basic`` and ``auth_request`` go inwards, ``server_name`` and ``listen``
-are the server's. A ``return`` runs before anything is passed on, so a pass behind one is none. ``set`` runs
-before that too, so the last assignment of a block counts wherever it stands in it, and an inner block's goes
-over an outer one's; a value is put together from what its variables hold at that point. What a ``map`` gives
-is looked up for each name of the server, where the map is by the host; else each of its values counts.
+Blocks inherit as nginx has it: ``auth_basic``, ``auth_request`` and ``limit_req`` go inwards, ``server_name``
+and ``listen`` are the server's. A ``return`` runs before anything is passed on, so a pass behind one is none.
+``set`` runs before that too, so the last assignment of a block counts wherever it stands in it, and an inner
+block's goes over an outer one's; a value is put together from what its variables hold at that point. What a
+``map`` gives is looked up for each name of the server, where the map is by the host; else each of its values
+counts.
 
 nginx resolves the relative name of an ``include`` against the directory of its main file. A source may
 begin above, at or below that directory, and an absolute name is one of the machine nginx runs on
@@ -115,6 +116,14 @@ _OF_MAPS = frozenset({"default", "hostnames", "volatile", "include"})
 _DATA_BLOCKS = frozenset({"geo", "types", "split_clients", "charset_map", "match", "events", "mail"})
 
 
+_RATE = re.compile(r"([0-9]{1,9})r/([sm])")
+
+
+def _parameter(directive: Directive, name: str) -> str:
+    """The value of an argument ``name=value`` of a directive; empty where it has none."""
+    return next((a.partition("=")[2] for a in directive.args if a.startswith(f"{name}=")), "")
+
+
 @dataclass(frozen=True, slots=True)
 class Pass:
     """One ``*_pass``. ``value`` has its variables put in; ``sets`` are the assignments that gave them."""
@@ -129,6 +138,8 @@ class Pass:
     basic: bool
     guard: str | None
     guarded: bool
+    #: The zones that limit the requests, which may be declared anywhere.
+    zones: tuple[str, ...] = ()
     #: The host that a `map` is by, in the place of the server's names; whether clients then come by TLS.
     host: str | None = None
     named_by_tls: bool = False
@@ -160,6 +171,7 @@ class _Context:
     basic: bool = False
     guard: str | None = None
     guarded: bool = False
+    zones: tuple[str, ...] = ()
     depth: int = 0
 
 
@@ -192,6 +204,8 @@ class Reader:
         self.routes: list[Pass] = []
         self.upstreams: dict[tuple[bool, str], list[Peer]] = {}
         self._maps: dict[str, Map] = {}
+        #: {a zone of `limit_req_zone`: requests a minute}
+        self.rates: dict[str, int] = {}
         self.subordinates: set[str] = set()
 
     def read(self) -> None:
@@ -266,11 +280,20 @@ class Reader:
         items = list(items)
         if context.inside and not context.dead:
             context = replace(context, dead=answers([item.directive for item in items]))
+        zones = [_parameter(item.directive, "zone") for item in items if item.directive.name == "limit_req"]
+        if zones:
+            # A block with limits of its own has none of the outer one's.
+            context = replace(context, zones=tuple(zone for zone in zones if zone))
         for item in items:
             d = item.directive
             name, args = d.name, d.args
             if name == "map" and d.children is not None:
                 self._map(item)
+            elif name == "limit_req_zone":
+                rate = _RATE.fullmatch(_parameter(d, "rate"))
+                if rate is not None and int(rate[1]) > 0:
+                    per_minute = int(rate[1]) * (60 if rate[2] == "s" else 1)
+                    self.rates[_parameter(d, "zone").partition(":")[0]] = per_minute
             elif d.children is not None or name in PASSES:
                 later.append(item)
             elif name == "set":
@@ -454,10 +477,15 @@ class Reader:
                     context.basic,
                     context.guard,
                     context.guarded,
+                    context.zones,
                     host=None if given is None else given.host,
                     named_by_tls=by_tls,
                 )
             )
+
+    def rate_limit(self, route: Pass) -> int | None:
+        """The requests a minute that a client may make by this way; None where none is stated here."""
+        return min((self.rates[zone] for zone in route.zones if zone in self.rates), default=None)
 
     def peers(self, route: Pass, target: Target) -> Iterator[tuple[Target | Miss, Span]] | None:
         """The servers of the upstream that ``target`` names; None if it names none."""

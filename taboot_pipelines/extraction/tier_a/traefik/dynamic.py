@@ -30,6 +30,10 @@ SINGLE_SIGN_ON = re.compile(
 )
 _TEMPLATE = re.compile(rf"\{{\{{|\$\{{|{UNKNOWN}")
 
+#: A span of time as Go writes it, of one unit.
+_PERIOD = re.compile(r"([0-9]{1,6})(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+
 Named = dict[str, Node]
 
 
@@ -126,10 +130,11 @@ class Router:
             return
         tls = self._tls(router, found, ())
         guard = self._guard(router)
+        rate = min(self._rates(words_of(option(router, "middlewares")), ()), default=None)
         for target, where in self._servers(self._named(text_of(wanted), name), wanted, ()):
             for rule in found:
                 path = rule.path if self._protocol.name == "http" else None
-                yield Route(target, where, rule.host, rule.location, path, tls, guard)
+                yield Route(target, where, rule.host, rule.location, path, tls, guard, rate_limit=rate)
 
     def _parents(self, router: Node) -> list[Node]:
         found = [
@@ -209,6 +214,21 @@ class Router:
                     if guard is not None:
                         return guard
         return None
+
+    def _rates(self, names: Sequence[str], chain: tuple[str, ...]) -> Iterator[int]:
+        """The requests a minute that each of these middlewares lets a client make, if it limits them."""
+        for name in names:
+            self._steps.take()
+            middleware = self._protocol.middlewares.get(name.partition("@")[0])
+            limit = option(middleware, "rateLimit")
+            average, period = text_of(option(limit, "average")), text_of(option(limit, "period")) or "1s"
+            spans = _PERIOD.fullmatch(period)
+            if average.isascii() and average.isdigit() and int(average) and spans is not None:
+                seconds = int(spans[1]) * _SECONDS[spans[2]]
+                if seconds:
+                    yield max(1, round(int(average) * 60 / seconds))
+            if name not in chain and len(chain) < _MAX_CHAIN:
+                yield from self._rates(words_of(option(middleware, "chain", "middlewares")), (*chain, name))
 
     # --- servers --------------------------------------------------------------------------------------------
 

@@ -311,6 +311,30 @@ def test_streams() -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "inside", "rate"),
+    [
+        ("", "limit_req zone=a burst=5;", 600),
+        ("limit_req zone=b;", "", 30),
+        ("limit_req zone=b;", "limit_req zone=a nodelay;", 600),  # an own limit takes the place of the outer
+        ("", "limit_req zone=a; limit_req zone=b;", 30),
+        ("", "limit_req zone=elsewhere;", None),
+        ("", "limit_req zone=none;", None),
+        ("", "limit_req;", None),
+        ("", "", None),
+    ],
+)
+def test_a_limit_of_requests_is_read_in_requests_a_minute(before: str, inside: str, rate: int | None) -> None:
+    zones = (
+        "limit_req_zone $binary_remote_addr zone=a:10m rate=10r/s;\n"
+        "limit_req_zone $server_name zone=b:10m rate=30r/m;\nlimit_req_zone $x zone=none:1m rate=0r/s;\n"
+    )
+    text = f"http {{\n{zones}{in_location(inside + ' proxy_pass http://app:1;', before)}}}"
+    result, _ = read({"a.conf": text})
+    (edge,) = exposures(result)
+    assert edge.properties.get("rateLimit") == rate
+
+
+@pytest.mark.parametrize(
     ("before", "inside", "auth", "include"),
     [
         ("", "", "none", None),

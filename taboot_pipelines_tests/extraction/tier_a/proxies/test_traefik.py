@@ -315,3 +315,34 @@ def test_recognition() -> None:
     assert not looks_like_traefik("services:\n  http:\n    image: x\n")
     assert not looks_like_traefik("http:\n  port: 80\n")
     assert not looks_like_traefik("[package]\nname = 'x'\n")
+
+
+@pytest.mark.parametrize(
+    ("limit", "rate"),
+    [
+        ("{average: 100}", 6000),
+        ("{average: 30, period: 1m}", 30),
+        ("{average: 1, period: 2h}", 1),
+        ("{average: 5, period: 500ms}", 600),
+        ("{average: 0}", None),
+        ("{average: '{{ .Rate }}'}", None),
+        ("{burst: 5}", None),
+    ],
+)
+def test_a_limit_of_requests_is_read_in_requests_a_minute(limit: str, rate: int | None) -> None:
+    said = interpret(
+        {
+            "dynamic.yml": f"""
+            http:
+              routers:
+                a: {{rule: Host(`a.lan`), service: app, middlewares: [outer@file]}}
+              middlewares:
+                outer: {{chain: {{middlewares: [slow, outer]}}}}
+                slow: {{rateLimit: {limit}}}
+              services: {{app: {{loadBalancer: {{servers: [{{url: "http://app:1"}}]}}}}}}
+            """
+        },
+        "dynamic.yml",
+    )
+    (edge,) = [e for e in said.edges if e.type == "EXPOSES_ENDPOINT"]
+    assert edge.properties.get("rateLimit") == rate
