@@ -300,7 +300,6 @@ STATED = {
     "Service": ("description",),
     "Host": ("description",),
     "Network": ("description",),
-    "EXPOSES_ENDPOINT": ("rateLimit",),
 }
 
 
