@@ -32,6 +32,7 @@ _SHOWN = (
     "discovered",
     "fetched",
     "new",
+    "same_text",
     "interpreted",
     "changed",
     "nodes_written",

@@ -24,29 +24,18 @@ def usage(as_json: bool) -> None:
 
     with existing_workspace() as workspace:
         found = [quotas.usage(workspace, namespace) for namespace in workspace.namespaces()]
-    rows = [
-        (
-            u.namespace,
-            {
-                "bytes": (u.bytes, u.limits.bytes),
-                "documents": (u.documents, u.limits.documents),
-                "questions": (u.questions.asked, u.questions.limit),
-            },
-        )
-        for u in found
-    ]
     if as_json:
         told = {
-            n: {what: {"used": used, "limit": limit} for what, (used, limit) in amounts.items()}
-            for n, amounts in rows
+            u.namespace: {w: {"used": used, "limit": limit} for w, (used, limit) in u.amounts().items()}
+            for u in found
         }
         emit_json({"namespaces": told})
         return
     shown = table("namespace", "what", "used", "limit", right=("used", "limit"))
-    for namespace, amounts in rows:
-        for what, (used, limit) in amounts.items():
+    for u in found:
+        for what, (used, limit) in u.amounts().items():
             name = "questions this month" if what == "questions" else what
-            shown.add_row(text(namespace), name, f"{used:,}", "–" if limit is None else f"{limit:,}")
+            shown.add_row(text(u.namespace), name, f"{used:,}", "–" if limit is None else f"{limit:,}")
     console().print(shown)
 
 

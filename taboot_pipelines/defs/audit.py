@@ -10,6 +10,7 @@ from taboot_pipelines.defs.materialize import OWNERS, failures
 from taboot_pipelines.defs.pools import KNOWLEDGE
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.defs.run_retention import mark_changed
+from taboot_pipelines.defs.usage import usage
 from taboot_pipelines.stages import storage_audit as stage
 from taboot_pipelines.stages.chain import CHAIN
 
@@ -90,8 +91,8 @@ def storage_audit(
 
 audit_job = dg.define_asset_job(
     "audit",
-    selection=dg.AssetSelection.assets(storage_audit),
-    description="Compare all stores of every namespace.",
+    selection=dg.AssetSelection.assets(storage_audit, usage),
+    description="Compare all stores of every namespace, and show what each holds of what it may hold.",
 )
 daily_reconciliation = dg.ScheduleDefinition(
     name="daily_reconciliation",
@@ -102,6 +103,6 @@ daily_reconciliation = dg.ScheduleDefinition(
     description="Looks every night whether all stores agree.",
 )
 
-ASSETS = [storage_audit]
+ASSETS = [storage_audit, usage]
 JOBS = [audit_job]
 SCHEDULES = [daily_reconciliation]

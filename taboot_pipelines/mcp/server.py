@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: The tools that only read, and those that change something.
 READING = (
     *("ask", "search", "query", "impact", "neighbors", "path"),
-    *("explain", "document", "drift", "sources", "status"),
+    *("explain", "document", "changes", "drift", "sources", "status"),
 )
 WRITING = ("ingest", "correct", "ingest_structured", "reinterpret")
 PATH = "/mcp"

@@ -30,6 +30,8 @@ _ID = 12
 _HIT_LINES, _CITED, _DOCUMENT_LINES = 4, 6, 40
 #: Hits of one page, and of all pages.
 _HITS, _MAX_FOUND = 5, 50
+#: Documents that changed, and passages that are shown of each.
+_MAX_CHANGES, _PASSAGES = 500, 3
 #: Room for what stands around the lines of a document.
 _LEAD = 320
 #: How long an ingest may take that an assistant asks for.
@@ -217,6 +219,23 @@ class Tools:
         more = line - 1 + shown < len(lines)
         last = [f"(go on with line={line + shown})"] if more else []
         return "\n".join([lead, *page[:shown], *last])
+
+    def changes(self, since: str, source: str | None = None, cursor: str | None = None) -> str:
+        """List what documents say otherwise than at a date (2026-01-31) or time: new, changed with the
+        passages that differ, gone."""
+        found = self._kb.changes(since, source=source, limit=_MAX_CHANGES)
+        items = []
+        for x in found.items:
+            sides = "\n".join(
+                f"  {name}: {quoted(text, 2)}"
+                for p in x.passages[:_PASSAGES]
+                for name, text in (("before", p.before), ("now", p.after))
+                if text
+            )
+            head = f"- {x.kind}: {self._place(x.url, None, x.source)} ({x.at:%Y-%m-%d}, id {x.doc_id})"
+            items.append("\n".join(filter(None, [head, sides, plain(x.note)])))
+        told = ", ".join(f"{n:,} {kind}" for kind, n in found.counts.items() if n and kind != "shell")
+        return Page(f"Since {found.since:%Y-%m-%d}: {told or 'nothing'}.", items, start_of(cursor)).text()
 
     def drift(self, kinds: list[str] | None = None, cursor: str | None = None) -> str:
         """List statements that cannot both be so: documents against configuration, configuration against

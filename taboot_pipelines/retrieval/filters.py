@@ -175,6 +175,14 @@ def _path(prefix: str) -> str:
     return prefix
 
 
+def moment_of(argument: str, value: Moment) -> datetime:
+    """The moment that an argument means. Raises ``E_QUERY``, also where it is None."""
+    found = _moment(argument, value, end=False)
+    if found is None:
+        raise TabootError("E_QUERY", f"{argument} must be a date or a time in ISO 8601.")
+    return found
+
+
 def _moment(argument: str, value: Moment, *, end: bool) -> datetime | None:
     try:
         return None if value is None else as_moment(value, end=end)

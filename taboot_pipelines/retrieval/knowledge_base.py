@@ -43,11 +43,12 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.drift.report import Drifts
     from taboot_pipelines.retrieval.evidence import Blobs, Evidence, Originals
     from taboot_pipelines.retrieval.explanations import Explanations
-    from taboot_pipelines.retrieval.filters import FilterOptions
+    from taboot_pipelines.retrieval.filters import FilterOptions, Moment
     from taboot_pipelines.retrieval.interpretations import Interpretations
     from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
     from taboot_pipelines.retrieval.pictures.picture import Picture
     from taboot_pipelines.retrieval.results.answers import Answer, Replay
+    from taboot_pipelines.retrieval.results.changes import DocumentChanges
     from taboot_pipelines.retrieval.results.decisions import (
         AssertionList,
         Decided,
@@ -513,6 +514,22 @@ class KnowledgeBase:
         from taboot_pipelines.retrieval.documents import document
 
         return self._session.ask(lambda view: document(view, self._settings, self.namespace, name))
+
+    def changes(
+        self, since: Moment, *, source: str | None = None, shell: bool = False, limit: int = 1000
+    ) -> DocumentChanges:
+        """What documents say otherwise than at ``since`` (a moment, a day, or either as ISO 8601): new and
+        gone ones, and changed ones with the passages that differ; with ``shell`` also those whose bytes are
+        others and which say the same, as pages do whose frame changed.
+
+        It reads the bytes of both times, so it needs the home. Raises ``E_QUERY`` naming a wrong argument,
+        ``E_SOURCE_UNKNOWN``.
+        """
+        from taboot_pipelines.retrieval.filters import moment_of
+
+        check_texts(source=source)
+        check_limit(limit, 100_000)
+        return self._writing().changes(moment_of("since", since), source, shell, limit)
 
     def sources(self) -> SourceStates:
         """The sources: what is published of each, its last job, and the dead letters, as the catalog has them

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
     from taboot_pipelines.knowledge.assertions import Assertion
+    from taboot_pipelines.retrieval.results.changes import DocumentChanges
     from taboot_pipelines.retrieval.results.decisions import EntityName, EntitySupports
     from taboot_pipelines.retrieval.session import View
     from taboot_pipelines.stages.decisions import Recorded, Wanted
@@ -110,6 +112,40 @@ class Writing:
 
         with self._workspace() as workspace:
             return supports(view, workspace, self._namespace, named, label, limit)
+
+    def changes(self, since: datetime, source: str | None, shell: bool, limit: int) -> DocumentChanges:
+        """See ``KnowledgeBase.changes``; it changes nothing, but reads the catalog and the blobs."""
+        from taboot_pipelines.retrieval.results.changes import (
+            ChangedPassage,
+            DocumentChange,
+            DocumentChanges,
+        )
+        from taboot_pipelines.stages import content_changes as stage
+
+        with self._workspace() as workspace:
+            moment = int(since.timestamp() * 1_000_000)
+            found = list(stage.changes(workspace, self._namespace, moment, source))
+        told = [x for x in found if shell or x.kind is not stage.ChangeKind.SHELL]
+        return DocumentChanges(
+            since=since,
+            items=tuple(
+                DocumentChange(
+                    kind=x.kind.value,
+                    source=x.source_id,
+                    path=x.path,
+                    doc_id=x.doc_id,
+                    url=x.url or f"{x.source_id}:{x.path}",
+                    at=datetime.fromtimestamp(x.at / 1e6, UTC),
+                    blob_before=x.before,
+                    blob_after=x.after,
+                    passages=tuple(ChangedPassage(**p._asdict()) for p in x.passages),
+                    note=x.note,
+                )
+                for x in told[:limit]
+            ),
+            counts=dict(stage.counted(found)),
+            truncated=len(told) > limit,
+        )
 
     def asserted(self) -> list[Assertion]:
         """Everything that was decided in the namespace, in its order."""

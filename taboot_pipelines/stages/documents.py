@@ -19,7 +19,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.incremental import batches, difference, fingerprints, replace_keys
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.ids import canonical_json
-from taboot_pipelines.model.records import Extraction
+from taboot_pipelines.model.records import Extraction, ParsedDocument
 from taboot_pipelines.model.tables import DOCUMENTS
 from taboot_pipelines.sources import document_forms, source_kind
 from taboot_pipelines.stages.stage import SourceWork
@@ -141,7 +141,9 @@ def _apply(
     locators = examined.present
     version = tables.version(namespace, source_id, STAGE)
     at = None if examined.only is None else {ids.doc_bucket(d) for d in examined.only}
-    held = tables.read(namespace, source_id, STAGE, version, columns=["doc_id", "fingerprint"], buckets=at)
+    columns = ["doc_id", "fingerprint", "text_sha256"]
+    held = tables.read(namespace, source_id, STAGE, version, columns=columns, buckets=at)
+    said = dict(zip(*(held.column(c).to_pylist() for c in ("doc_id", "text_sha256")), strict=True))
     current = {
         doc_id: fingerprint
         for doc_id, fingerprint in fingerprints(held, "doc_id").items()
@@ -162,6 +164,7 @@ def _apply(
         "removed": len(diff.removed),
         "failed": 0,
         "rejected": 0,
+        "same_text": 0,
     }
     new_letters: list[dict[str, Any]] = []
     done = 0
@@ -182,6 +185,7 @@ def _apply(
                     }
                 )
         report.add("new", len(rows))
+        report.add("same_text", sum(said.get(row["doc_id"]) == row["text_sha256"] for row in rows))
         version = replace_keys(
             tables,
             namespace,
@@ -213,10 +217,14 @@ def _extraction(entry: Entry) -> Extraction:
     return entry.config.extraction if isinstance(entry.config, WebSource) else "markdown"
 
 
-def _row(workspace: Workspace, entry: Entry, x: Locator, fingerprint: str) -> dict[str, Any]:
-    data = workspace.blobs.get(entry.namespace, x.sha256)
-    parsed = parse_document(
-        data,
+def parsed_text(workspace: Workspace, entry: Entry, x: Locator) -> str:
+    """Return the text of a document by these bytes of it, secrets masked. Raises what a bad blob is."""
+    return _parsed(workspace, entry, x).text
+
+
+def _parsed(workspace: Workspace, entry: Entry, x: Locator) -> ParsedDocument:
+    return parse_document(
+        workspace.blobs.get(entry.namespace, x.sha256),
         path=x.path,
         mime=x.mime,
         charset=x.charset,
@@ -225,6 +233,10 @@ def _row(workspace: Workspace, entry: Entry, x: Locator, fingerprint: str) -> di
         forms=document_forms(),
         extraction=_extraction(entry),
     )
+
+
+def _row(workspace: Workspace, entry: Entry, x: Locator, fingerprint: str) -> dict[str, Any]:
+    parsed = _parsed(workspace, entry, x)
     metadata = dict(parsed.metadata)
     if x.final_url and x.final_url != x.url:
         metadata["final_url"] = x.final_url

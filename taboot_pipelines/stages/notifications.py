@@ -35,7 +35,7 @@ from taboot_pipelines.model.jobs import JobState, Lifecycle
 from taboot_pipelines.model.notifications import VARIABLE, DeliveryState, Endpoint, EventKind
 from taboot_pipelines.model.retention import DAY
 from taboot_pipelines.stages.dead_letters import retry_at
-from taboot_pipelines.stages.quotas import usage
+from taboot_pipelines.stages.quotas import ALMOST, usage
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.catalog.writing import Row, now_micros
@@ -55,8 +55,6 @@ KEPT_SECONDS = 30 * 24 * 3600
 #: Seconds before the last look from which jobs are looked at again: two machines may differ by so much.
 _OVERLAP_SECONDS = 3600
 _OF_JOBS = frozenset({EventKind.COMPLETED, EventKind.FAILED, EventKind.HELD})
-#: The share of a quota at which it is told of, beside all of it.
-_ALMOST = 0.9
 
 
 @dataclass(frozen=True)
@@ -174,7 +172,7 @@ def _of_expiry(workspace: Workspace, namespace: str) -> Iterator[Event]:
 def _of_quota(workspace: Workspace, namespace: str) -> Iterator[Event]:
     held = usage(workspace, namespace)
     for what, (used, limit) in held.shares().items():
-        for share, said in ((_ALMOST, "Nine tenths of"), (1.0, "All of")):
+        for share, said in ((ALMOST, "Nine tenths of"), (1.0, "All of")):
             if limit and used >= share * limit:
                 once = held.questions.month if what == "questions" else ""
                 yield Event(

@@ -16,6 +16,8 @@ from taboot_pipelines.stages.workspace import QUOTAS, Workspace
 from taboot_pipelines.stores.catalog.answers import Quota
 from taboot_pipelines.stores.tables import NAMESPACE
 
+#: The share of a quota from which it is told of.
+ALMOST = 0.9
 #: So many items are taken in between two looks at what other processes took in.
 EVERY = 16
 _REMEDY = "Raise it (`quotas` of the sources file, or TABOOT_QUOTA__…), delete something, or purge."
@@ -31,14 +33,21 @@ class Usage:
     questions: Quota
     limits: Limits
 
-    def shares(self) -> Mapping[str, tuple[int, int]]:
-        """{what: (how much, of how much)} of all that is limited."""
-        found = {
+    def amounts(self) -> Mapping[str, tuple[int, int | None]]:
+        """{what: (how much, of how much)} of bytes, documents and this month's questions."""
+        return {
             "bytes": (self.bytes, self.limits.bytes),
             "documents": (self.documents, self.limits.documents),
             "questions": (self.questions.asked, self.questions.limit),
         }
-        return {what: (used, limit) for what, (used, limit) in found.items() if limit is not None}
+
+    def shares(self) -> Mapping[str, tuple[int, int]]:
+        """The same of all that is limited."""
+        return {what: (used, limit) for what, (used, limit) in self.amounts().items() if limit is not None}
+
+    def almost_used(self) -> Mapping[str, tuple[int, int]]:
+        """The same of all of which :data:`ALMOST` is used."""
+        return {w: (used, limit) for w, (used, limit) in self.shares().items() if used >= ALMOST * limit}
 
 
 def limits_of(workspace: Workspace, namespace: str) -> Limits:

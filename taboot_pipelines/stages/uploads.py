@@ -94,7 +94,7 @@ def upload(
     ``E_EMPTY``, ``E_QUERY`` for two documents of one path, ``E_QUOTA``, and what the stages raise.
     """
     ids.check_namespace(namespace)
-    source_id = uploads_entry(workspace, namespace)
+    source_id = ids.uploads_source(namespace)
     states: dict[str, str] = {}
     waiting = iter(handed)
     there = {x.doc_id for x in workspace.catalog.locators.of_source(namespace, source_id).values()}
@@ -223,21 +223,20 @@ def _check_size(workspace: Workspace, path: str, data: bytes) -> None:
         raise TabootError("E_EMPTY", f"{path} has no bytes.", path=path)
 
 
-def uploads_entry(workspace: Workspace, namespace: str) -> str:
-    """Return the id of the namespace's source of uploads, which is made if it is not there."""
-    source_id = ids.uploads_source(namespace)
+def _add_source(workspace: Workspace, namespace: str, source_id: str) -> None:
+    """Make the namespace's source of uploads, if it is not there."""
     with workspace.adding_sources(namespace):
         known = {row["source_id"]: row for row in workspace.catalog.sources.find(namespace)}
         if source_id not in known or known[source_id]["state"] != "active":
             entry = UploadsSource(id=source_id, type="uploads", namespace=namespace)
             root = workspace.settings.sources_file.absolute().parent
             workspace.catalog.sources.add(namespace, source_id, entry_row(entry, root))
-    return source_id
 
 
 def _store(workspace: Workspace, namespace: str, source_id: str, part: Sequence[Handed]) -> dict[str, str]:
     """Store documents and record them; return what is so of each path: new, replaced or unchanged."""
     catalog = workspace.catalog
+    _add_source(workspace, namespace, source_id)
     doc_ids = {ids.doc_id(namespace, ids.locator(source_id, _path(x))) for x in part}
     deleted = sorted(doc_ids & catalog.tombstones.all(namespace).keys())
     if deleted:

@@ -351,6 +351,6 @@ def test_bash_completes(house: House) -> None:
         check=True,
     )
     lines = [line.strip() for line in done.stdout.splitlines()]
-    assert lines == ["runbooks", "stacks", "DEPENDS_ON", "documents"]
+    assert lines == ["runbooks", "stacks", "DEPENDS_ON", "document documents"]
     for shell, sign in (("zsh", "#compdef taboot"), ("fish", "complete --no-files --command taboot")):
         assert sign in house("completion", shell)

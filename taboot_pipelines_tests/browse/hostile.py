@@ -58,7 +58,10 @@ class HostileBase:
     @property
     def manifest(self) -> Any:
         entries = {t: SourceEntry(type=t, tags=(t,), root=t) for t in ("one", *self.rows)}
-        return SimpleNamespace(version=1, sources=entries, documents=1, chunks=1)
+        tags = {t for entry in entries.values() for t in entry.tags}
+        return SimpleNamespace(
+            version=1, sources=entries, documents=1, chunks=1, all_tags=lambda: tags, tags={}
+        )
 
     def search(self, query: str, limit: int = 10, **_options: Any) -> SearchResult:
         hits = tuple(

@@ -35,7 +35,7 @@ EXPECTED = {
 
 
 #: Assets of the whole deployment, which are no stages of a source.
-APART = {dg.AssetKey(name) for name in ("storage_audit", "retention", "extraction_quality")}
+APART = {dg.AssetKey(name) for name in ("storage_audit", "usage", "retention", "extraction_quality")}
 
 
 def test_the_definitions_are_these(tmp_path: Path) -> None:

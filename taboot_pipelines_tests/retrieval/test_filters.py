@@ -110,7 +110,7 @@ def kb(tmp_path):
     ("options", "note"),
     [
         ({"source": "dock"}, "No source is called 'dock'. Did you mean 'docs'?"),
-        ({"tag": ["home", "manul"]}, "No source has the tag 'manul'. Did you mean 'manual'?"),
+        ({"tag": ["home", "manul"]}, "No document has the tag 'manul'. Did you mean 'manual'?"),
         ({"collection": "Manual"}, "No source is called or has the tag 'Manual'. Did you mean 'manual'?"),
         ({"domain": "doc.example.org"}, "No document is of the domain 'doc.example.org'. Did you mean"),
         ({"source": "\ud800"}, "No source is called '?'."),

@@ -114,6 +114,7 @@ def test_a_name_that_can_be_none_is_refused_and_nothing_is_stored(
         house.kb().upload(WORD.encode(), name=name)
     assert error.value.code == code
     assert house.workspace.catalog.uploaded.all("default") == []
+    assert "uploads" not in {row["source_id"] for row in house.workspace.catalog.sources.find("default")}
     assert holding(house.home, WORD) == []
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
@@ -45,6 +46,27 @@ class Locator(NamedTuple):
 
 
 _COLUMNS = [t.locator.c[name] for name in Locator._fields]
+#: Events after which a path has bytes.
+_BRINGS = frozenset({"fetched", "restored"})
+
+
+class PathChange(NamedTuple):
+    """A path of a source of which something was logged since a moment: the hash of its bytes then and now
+    (None: it was not there), when the last of it was (microseconds since the epoch), what the origin said
+    of each of the two, as JSON, and since when it has been there without a break, if it is."""
+
+    source_id: str
+    path: str
+    before: str | None
+    after: str | None
+    at: int
+    said: Mapping[str, str]
+    created_at: int | None = None
+
+    def attributes(self, sha256: str | None) -> dict[str, Any]:
+        """What the origin said of these bytes: ``mime``, ``charset``, ``url``, ``final_url`` …"""
+        found: dict[str, Any] = orjson.loads(self.said.get(sha256 or "", "{}"))
+        return found
 
 
 class Locators:
@@ -129,6 +151,48 @@ class Locators:
                 )
                 found |= {x.path: x for x in _locators(c, query)}
         return found
+
+    @retried
+    def changes(self, namespace: str, since: int, source_id: str | None = None) -> list[PathChange]:
+        """The documents of which something was logged at ``since`` or later, by source and path. Bytes that
+        were restored are those that the path had."""
+        f = t.fetch.c
+        own = [f.namespace == namespace, *([] if source_id is None else [f.source_id == source_id])]
+        touched = (
+            sa.select(f.source_id, f.path).distinct().where(*own, f.fetched_at >= since).subquery("touched")
+        )
+        query = (
+            sa.select(f.source_id, f.path, f.event, f.sha256, f.role, f.attributes, f.fetched_at)
+            .join(touched, sa.and_(f.source_id == touched.c.source_id, f.path == touched.c.path))
+            .where(*own)
+            .order_by(f.id)
+        )
+        x = t.locator.c
+        here = sa.and_(x.source_id == touched.c.source_id, x.path == touched.c.path)
+        present = (
+            sa.select(x.source_id, x.path, x.created_at)
+            .join(touched, here)
+            .where(x.namespace == namespace, x.state == "present")
+        )
+        found: dict[tuple[str, str], PathChange] = {}
+        inputs: set[tuple[str, str]] = set()
+        with self.database.read(namespace) as c:
+            for row in c.execute(query):
+                at = (row.source_id, row.path)
+                old = found.get(at) or PathChange(*at, None, None, 0, {})
+                if row.role is not None:
+                    (inputs.add if row.role == "input" else inputs.discard)(at)
+                said = old.said
+                if row.sha256 is not None and row.event == "fetched":
+                    said = {**said, row.sha256: row.attributes or "{}"}
+                after = row.sha256 if row.event in _BRINGS else None
+                before = after if row.fetched_at < since else old.before
+                found[at] = PathChange(*at, before, after, row.fetched_at, said)
+            for source, path, created_at in c.execute(present):
+                if (source, path) in found:
+                    found[source, path] = found[source, path]._replace(created_at=created_at)
+        # Sorted here: a server sorts text by its language.
+        return [found[at] for at in sorted(found.keys() - inputs)]
 
     @retried
     def history(self, namespace: str, source_id: str, path: str, limit: int) -> list[Row]:

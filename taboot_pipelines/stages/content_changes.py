@@ -1,0 +1,173 @@
+"""What documents say otherwise than at an earlier time: new, changed, gone, and what has another shell only.
+
+A page whose bytes changed may say the same: its frame has another date, its advertisement another link. So
+the texts are compared and not the bytes: that of the bytes which were there at the time, parsed again out of
+their blob, with that which is there now; what differs is told by passages. Secrets are masked in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from enum import StrEnum
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model import ids
+from taboot_pipelines.stages.documents import parsed_text
+from taboot_pipelines.stages.workspace import Entry, Workspace
+from taboot_pipelines.stores.catalog.locators import Locator, PathChange
+
+#: Passages that are told of a document, and code points of each side of one.
+MAX_PASSAGES, MAX_CHARS = 20, 600
+#: Paragraphs that differ at most: beyond them all is told as one passage.
+_MAX_BLOCKS = 2_000
+
+
+class ChangeKind(StrEnum):
+    """What became of a document."""
+
+    NEW = "new"
+    CHANGED = "changed"
+    GONE = "gone"
+    #: Its bytes are others, and it says the same.
+    SHELL = "shell"
+
+
+class Passage(NamedTuple):
+    """What stood there before and stands there now; empty where nothing did. ``line``: of the text as it is
+    now, from 1."""
+
+    before: str
+    after: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContentChange:
+    """A document that is otherwise than it was: when (microseconds since the epoch), the SHA-256 of its bytes
+    before and now, and the passages that differ. ``note`` says why these are not known."""
+
+    kind: ChangeKind
+    source_id: str
+    path: str
+    doc_id: str
+    url: str | None
+    at: int
+    before: str | None
+    after: str | None
+    passages: tuple[Passage, ...] = ()
+    note: str = ""
+
+
+def changes(
+    workspace: Workspace, namespace: str, since: int, source_id: str | None = None
+) -> Iterator[ContentChange]:
+    """Yield what documents say otherwise than at ``since`` (microseconds since the epoch), by source, path.
+
+    A document that was edited and put back is not among them. Raises ``E_SOURCE_UNKNOWN`` for a source that
+    is not there, and what the stores raise.
+    """
+    if source_id is not None:
+        workspace.entries(source_id)
+    entries: dict[str, Entry] = {}
+    for change in workspace.catalog.locators.changes(namespace, since, source_id):
+        if change.source_id not in entries:
+            (entries[change.source_id],) = workspace.entries_in(namespace, [change.source_id])
+        found = _change(workspace, entries[change.source_id], change, since)
+        if found is not None:
+            yield found
+
+
+def _change(workspace: Workspace, entry: Entry, change: PathChange, since: int) -> ContentChange | None:
+    before, after = change.before, change.after
+    told: dict[str, Any] = {
+        "source_id": change.source_id,
+        "path": change.path,
+        "doc_id": ids.doc_id(entry.namespace, ids.locator(change.source_id, change.path)),
+        "url": change.attributes(before if after is None else after).get("url"),
+        "at": change.at,
+        "before": before,
+        "after": after,
+    }
+    if before == after:
+        return None
+    if before is None and change.created_at is not None and change.created_at < since:
+        note = "What it said before is no longer stored."
+        return ContentChange(ChangeKind.CHANGED, **told, note=note)
+    if before is None:
+        return ContentChange(ChangeKind.NEW, **told)
+    if after is None:
+        return ContentChange(ChangeKind.GONE, **told)
+    texts = []
+    for sha256 in (before, after):
+        try:
+            texts.append(parsed_text(workspace, entry, _locator(change, told["doc_id"], sha256)))
+        except TabootError as error:
+            what = "it said before" if sha256 == before else "it says now"
+            note = f"What {what} cannot be read ({error.code})."
+            return ContentChange(ChangeKind.CHANGED, **told, note=note)
+    if texts[0] == texts[1]:
+        return ContentChange(ChangeKind.SHELL, **told)
+    return ContentChange(ChangeKind.CHANGED, **told, passages=tuple(passages(*texts)))
+
+
+def _locator(change: PathChange, doc_id: str, sha256: str) -> Locator:
+    """The document as it was fetched with these bytes."""
+    said = change.attributes(sha256)
+    return Locator(
+        path=change.path,
+        doc_id=doc_id,
+        state="present",
+        role="document",
+        sha256=sha256,
+        byte_size=0,
+        mime=said.get("mime"),
+        charset=said.get("charset"),
+        url=said.get("url"),
+        final_url=said.get("final_url"),
+        etag=None,
+        last_modified=None,
+        lifecycle="ACTIVE",
+        created_at=0,
+        since=0,
+        job_id="",
+    )
+
+
+def passages(before: str, after: str) -> Iterator[Passage]:
+    """Yield at most :data:`MAX_PASSAGES` passages in which two texts differ, by paragraphs; of each side as
+    much as :data:`MAX_CHARS`."""
+    old, new = before.rstrip().split("\n\n"), after.rstrip().split("\n\n")
+    head = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+    rest = min(len(old), len(new)) - head
+    backwards = zip(reversed(old[head:]), reversed(new[head:]), strict=False)
+    tail = min(rest, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], backwards)))
+    old_end, new_end = len(old) - tail, len(new) - tail
+    if max(old_end, new_end) - head > _MAX_BLOCKS:
+        blocks: Sequence[tuple[int, int, int, int]] = [(head, old_end, head, new_end)]
+    else:
+        matcher = SequenceMatcher(None, old[head:old_end], new[head:new_end], autojunk=False)
+        blocks = [
+            (head + a, head + b, head + c, head + d)
+            for tag, a, b, c, d in matcher.get_opcodes()
+            if tag != "equal"
+        ]
+    for start, end, new_start, new_stop in blocks[:MAX_PASSAGES]:
+        line = 1 + sum(block.count("\n") + 2 for block in new[:new_start])
+        yield Passage(_cut(old[start:end]), _cut(new[new_start:new_stop]), line)
+
+
+def _cut(blocks: Sequence[str]) -> str:
+    text = "\n\n".join(blocks).strip()
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}…"
+
+
+def counted(found: Sequence[ContentChange]) -> Mapping[str, int]:
+    """How many there are of each kind."""
+    return {kind.value: sum(x.kind is kind for x in found) for kind in ChangeKind}
+
+
+__all__ = ["ChangeKind", "ContentChange", "Passage", "changes", "counted", "passages"]
