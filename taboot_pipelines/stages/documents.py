@@ -164,7 +164,6 @@ def _apply(
         "removed": len(diff.removed),
         "failed": 0,
         "rejected": 0,
-        "same_text": 0,
     }
     new_letters: list[dict[str, Any]] = []
     done = 0
@@ -185,7 +184,8 @@ def _apply(
                     }
                 )
         report.add("new", len(rows))
-        report.add("same_text", sum(said.get(row["doc_id"]) == row["text_sha256"] for row in rows))
+        if same := sum(said.get(row["doc_id"]) == row["text_sha256"] for row in rows):
+            report.add("same_text", same)  # other bytes, such as a page's new frame, that say the same
         version = replace_keys(
             tables,
             namespace,

@@ -263,6 +263,7 @@ def calls(
             MINE, replace(catalog.crawls.begin(MINE, "s", plan), crawl_id=crawl)
         ),
         "crawls.forget_source": lambda: catalog.crawls.forget_source(MINE, "s"),
+        "locators.changes": lambda: catalog.locators.changes(MINE, 0),
         "locators.history": lambda: catalog.locators.history(MINE, "s", path, 5),
         "sources.add": lambda: catalog.sources.add(
             MINE, "uploads", {"type": "uploads", "config": "of-alpha", "root": "/"}
