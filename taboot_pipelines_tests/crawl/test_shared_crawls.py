@@ -151,7 +151,8 @@ def test_helpers_alone_read_nothing_before_the_lists_are_read_and_all_of_it_afte
     leader = shared.crawls.frontier("n", crawl, "leader")
     found, listing = roots("p0")
     leader.add_roots(found, listing)
-    while leader.waiting().pending or leader.waiting().in_progress:
+    # Both of one moment: what was in progress may be followed by what it has found.
+    while (waiting := leader.waiting()).pending or waiting.in_progress:
         thread.join(0.05)
     handed = {h.settled.key.removeprefix(BASE): h for h in leader.handed(10)}
     assert {name: (h.settled.outcome, h.settled.code) for name, h in handed.items()} == {
