@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from taboot_pipelines.model import ids
 from taboot_pipelines.stores.catalog import schema as t
-from taboot_pipelines.stores.catalog.blobs import Blobs
+from taboot_pipelines.stores.catalog.blobs import Blobs, blob_row
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts, write
 
@@ -70,26 +70,20 @@ class Assertions:
         """Record bytes that are in the store already: what people handed in, and the records of it."""
         now = now_micros()
         with self.database.publishing(namespace) as c:
-            self._blobs.add(
-                c,
-                namespace,
-                [
-                    {
-                        "namespace": namespace,
-                        "content_hash": x.sha256,
-                        "storage_url": f"{storage_url}/{x.sha256}",
-                        "storage_status": "uploaded",
-                        "mime_type": x.mime,
-                        "file_name": None,
-                        "byte_size": x.byte_size,
-                        "source_type": "structured",
-                        "source_agent_id": None,
-                        "source_metadata": "{}",
-                        "created_at": now,
-                    }
-                    for x in blobs
-                ],
-            )
+            rows = [
+                blob_row(
+                    namespace,
+                    x.sha256,
+                    x.byte_size,
+                    storage_url,
+                    "structured",
+                    mime=x.mime,
+                    file_name=None,
+                    created_at=now,
+                )
+                for x in blobs
+            ]
+            self._blobs.add(c, namespace, rows)
 
     @retried
     def all(self, namespace: str) -> list[Row]:

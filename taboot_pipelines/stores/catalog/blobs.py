@@ -15,6 +15,34 @@ from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.writing import Row, insert, now_micros, parts, upsert, write
 
 
+def blob_row(
+    namespace: str,
+    sha256: str,
+    byte_size: int,
+    storage_url: str,
+    source_type: str,
+    *,
+    mime: str | None,
+    file_name: str | None,
+    created_at: int,
+    status: str = "uploaded",
+) -> Row:
+    """The record of stored bytes; ``storage_url`` is that of the namespace's blobs."""
+    return {
+        "namespace": namespace,
+        "content_hash": sha256,
+        "storage_url": f"{storage_url}/{sha256}",
+        "storage_status": status,
+        "mime_type": mime,
+        "file_name": file_name,
+        "byte_size": byte_size,
+        "source_type": source_type,
+        "source_agent_id": None,
+        "source_metadata": "{}",
+        "created_at": created_at,
+    }
+
+
 class Blobs:
     """One record for each hash in a namespace, however many locators hold the bytes."""
 

@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 from taboot_pipelines.model.ids import canonical_json, digest
 from taboot_pipelines.model.jobs import Lifecycle, check_transition
 from taboot_pipelines.stores.catalog import schema as t
-from taboot_pipelines.stores.catalog.blobs import Blobs
+from taboot_pipelines.stores.catalog.blobs import Blobs, blob_row
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.deletions import record_event
 from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts, upsert, write
@@ -342,26 +342,21 @@ class Locators:
                     sa.select(t.upload_queue.c.content_hash).where(t.upload_queue.c.namespace == namespace)
                 ).scalars()
             )
-            self._blobs.add(
-                c,
-                namespace,
-                [
-                    {
-                        "namespace": namespace,
-                        "content_hash": x.sha256,
-                        "storage_url": f"{storage_url}/{x.sha256}",
-                        "storage_status": "pending" if x.sha256 in pending else "uploaded",
-                        "mime_type": x.mime,
-                        "file_name": x.path.rsplit("/", 1)[-1],
-                        "byte_size": x.byte_size,
-                        "source_type": source_type,
-                        "source_agent_id": None,
-                        "source_metadata": "{}",
-                        "created_at": now,
-                    }
-                    for x in blobs.values()
-                ],
-            )
+            rows = [
+                blob_row(
+                    namespace,
+                    x.sha256,
+                    x.byte_size,
+                    storage_url,
+                    source_type,
+                    mime=x.mime,
+                    file_name=x.path.rsplit("/", 1)[-1],
+                    created_at=now,
+                    status="pending" if x.sha256 in pending else "uploaded",
+                )
+                for x in blobs.values()
+            ]
+            self._blobs.add(c, namespace, rows)
 
     @retried
     def record_absent(

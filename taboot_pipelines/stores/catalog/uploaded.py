@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from taboot_pipelines.model.records import UploadedItem
 from taboot_pipelines.stores.catalog import schema as t
-from taboot_pipelines.stores.catalog.blobs import Blobs
+from taboot_pipelines.stores.catalog.blobs import Blobs, blob_row
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.writing import now_micros, parts, upsert
 
@@ -42,26 +42,20 @@ class Uploaded:
         """Record these, in place of what their paths had, with their bytes, which are stored already."""
         now = now_micros()
         with self.database.publishing(namespace) as c:
-            self._blobs.add(
-                c,
-                namespace,
-                [
-                    {
-                        "namespace": namespace,
-                        "content_hash": x.sha256,
-                        "storage_url": f"{storage_url}/{x.sha256}",
-                        "storage_status": "uploaded",
-                        "mime_type": x.mime,
-                        "file_name": x.path,
-                        "byte_size": x.byte_size,
-                        "source_type": "uploads",
-                        "source_agent_id": None,
-                        "source_metadata": "{}",
-                        "created_at": now,
-                    }
-                    for x in items
-                ],
-            )
+            blobs = [
+                blob_row(
+                    namespace,
+                    x.sha256,
+                    x.byte_size,
+                    storage_url,
+                    "uploads",
+                    mime=x.mime,
+                    file_name=x.path,
+                    created_at=now,
+                )
+                for x in items
+            ]
+            self._blobs.add(c, namespace, blobs)
             rows = [{"namespace": namespace, "uploaded_at": now, **x._asdict()} for x in items]
             upsert(c, t.uploaded, rows)
 
