@@ -188,7 +188,7 @@ def _of_namespace(workspace: Workspace, namespace: str) -> Iterator[Sample]:
         yield "documents", (namespace, source), sum(of_source.values())
     for state, count in sorted(catalog.notifications.counts(namespace).items()):
         yield "notifications", (namespace, state), count
-    held = usage(workspace, namespace)
+    held = usage(workspace, namespace, states)
     yield "questions_month", at, held.questions.asked
     for what, (used, limit) in held.shares().items():
         yield "quota_used", (namespace, what), used

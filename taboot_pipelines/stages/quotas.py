@@ -68,15 +68,18 @@ def questions_of(workspace: Workspace, namespace: str) -> Quota:
     return workspace.catalog.quotas.of(namespace, limits_of(workspace, namespace).questions_per_month)
 
 
-def usage(workspace: Workspace, namespace: str) -> Usage:
-    """Return what a namespace holds and has asked, beside its limits."""
+def usage(
+    workspace: Workspace, namespace: str, states: Mapping[str, Mapping[str, int]] | None = None
+) -> Usage:
+    """Return what a namespace holds and has asked, beside its limits. ``states``: its documents, as
+    ``Locators.lifecycles`` counts them, where that is known."""
     catalog = workspace.catalog
     limits = limits_of(workspace, namespace)
-    states = catalog.locators.lifecycles(namespace).values()
+    counted = catalog.locators.lifecycles(namespace) if states is None else states
     return Usage(
         namespace,
         catalog.blobs.usage(namespace)["total_bytes"],
-        sum(sum(of_source.values()) for of_source in states),
+        sum(sum(of_source.values()) for of_source in counted.values()),
         catalog.quotas.of(namespace, limits.questions_per_month),
         limits,
     )
