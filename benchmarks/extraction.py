@@ -24,7 +24,7 @@ from pathlib import Path
 import trafilatura
 
 from taboot_pipelines.documents.encoding import decode
-from taboot_pipelines.documents.html_content import main_content
+from taboot_pipelines.documents.html_content import page_content
 from taboot_pipelines.documents.html_markdown import join, render
 from taboot_pipelines.documents.html_tree import parse
 from taboot_pipelines.documents.parse import parse_document
@@ -40,7 +40,7 @@ def shingles(text: str, n: int = 4) -> Counter[tuple[str, ...]]:
 
 
 def ours(source: str) -> str:
-    return "\n".join(b.plain for b in main_content(source, parse(source)))
+    return "\n".join(b.plain for b in page_content(source, parse(source)).blocks)
 
 
 def visible(source: str) -> str:
@@ -107,7 +107,7 @@ def segments(folder: Path) -> None:
 def documentation(data: Path) -> None:
     root = data / "linuxserver-docs-html-sample"
     peers: dict[str, Extract] = {
-        "ours": lambda s: join(main_content(s, parse(s)))[0],
+        "ours": lambda s: join(page_content(s, parse(s)).blocks)[0],
         "trafilatura markdown": (
             lambda s: (
                 trafilatura.extract(

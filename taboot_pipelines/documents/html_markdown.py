@@ -116,7 +116,7 @@ class _Run:
 
 def is_hidden(element: Element) -> bool:
     """Whether a browser would not show it, or it is furniture that no reader means."""
-    if element.tag in _SKIPPED:
+    if element.tag in _SKIPPED or element.tag == "noscript":
         return True
     if not element.may_say(_MAY_BE_HIDDEN):
         return False
@@ -131,9 +131,12 @@ def is_hidden(element: Element) -> bool:
 
 
 class _Renderer:
-    def __init__(self, source: str, skip: Callable[[Element], bool]) -> None:
+    def __init__(
+        self, source: str, skip: Callable[[Element], bool], hidden: Callable[[Element], bool]
+    ) -> None:
         self.source = source
         self.skip = skip
+        self.hidden = hidden
         self.blocks: list[Block] = []
         self.runs: list[_Run] = []
         self.groups = 0
@@ -298,7 +301,7 @@ class _Renderer:
         for child in element.children:
             if isinstance(child, Text):
                 self.add_text(child.start, child.end, in_link)
-            elif is_hidden(child) or self.skip(child):
+            elif self.hidden(child) or self.skip(child):
                 continue
             elif child.tag in BLOCK:
                 self.flush(context)
@@ -349,7 +352,7 @@ class _Renderer:
         for child in element.children:
             if isinstance(child, Text):
                 self.add_text(child.start, child.end)
-            elif is_hidden(child) or self.skip(child):
+            elif self.hidden(child) or self.skip(child):
                 continue
             elif child.tag == "li":
                 self.flush(context)
@@ -416,7 +419,7 @@ class _Renderer:
                 yield from pieces(self.source, node.start, node.end)
             elif node.tag == "br":
                 yield "\n", node.start, node.end
-            elif not is_hidden(node) and not self.skip(node):
+            elif not self.hidden(node) and not self.skip(node):
                 stack.extend(reversed(node.children))
 
     def table(self, element: Element, context: _Context) -> None:
@@ -429,7 +432,7 @@ class _Renderer:
         if not data:
             for row in rows:
                 for cell in _cells(row):
-                    if not is_hidden(cell) and not self.skip(cell):
+                    if not self.hidden(cell) and not self.skip(cell):
                         self.flush(context)
                         self.container(cell, context)
             return
@@ -437,11 +440,11 @@ class _Renderer:
         plain: list[str] = []
         linked = total = 0.0
         for row in rows:
-            if is_hidden(row) or self.skip(row):
+            if self.hidden(row) or self.skip(row):
                 continue
             cells = []
             for cell in _cells(row):
-                if is_hidden(cell):
+                if self.hidden(cell):
                     continue
                 text, words, share = self.cell(cell)
                 cells.append(text)
@@ -553,9 +556,20 @@ def _cells(row: Element) -> Iterable[Element]:
     return (c for c in row.children if isinstance(c, Element) and c.tag in TABLE_CELLS)
 
 
-def render(source: str, content: Element, skip: Callable[[Element], bool] = lambda _: False) -> list[Block]:
-    """The Markdown blocks of ``content`` in document order; ``skip`` says which elements to leave out."""
-    renderer = _Renderer(source, skip)
+def shows_no_text(element: Element) -> bool:
+    """Whether an element has no text of the page, shown or hidden."""
+    return element.tag in _SKIPPED
+
+
+def render(
+    source: str,
+    content: Element,
+    skip: Callable[[Element], bool] = lambda _: False,
+    hidden: Callable[[Element], bool] = is_hidden,
+) -> list[Block]:
+    """The Markdown blocks of ``content`` in document order; ``skip`` says which elements to leave out besides
+    those that are ``hidden``."""
+    renderer = _Renderer(source, skip, hidden)
     if content.tag in BLOCK and content.tag not in ("body", "html", "main", "article", "div", "section"):
         renderer.block(content, _Context())
     else:

@@ -23,15 +23,12 @@ MAX_DEPTH = 100
 MAX_NODES = 200_000
 #: Of one tag only so much is read for its attributes.
 _MAX_ATTRIBUTE_CHARS = 200_000
-#: Tags with fewer code points have too few attributes to count.
-_LONG_TAG = 1000
 #: After so many tags with a quote that never closes, each of which was looked for to the end of the page,
 #: quotes are taken for text.
 _MAX_OPEN_QUOTES = 100
 
 _MARKUP = re.compile(r"<(?:!--|[!?]|/?[A-Za-z])")
 _TAG = re.compile(r"""<(/?)([A-Za-z][^\s/>]{0,64})([^>"']*+(?:"[^"]*+"[^>"']*+|'[^']*+'[^>"']*+)*+)>""")
-_START = re.compile(r"<[A-Za-z]")
 _NAME = re.compile(r"</?([A-Za-z][^\s/>]{0,64})")
 _ATTRIBUTE = re.compile(
     r"""([^\s"'<>/=]{1,100})(?:\s{0,20}=\s{0,20}(?:"([^"]*)"|'([^']*)'|([^\s"'<>`]*)))?"""
@@ -42,8 +39,6 @@ _PACKAGE = "taboot_pipelines.documents"
 VOID = word_list(_PACKAGE, "html_void_elements.txt")
 RAW = word_list(_PACKAGE, "html_raw_elements.txt")
 BLOCK = word_list(_PACKAGE, "html_block_elements.txt")
-#: Raw elements in which other parsers see elements.
-_RAW_MARKUP = frozenset(("svg", "math", "template"))
 #: Raw elements without an end tag are read past: reading on beats losing the page.
 _RAW_IF_CLOSED = frozenset(("title", "textarea", "svg", "math", "template"))
 _SELF_CLOSING = frozenset(("svg", "math"))
@@ -175,13 +170,10 @@ class Element:
 class Root(Element):
     """The page: the parent of all."""
 
-    __slots__ = ("attribute_pairs", "elements")
+    __slots__ = ("elements",)
 
     def __init__(self) -> None:
         super().__init__("#root", "", 0, 0, None)
-        #: How many pairs of attributes stand in one tag, summed over the long tags of the page: what a parser
-        #: does that compares each attribute with all before it. Elements left out for their depth count.
-        self.attribute_pairs = 0
         #: All elements of the page in document order.
         self.elements: list[Element] = []
 
@@ -290,8 +282,9 @@ class _TreeBuilder:
         return self._after(">", at + 4)
 
     def _declaration(self, at: int) -> int:
-        """A doctype, a processing instruction, or a CDATA section, whose text is left out."""
-        return self._after("]]>" if self.source.startswith("<![CDATA[", at) else ">", at)
+        """A doctype or a processing instruction; and the mark of a CDATA section, of which HTML has none
+        outside of SVG and MathML, so that a browser shows what follows it (WHATWG HTML §13.2.5.42)."""
+        return self._after(">", at)
 
     def _after(self, mark: str, at: int) -> int:
         """The position after the next ``mark``, or the end of the source."""
@@ -321,10 +314,6 @@ class _TreeBuilder:
             return False, "", "", len(source)
         return source.startswith("</", at), plain[1].lower(), source[plain.end() : close], close + 1
 
-    def _count_attributes(self, raw: str) -> None:
-        if len(raw) > _LONG_TAG:
-            self.root.attribute_pairs += sum(1 for _ in _ATTRIBUTE.finditer(raw)) ** 2 // 2
-
     def _end_tag(self, name: str, at: int, after: int) -> None:
         if self.too_deep and self.too_deep[name]:
             self.too_deep[name] -= 1
@@ -336,8 +325,6 @@ class _TreeBuilder:
                 self._close_to(index, at, after)
 
     def _start_tag(self, name: str, attributes: str, at: int, after: int) -> int:
-        if len(attributes) > _LONG_TAG:
-            self._count_attributes(attributes)
         if name in _CLOSES:
             if (name == "html" or name == "body") and self.open_tags[name]:
                 return after
@@ -380,11 +367,6 @@ class _TreeBuilder:
                 self.root.elements.pop()
                 return element.content_start
         element.content_end, element.end = found or (n, n)
-        if name in _RAW_MARKUP:
-            at = element.content_start
-            while (tag := _START.search(self.source, at, element.content_end)) is not None:
-                _, _, attributes, at = self._read_tag(tag.start())
-                self._count_attributes(attributes)
         element.children.append(Text(element.content_start, element.content_end))
         self.stack[-1].children.append(element)
         return element.end

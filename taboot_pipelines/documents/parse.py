@@ -11,7 +11,7 @@ import numpy as np
 from taboot_pipelines.documents import language, metadata
 from taboot_pipelines.documents.encoding import byte_ends, decode
 from taboot_pipelines.documents.forms import FORMS, Form, Given
-from taboot_pipelines.documents.html_content import main_content
+from taboot_pipelines.documents.html_content import page_content
 from taboot_pipelines.documents.html_markdown import Segment, join
 from taboot_pipelines.documents.html_tree import parse as parse_html
 from taboot_pipelines.documents.mime import HTML, MARKDOWN, PLAIN, is_text, magic_of, mime_of, reads_as
@@ -22,8 +22,11 @@ from taboot_pipelines.model.offsets import PLACES, OffsetMap
 from taboot_pipelines.model.records import Extraction, ParsedDocument
 
 #: Part of every fingerprint downstream: raise it when the same bytes would give another document.
-PARSER_VERSION = "5"
+PARSER_VERSION = "6"
 
+#: In the metadata of a page whose main content a document is: of what type the page is, and how sure it is
+#: that the document holds its content and nothing else, as the expected F1 by words.
+PAGE_TYPE, CONFIDENCE = "page_type", "extraction_confidence"
 _PROSE = (HTML, MARKDOWN, PLAIN, "text/x-rst", "text/asciidoc")
 #: As what the rest of the chain reads a page.
 _MIMES: Mapping[Extraction, str] = {"markdown": HTML, "structured": MARKDOWN, "raw": PLAIN}
@@ -164,8 +167,12 @@ def _parse(
 
 def _masked(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        k: [mask_value("", x) for x in v] if isinstance(v, list) else mask_value("", v)
-        for k, v in fields.items()
+        key: [mask_value("", x) for x in value]
+        if isinstance(value, list)
+        else mask_value("", value)
+        if isinstance(value, str)
+        else value
+        for key, value in fields.items()
     }
 
 
@@ -180,7 +187,9 @@ def _html(
         if extraction == "structured":
             text, segments = structured(source, root, max_chars)
         else:
-            text, segments = join(main_content(source, root))
+            content = page_content(source, root)
+            text, segments = join(content.blocks)
+            facts.metadata[PAGE_TYPE], facts.metadata[CONFIDENCE] = content.page_type, content.confidence
         offsets = _block_map(source, codec, bom, size, segments)
     # Bytes that were not UTF-8, and NULs: one replacement character each, so that positions hold.
     return _SURROGATES.sub("\ufffd", text), facts, offsets

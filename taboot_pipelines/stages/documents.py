@@ -30,9 +30,8 @@ from taboot_pipelines.stores.tables import TableVersion
 
 STAGE = "documents"
 VERSION = "1"
-#: The versions of everything that decides how bytes become a document; trafilatura chooses the main
-#: content of HTML.
-PARSING = f"{VERSION}.{PARSER_VERSION}.{MASK_VERSION}.{version('trafilatura')}"
+#: The versions of everything that decides how bytes become a document.
+PARSING = f"{VERSION}.{PARSER_VERSION}.{MASK_VERSION}"
 #: What a source's wish for another form of its pages adds to that; nothing for the form they always had.
 _FORMS: Mapping[Extraction, tuple[str, ...]] = {
     "markdown": (),

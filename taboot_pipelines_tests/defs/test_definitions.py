@@ -137,7 +137,7 @@ def test_the_entry_point_loads_without_touching_anything(tmp_path: Path) -> None
     program = (
         "import socket, sys\ndef refuse(*a, **k): raise AssertionError('network')\nsocket.socket.connect ="
         " socket.getaddrinfo = refuse\nimport taboot_pipelines.definitions as d\nassert"
-        " d.defs.assets\nprint([m for m in ('torch', 'onnxruntime', 'openvino', 'trafilatura', 'matplotlib',"
+        " d.defs.assets\nprint([m for m in ('torch', 'onnxruntime', 'openvino', 'matplotlib',"
         " 'pandas', 'deltalake') if m in sys.modules])\n"
     )
     done = subprocess.run(

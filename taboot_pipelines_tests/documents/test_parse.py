@@ -256,7 +256,10 @@ def test_html_says_what_it_says() -> None:
         "keywords": ["a", "b"],
         "canonical_url": "https://x.example/p",
         "og_image": "https://x.example/i.png",
+        "page_type": "article",
+        "extraction_confidence": document.metadata["extraction_confidence"],
     }
+    assert 0 < document.metadata["extraction_confidence"] < 1
 
 
 def test_secrets_stop_here() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taboot_pipelines.documents.html_content import main_content
+from taboot_pipelines.documents.html_content import page_content
 from taboot_pipelines.documents.html_markdown import join
 from taboot_pipelines.documents.html_tree import parse
 from taboot_pipelines.documents.secrets.masking import find_secrets, mask
@@ -246,7 +246,7 @@ def test_a_page_and_the_document_that_it_becomes_are_masked_alike(name: str) -> 
     for path, data in files(name, "**/*.html"):
         page = data.decode()
         shown = mask(page, HTML)
-        document, _ = join(main_content(page, parse(page)))
+        document, _ = join(page_content(page, parse(page)).blocks)
         for a, b in find_secrets(document, MD):
             secret = document[a:b]
             # As often as the document has it masked, the page has lost it.

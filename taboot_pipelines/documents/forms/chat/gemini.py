@@ -16,7 +16,7 @@ from taboot_pipelines.documents.forms.chat.turns import (
     short_name,
 )
 from taboot_pipelines.documents.forms.writing import cut, text_of
-from taboot_pipelines.documents.html_content import main_content
+from taboot_pipelines.documents.html_content import page_content
 from taboot_pipelines.documents.html_markdown import join
 from taboot_pipelines.documents.html_tree import parse as parse_html
 from taboot_pipelines.model.json_text import Run, Value
@@ -102,6 +102,6 @@ def read_activity(session: Session, root: Value) -> None:
     turn = session.turn("assistant", time)
     for html in answers:
         page = html.string()
-        text, _ = join(main_content(page, parse_html(page)))
+        text, _ = join(page_content(page, parse_html(page)).blocks)
         if text.strip():
             turn.parts.append(Part("text", [Run(text, html.start, html.end, False)]))
