@@ -201,6 +201,20 @@ def _prose(thing: object) -> str:
 # --- sources ------------------------------------------------------------------------------------------------
 
 
+#: What a profile is, which has no model of its own.
+PROFILES = """What several entries share. An entry that names one has its fields, where it has none of that name
+itself; `id` and `type` are its own:
+
+```yaml
+profiles:
+  polite: {max_depth: 2, exclude: ["/archive/**"], fresh_hours: 168}
+sources:
+  - {id: docs, type: web, urls: ["https://docs.example.org/"], profile: polite}
+  - {id: wiki, type: web, urls: ["https://wiki.example.org/"], profile: polite, max_depth: 3}
+```
+"""
+
+
 def sources() -> str:
     """What every entry has, then each type with its own fields."""
     types = ", ".join(code(name) for name in SOURCE_KINDS)
@@ -210,6 +224,7 @@ def sources() -> str:
         parts += [f"### `type: {name}`\n", _prose(kind.entry) + "\n", own]
     parts += ["### `capture`\n", _prose(Capture) + "\n", _fields(Capture, set())]
     parts += ["### `imap`\n", _prose(Imap) + "\n", _fields(Imap, set())]
+    parts += [f"### `profiles`\n\n{PROFILES}\n"]
     parts += ["### `domains`\n", _prose(DomainSettings) + "\n", _fields(DomainSettings, set())]
     parts += ["### `proxies`\n", _prose(ProxySettings) + "\n", _fields(ProxySettings, {"servers"})]
     parts += ["Each of its `servers`:\n", _fields(ProxyServer, set())]

@@ -31,7 +31,7 @@ def _networks(_context: click.Context, _option: click.Parameter, value: tuple[st
 @click.option(
     "--source",
     "sources",
-    type=click.Choice(["sitemap", "feed", "common_crawl"]),
+    type=click.Choice(["sitemap", "feed", "llms_txt", "common_crawl"]),
     multiple=True,
     default=("sitemap", "feed"),
     show_default=True,

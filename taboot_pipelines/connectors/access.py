@@ -119,7 +119,7 @@ class FetchRules:
     whether an answer's body is read. ``proxies``: the list of proxies to go by. ``headers`` are sent to
     ``origins`` (scheme, host and port) alone. ``timeout_seconds``: for one request with its answer.
     ``max_bytes``: a larger page is not read, nor one that the settings forbid. ``robots``: robots.txt is
-    heeded.
+    heeded. ``prefer_markdown``: pages are asked for as Markdown first.
     """
 
     allowed: Sequence[Network] = ()
@@ -130,6 +130,7 @@ class FetchRules:
     timeout_seconds: float | None = None
     max_bytes: int | None = None
     robots: bool = True
+    prefer_markdown: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +222,7 @@ class Access:
         if rules.timeout_seconds is not None:
             settings = settings.model_copy(update={"total_timeout_seconds": rules.timeout_seconds})
         headers = SentHeaders(
-            own_headers(settings),
+            own_headers(settings, prefer_markdown=rules.prefer_markdown),
             source=rules.headers,
             origins=rules.origins,
             domains=http.politeness.domains if http.politeness is not None else None,

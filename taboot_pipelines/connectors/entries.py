@@ -95,6 +95,11 @@ class SourceEntry(BaseModel):
 
     id: Name = Field(description="Unique in the file; also the key of the source's partition.")
     type: str
+    profile: Name | None = Field(
+        None,
+        exclude=True,
+        description="The settings under `profiles` that hold where the entry says nothing else.",
+    )
     namespace: Name = Field(
         "default",
         description="The tenant: knowledge bases and deduplication are per namespace.",

@@ -65,9 +65,12 @@ _MIMES = frozenset(
         "application/x-yaml",
         "text/yaml",
         "text/x-yaml",
+        "application/pdf",
+        "application/x-pdf",
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
     }
 )
-_TEXT_NAME = re.compile(r"(?i).*\.(?:md|markdown|txt|rst|ya?ml|json|html?|xhtml|conf)", re.DOTALL)
+_TEXT_NAME = re.compile(r"(?i).*\.(?:md|markdown|txt|rst|ya?ml|json|html?|xhtml|conf|pdf|docx)", re.DOTALL)
 
 
 def _url_globs(value: list[str]) -> list[str]:
@@ -101,7 +104,8 @@ class WebSource(SourceEntry):
         default_factory=list,
         description=(
             "Where the sites of `urls` are looked up: `sitemap` (those that robots.txt names, else the usual"
-            " places), `feed`, `common_crawl`. What is found counts as listed where a link could lead to it."
+            " places), `feed`, `llms_txt` (what the site's `llms.txt` names), `common_crawl`. What is found"
+            " counts as listed where a link could lead to it."
         ),
     )
     max_depth: int = Field(
@@ -140,6 +144,13 @@ class WebSource(SourceEntry):
     )
     render: bool = Field(
         False, description="Pages are rendered by headless Chromium, or by Crawl4AI where its URL is set."
+    )
+    prefer_markdown: bool = Field(
+        False,
+        description=(
+            "Asks for each page as Markdown first (`Accept: text/markdown`), which some sites have beside"
+            " HTML."
+        ),
     )
     capture: Capture | None = Field(
         None, description="What is captured of each page that is rendered, beside its text."
@@ -194,6 +205,8 @@ class WebSource(SourceEntry):
             raise ValueError("needs keywords for best_first or score_threshold")
         if self.capture is not None and not self.render:
             raise ValueError("needs render: true for capture")
+        if self.prefer_markdown and self.render:
+            raise ValueError("needs render: false for prefer_markdown: Markdown is not rendered")
         return self
 
 
@@ -409,6 +422,7 @@ class WebConnector:
             timeout_seconds=entry.page_timeout,
             max_bytes=entry.max_page_bytes,
             robots=entry.respect_robots,
+            prefer_markdown=entry.prefer_markdown,
         )
 
     def _sites(self) -> list[WebUrl]:
@@ -455,6 +469,7 @@ class WebConnector:
         capture = None if entry.capture is None else entry.capture.model_dump()
         user_agent = self._access.http.settings.user_agent
         answers = (user_agent, entry.headers, entry.proxies, entry.extraction, capture, entry.fresh_hours)
+        form = ("markdown",) if entry.prefer_markdown else ()
         plan = CrawlPlan(
             roots=tuple(readable_urls([*entry.urls, *entry.sitemaps])),
             requested_depth=entry.max_depth,
@@ -464,6 +479,7 @@ class WebConnector:
             configuration=digest(
                 *(links, *limits, entry.allow_cidrs, entry.discover, entry.render, entry.respect_robots),
                 *answers,
+                *form,
             ),
             link_rules=links,
         )

@@ -42,11 +42,13 @@ from taboot_pipelines.settings import HttpSettings
 _ACCEPT = (
     "text/html, application/xhtml+xml, text/markdown, text/plain;q=0.9, application/xml;q=0.8, */*;q=0.5"
 )
+_ACCEPT_MARKDOWN = "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.5"
 
 
-def own_headers(settings: HttpSettings) -> dict[str, str]:
-    """What every request says of us."""
-    return {"User-Agent": settings.user_agent, "Accept": _ACCEPT, "Accept-Encoding": "gzip, deflate"}
+def own_headers(settings: HttpSettings, *, prefer_markdown: bool = False) -> dict[str, str]:
+    """What every request says of us, and what we would like best (RFC 9110 §12.5.1)."""
+    accept = _ACCEPT_MARKDOWN if prefer_markdown else _ACCEPT
+    return {"User-Agent": settings.user_agent, "Accept": accept, "Accept-Encoding": "gzip, deflate"}
 
 
 class SentHeaders:

@@ -9,7 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from taboot_pipelines.crawl.frontier import Frontier
-from taboot_pipelines.crawl.links import header_canonical, other_url, page_canonical, page_links
+from taboot_pipelines.crawl.links import (
+    header_canonical,
+    markdown_links,
+    other_url,
+    page_canonical,
+    page_links,
+)
 from taboot_pipelines.crawl.targets import Targets
 from taboot_pipelines.crawl.urls import canonical_key, parse_url
 from taboot_pipelines.model.crawls import ClaimedUrl, FoundUrl, LastAnswer, split_ids
@@ -17,6 +23,7 @@ from taboot_pipelines.model.records import Known
 
 #: Of so many URLs it is remembered that they are known; of others the frontier is asked.
 _MAX_SEEN = 200_000
+_MARKDOWN = frozenset({"text/markdown", "text/x-markdown"})
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 
 
@@ -119,11 +126,14 @@ class Following:
     def read(self, flight: Flight, page: StoredPage, url: str) -> list[bytes]:
         """Take the links of a page that came from ``url``, and give the ids of where it leads."""
         claimed, flight.read = flight.claimed, True
-        if not _is_html(page.data, page.mime):
-            return []
         scoring = self._targets.scoring
         children: dict[bytes, None] = {}
-        found = page_links(page.data, page.charset, url, texts=scoring)
+        if _is_html(page.data, page.mime):
+            found = page_links(page.data, page.charset, url, texts=scoring)
+        elif page.mime in _MARKDOWN:
+            found = markdown_links(page.data, page.charset, url)
+        else:
+            return []
         flight.canonical = found.canonical
         for text, label in found.links.items():
             target = self._targets.link(text)

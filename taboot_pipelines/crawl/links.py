@@ -1,4 +1,4 @@
-"""Where an HTML page leads, for a crawl to follow: fast, and bounded whatever the page holds.
+"""Where a page leads, HTML or Markdown, for a crawl to follow: fast, and bounded whatever the page holds.
 
 Lexbor parses the page as a browser does (WHATWG HTML), so that nothing in comments, scripts or templates is
 a link. It takes less than half of the time of libxml2 on real documentation (``benchmarks/crawl_links.py``).
@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 import ada_url
 import numpy as np
+import pyromark
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from taboot_pipelines.crawl.urls import canonical_key, parse_url
 from taboot_pipelines.errors import TabootError
 
 #: Changes with every change of what is found.
-LINKS_VERSION = "2"
+LINKS_VERSION = "3"
 #: A page's further links are not followed.
 MAX_LINKS = 10_000
 #: A longer URL is no page.
@@ -123,6 +124,30 @@ def page_links(data: bytes, charset: str | None, url: str, *, texts: bool = Fals
         text = " ".join(node.text(deep=True)[: 4 * MAX_TEXT].split())[:MAX_TEXT]
         links[target_url] = text if not seen else seen if text in seen else f"{seen} {text}"[:MAX_TEXT]
     return PageLinks(links, own, more)
+
+
+def markdown_links(data: bytes, charset: str | None, url: str) -> PageLinks:
+    """The links of the Markdown (CommonMark) that ``url`` gave; none of code, images and raw HTML."""
+    text = _utf8(data[:MAX_BYTES], charset or "utf-8").decode("utf-8", "replace")
+    links: dict[str, str] = {}
+    target, label, silent = "", list[str](), 0
+    for event in pyromark.events(text):
+        kind, value = next(iter(event.items())) if isinstance(event, dict) else (event, None)
+        name, facts = next(iter(value.items())) if isinstance(value, dict) else (value, None)
+        if kind in ("Start", "End") and name in ("Image", "CodeBlock"):
+            silent += 1 if kind == "Start" else -1
+        elif kind == "Start" and name == "Link" and isinstance(facts, dict):
+            target, label = "" if facts["link_type"] == "Email" else str(facts["dest_url"]), []
+        elif kind in ("Text", "Code"):
+            label.append(str(value))
+        elif kind == "End" and name == "Link" and target and not silent:
+            joined = None if target.startswith("#") else _joined(url, target)
+            if joined is not None and len(links) >= MAX_LINKS and joined not in links:
+                return PageLinks(links, None, True)
+            if joined is not None:
+                links.setdefault(joined, " ".join("".join(label).split())[:MAX_TEXT])
+            target = ""
+    return PageLinks(links, None, len(data) > MAX_BYTES)
 
 
 def page_canonical(data: bytes, charset: str | None, url: str) -> str | None:

@@ -4,7 +4,7 @@ A link is followed on the hosts of the listed URLs, beneath their folders: what 
 ``https://example.org/docs/``. Two hosts that differ only by a leading ``www.`` are one. With ``include`` a
 link is followed wherever on these hosts a glob matches, and to any other host only where a glob matches that
 names the host by ``://``; ``exclude`` always wins. Links to images, archives and the like are not followed,
-since nothing of them would be read.
+since nothing of them would be read; those to PDFs and Word documents are.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.crawls import url_id
 
 #: Changes with every change of which links are followed on a given page.
-TARGETS_VERSION = "1"
+TARGETS_VERSION = "2"
 #: So many links are remembered with what was made of them: most pages of a site lead to the same ones.
 _MAX_REMEMBERED = 20_000
 _NO_PAGE = frozenset(
     """
-    7z aac apk appimage avi avif bin bmp bz2 class css deb dmg doc docx eot epub exe flac gif gz ico
-    img iso jar jpeg jpg js m4a m4v map mjs mkv mov mp3 mp4 mpeg mpg msi odp ods odt ogg ogv otf pdf
+    7z aac apk appimage avi avif bin bmp bz2 class css deb dmg eot epub exe flac gif gz ico
+    img iso jar jpeg jpg js m4a m4v map mjs mkv mov mp3 mp4 mpeg mpg msi odp ods odt ogg ogv otf
     png ppt pptx rar rpm so svg swf tar tgz tif tiff ttf wasm wav webm webmanifest webp wmv woff
     woff2 xls xlsx xz zip zst
     """.split()  # noqa: SIM905 - a list of them would take a line each

@@ -1,6 +1,6 @@
 """The sources file: a YAML mapping with a list ``sources``, one entry per source, one partition per entry;
-what all web sources go by (``domains`` and ``proxies``); who is told of events (``notifications``); and how
-much each namespace may hold (``quotas``).
+what several entries share (``profiles``); what all web sources go by (``domains`` and ``proxies``); who is
+told of events (``notifications``); and how much each namespace may hold (``quotas``).
 
 Everything wrong with it is ``E_SOURCES`` and nothing is changed (rule ``complete-enumeration``): all problems
 are listed, each with its line and column and the entry's number and id, counted from 1; no content is quoted.
@@ -30,7 +30,7 @@ from taboot_pipelines.model.quotas import Limits
 from taboot_pipelines.sources.registry import source_kind, source_kinds, type_names
 
 MAX_BYTES = 8 * 1024 * 1024
-_TOP = ("sources", "domains", "proxies", "notifications", "quotas")
+_TOP = ("sources", "profiles", "domains", "proxies", "notifications", "quotas")
 #: So many unknown fields at the top are listed: a file that is another kind of file may have very many.
 _MOST_UNKNOWN = 5
 Named = TypeVar("Named", bound=BaseModel)
@@ -178,6 +178,13 @@ def json_schema() -> dict[str, Any]:
                 "title": "Sources",
                 "type": "array",
             },
+            "profiles": {
+                "additionalProperties": {"type": "object"},
+                "description": "Fields that several entries share, by the name that these call as `profile`.",
+                "propertyNames": {"pattern": NAME_PATTERN.pattern},
+                "title": "Profiles",
+                "type": "object",
+            },
             "domains": {
                 "additionalProperties": references[DomainSettings, "validation"],
                 "description": "What is set for a domain, by its name (`example.org`, `nas.lan:8080`).",
@@ -243,7 +250,7 @@ def load_sources(path: Path) -> SourcesFile:
     if not isinstance(raw, list) or not raw:
         problems.add("the file needs a list `sources` with at least one entry", "sources")
         raw = []
-    entries = _entries(raw, problems)
+    entries = _entries(raw, _profiles(content, problems), problems)
     domains = _named(content, "domains", "domain", DomainSettings, domain_name, problems)
     proxies = _named(content, "proxies", "list of proxies", ProxySettings, _plain_name, problems)
     endpoints = _named(content, "notifications", "endpoint", Endpoint, _plain_name, problems)
@@ -314,7 +321,46 @@ def _entry_name(index: int, item: Any) -> str:
     return f"entry {index + 1}"
 
 
-def _entries(raw: list[Any], problems: _Problems) -> dict[str, SourceEntry]:
+def _profiles(content: dict[Any, Any], problems: _Problems) -> dict[str, dict[str, Any]]:
+    """The fields of each profile. What an entry is, and is called, is its own."""
+    raw = content.get("profiles")
+    if raw is None:
+        return {}
+    if not isinstance(raw, dict):
+        problems.add("the profiles are not a mapping of names to fields", "profiles")
+        return {}
+    found = {}
+    for name, fields in raw.items():
+        where = f"profile {_show(name)}"
+        if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
+            problems.add(
+                f"{where} has a name that is not of lower case letters, digits, `-` and `_`", "profiles"
+            )
+        elif not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
+            problems.add(f"{where} is not a mapping of fields", "profiles", name)
+        elif own := sorted({"id", "type", "profile"} & fields.keys()):
+            problems.add(
+                f"{where} has the field {own[0]}, which is each entry's own", "profiles", name, own[0]
+            )
+        else:
+            found[name] = fields
+    return found
+
+
+def _filled(item: dict[Any, Any], profiles: Mapping[str, dict[str, Any]]) -> dict[Any, Any]:
+    """An entry with the fields of its profile that it does not have itself. Raises ``ValueError``."""
+    name = item.get("profile")
+    if not isinstance(name, str):
+        return item
+    if name not in profiles:
+        meant = "".join(f" (did you mean {near_name}?)" for near_name in near(name, profiles)[:1])
+        raise ValueError(f"names profile {_show(name)}, which the file does not list{meant}")
+    return profiles[name] | item
+
+
+def _entries(
+    raw: list[Any], profiles: Mapping[str, dict[str, Any]], problems: _Problems
+) -> dict[str, SourceEntry]:
     entries: dict[str, SourceEntry] = {}
     first: dict[str, int] = {}
     for index, item in enumerate(raw):
@@ -329,6 +375,11 @@ def _entries(raw: list[Any], problems: _Problems) -> dict[str, SourceEntry]:
             first.setdefault(source_id, index)
             if item.get("type") != UPLOADS and (source_id == UPLOADS or source_id.startswith(f"{UPLOADS}-")):
                 problems.add(f"{where} has an id that is of uploaded documents (type uploads)", *at, "id")
+        try:
+            item = _filled(item, profiles)
+        except ValueError as error:
+            problems.add(f"{where} {error}", *at, "profile")
+            continue
         try:
             entry = _entry(item)
         except ValidationError as error:

@@ -691,6 +691,54 @@ def test_a_source_says_how_its_pages_are_fetched(monkeypatch: pytest.MonkeyPatch
     assert "/robots.txt" not in site.hits
 
 
+def test_documents_behind_links_are_read_or_stand_in_the_ledger() -> None:
+    def answer(h: BaseHTTPRequestHandler) -> None:
+        kinds = {
+            "/manual.pdf": "application/pdf",
+            "/plan.docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+            "/data.pdf": "application/octet-stream",
+            "/old.doc": "application/msword",
+            "/news.xml": "application/rss+xml",
+        }
+        if h.path in kinds:
+            send(h, 200, b"%PDF-1.7 " + h.path.encode(), content_type=kinds[h.path])
+        else:
+            send(h, 200, "".join(f'<a href="{path}">x</a>' for path in [*kinds, "/x.zip"]).encode(), **HTML)
+
+    with serve(answer) as site:
+        found, end = crawl(source(urls=[f"{site.base}/"], max_depth=2))
+    by_name = {path.removeprefix(site.base): event for path, event in found.items()}
+    assert end.complete
+    assert {name for name, event in by_name.items() if isinstance(event, Fetched)} == {
+        *("/", "/manual.pdf", "/plan.docx", "/data.pdf")
+    }
+    assert {name: code(event) for name, event in by_name.items() if not isinstance(event, Fetched)} == {
+        "/old.doc": "E_MIME",
+        "/news.xml": "E_MIME",
+    }
+
+
+def test_markdown_is_asked_for_first_where_a_source_wants_it_and_its_links_are_followed() -> None:
+    def answer(h: BaseHTTPRequestHandler) -> None:
+        best = h.headers["Accept"].split(",")[0]
+        name = h.path.strip("/") or "index"
+        if best == "text/markdown":
+            text = f"# {name}\n\n[Next](/next) and `[not](/code)`.\n"
+            send(h, 200, text.encode(), content_type="text/markdown; charset=utf-8")
+        else:
+            send(h, 200, f"<h1>{name}</h1><a href=/next>Next</a>".encode(), **HTML)
+
+    with serve(answer) as site:
+        start = f"{site.base}/"
+        plain, _ = crawl(source(urls=[start], max_depth=2))
+        wanted, _ = crawl(source(urls=[start], max_depth=2, prefer_markdown=True))
+    assert plain.keys() == wanted.keys() == {start, f"{site.base}/next"}
+    for event in plain.values():
+        assert isinstance(event, Fetched) and event.mime == "text/html"
+    for event in wanted.values():
+        assert isinstance(event, Fetched) and event.mime == "text/markdown" and event.data.startswith(b"# ")
+
+
 def test_a_header_whose_secret_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCS_TOKEN", raising=False)
     with pytest.raises(TabootError) as caught:

@@ -147,6 +147,23 @@ def test_feeds_of_every_kind_with_what_they_say() -> None:
         assert (page.url.removeprefix(SITE), page.title, page.modified, page.via) == (*expected, "feed")
 
 
+def test_what_a_site_wrote_for_language_models() -> None:
+    text = b"""# Example
+> Docs of Example.
+## Docs
+- [Setting *up*](/docs/setup.md): first steps
+- [API](https://example.org/docs/api.md)
+- `[no](/code.md)` ![no](/picture.md)
+"""
+    found = discover(parse_url(f"{SITE}/"), Web({"/llms.txt": text}).get, sources=["llms_txt"])
+    assert [(page.url, page.title, page.via) for page in found.found] == [
+        (f"{SITE}/docs/api.md", "API", "llms_txt"),
+        (f"{SITE}/docs/setup.md", "Setting up", "llms_txt"),
+    ]
+    for body in (b"<html><body><a href=/x>x</a></body></html>", b"# Nothing", b"{}"):
+        assert discover(parse_url(f"{SITE}/"), Web({"/llms.txt": body}).get, sources=["llms_txt"]).found == []
+
+
 def test_news_and_other_languages_of_the_published_examples() -> None:
     news = parse_sitemap((DATA / "sitemaps/google-news.xml").read_bytes(), "s").entries
     assert [e.location for e in news] == ["https://example.org/page1", "https://example.org/page2"]

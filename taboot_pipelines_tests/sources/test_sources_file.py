@@ -353,6 +353,42 @@ proxies:
     assert load(tmp_path, WEB + "domains:\nproxies: {}\n").domains == {}
 
 
+def test_entries_share_the_fields_of_a_profile(tmp_path: Path) -> None:
+    text = """\
+profiles:
+  polite: {max_depth: 3, include: ["/docs/**"], allow_cidrs: [10.0.0.0/8]}
+sources:
+  - {id: a, type: web, urls: [http://a.lan/], profile: polite}
+  - {id: b, type: web, urls: [http://b.lan/], profile: polite, max_depth: 1, allow_cidrs: []}
+  - {id: c, type: web, urls: [http://c.lan/], max_depth: 3, include: ["/docs/**"], allow_cidrs: [10.0.0.0/8]}
+"""
+    entries = load(tmp_path, text).entries
+    a, b, c = (entries[name] for name in "abc")
+    assert isinstance(a, WebSource) and isinstance(b, WebSource)
+    assert (a.max_depth, a.include, a.allow_cidrs) == (3, ["/docs/**"], ["10.0.0.0/8"])
+    assert (b.max_depth, b.include, b.allow_cidrs) == (1, ["/docs/**"], [])
+    # Who writes the fields out reads and makes the same.
+    same = [json.loads(x.config_json()) | {"id": "", "urls": ""} for x in (a, c)]
+    assert same[0] == same[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("profiles: [polite]", "the profiles are not a mapping"),
+        ("profiles: {Polite: {}}", "profile Polite has a name that is not"),
+        ("profiles: {polite: 1}", "profile polite is not a mapping of fields"),
+        ("profiles: {polite: {id: x}}", "profile polite has the field id, which is each entry's own"),
+        ("profiles: {polite: {depth: 1}}", "entry 1 (site) has the unknown field depth"),
+        ("profiles: {polit: {}}", "names profile polite, which the file does not list (did you mean polit?)"),
+        ("", "names profile polite, which the file does not list"),
+    ],
+)
+def test_a_profile_that_is_none_is_told(tmp_path: Path, text: str, said: str) -> None:
+    entry = "sources: [{id: site, type: web, urls: [https://docs.example.org/], profile: polite}]\n"
+    assert said in problems(tmp_path, entry + text)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

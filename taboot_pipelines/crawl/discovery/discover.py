@@ -1,5 +1,5 @@
 """The pages that a site's lists name, the most relevant first. No page is fetched: only robots.txt, sitemaps,
-feeds and, where asked for, an index of crawled pages.
+feeds, llms.txt and, where asked for, an index of crawled pages.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 
 from taboot_pipelines.crawl.discovery.common_crawl import Get, crawled_urls
 from taboot_pipelines.crawl.discovery.relevance import Relevance
-from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, ListEntry, parse_sitemap
+from taboot_pipelines.crawl.discovery.sitemaps import MAX_BYTES, ListEntry, parse_llms_txt, parse_sitemap
 from taboot_pipelines.crawl.domains import registrable_domain
 from taboot_pipelines.crawl.robots import read_robots
 from taboot_pipelines.crawl.urls import WebUrl, canonical_key, parse_url
@@ -26,8 +26,11 @@ MAX_PROBLEMS = 100
 SITEMAPS = ("/sitemap.xml", "/sitemap_index.xml", "/sitemap.xml.gz", "/sitemap.txt")
 FEEDS = ("/feed", "/feed.xml", "/rss.xml", "/atom.xml", "/index.xml", "/feed.json")
 
-Source = Literal["sitemap", "feed", "common_crawl"]
-Via = Literal["sitemap", "hreflang", "feed", "common_crawl"]
+#: What a site wrote for language models: a list of its pages in Markdown (llmstxt.org).
+LLMS_TXT = ("/llms.txt",)
+
+Source = Literal["sitemap", "feed", "llms_txt", "common_crawl"]
+Via = Literal["sitemap", "hreflang", "feed", "llms_txt", "common_crawl"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,8 @@ def _entries(
             queue.extend((parse_url(path, url.text), 0, "sitemap", True) for path in SITEMAPS)
     if "feed" in sources:
         queue.extend((parse_url(path, url.text), 0, "feed", True) for path in FEEDS)
+    if "llms_txt" in sources:
+        queue.extend((parse_url(path, url.text), 0, "llms_txt", True) for path in LLMS_TXT)
     seen: set[str] = set()
     guessed_right: set[Via] = set()
     while queue:
@@ -165,7 +170,7 @@ def _entries(
             return
         try:
             answer = get(place, MAX_BYTES)
-            listing = parse_sitemap(answer.body, key)
+            listing = (parse_llms_txt if via == "llms_txt" else parse_sitemap)(answer.body, key)
         except TabootError as error:
             # What was only tried may be missing, or a page.
             if not (guessed and error.code in ("E_NOT_FOUND", "E_PARSE", "E_FORBIDDEN", "E_MIME")):

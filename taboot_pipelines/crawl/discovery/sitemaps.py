@@ -4,6 +4,8 @@ news and Google's way of naming other languages; RSS 2.0 and 1.0, Atom 0.3 and 1
 XML is read strictly. What fails so is read once more with those mistakes undone that leave no doubt of what
 is meant (below). A list that ends too early is an error all the same.
 
+What a site's ``llms.txt`` (llmstxt.org) names.
+
 What a JSON Feed (jsonfeed.org, versions 1 and 1.1) lists; RSS and Atom are XML, and read as sitemaps.
 
 Sitemaps and feeds that are nearly XML, made into XML.
@@ -28,6 +30,7 @@ import orjson
 from lxml import etree
 
 from taboot_pipelines.crawl.inflate import inflate
+from taboot_pipelines.crawl.links import markdown_links
 from taboot_pipelines.errors import TabootError
 
 _DECLARATION = re.compile(r"<\?xml\b[^>]{0,200}\?>")
@@ -186,6 +189,17 @@ def parse_sitemap(data: bytes, name: str) -> Sitemap:
             url=name,
         )
     return sitemap
+
+
+def parse_llms_txt(data: bytes, name: str) -> Sitemap:
+    """The pages that a site's ``llms.txt`` names: the links of its Markdown. Raises ``E_PARSE`` for what is
+    no such file, as an HTML page that a site answers to everything; ``E_TOO_LARGE`` as above."""
+    if len(data) > MAX_BYTES:
+        raise TabootError("E_TOO_LARGE", f"The list {name} is larger than {MAX_BYTES} bytes.", url=name)
+    links = {} if _is_xml(data) or is_json(data) else markdown_links(data, None, name).links
+    if not links:
+        raise TabootError("E_PARSE", f"The list {name} names no page.", url=name)
+    return Sitemap(False, [ListEntry(url, label) for url, label in links.items()])
 
 
 def _gunzip(data: bytes, name: str) -> bytes:
