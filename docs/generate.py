@@ -202,8 +202,8 @@ def _prose(thing: object) -> str:
 
 
 #: What a profile is, which has no model of its own.
-PROFILES = """What several entries share. An entry that names one has its fields, where it has none of that name
-itself; `id` and `type` are its own:
+PROFILES = """What several entries share. An entry that names one has its fields, where it has none of that
+name itself; `id` and `type` are its own:
 
 ```yaml
 profiles:
