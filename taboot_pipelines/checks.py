@@ -338,6 +338,7 @@ def _serves_newest_snapshot(run: CheckRun, *, stage: str) -> CheckResult:
 
 def _no_drift(run: CheckRun) -> CheckResult:
     from taboot_pipelines.retrieval import KnowledgeBase
+    from taboot_pipelines.stages.notifications import note_drift
 
     found: list[DriftItem] = []
     for namespace in run.namespaces:
@@ -347,7 +348,11 @@ def _no_drift(run: CheckRun) -> CheckResult:
             if error.code != "E_KB_UNINITIALIZED":
                 raise
             continue
-        found += [item for item in kb.drift().items if not item.record]
+        here = [item for item in kb.drift().items if not item.record]
+        note_drift(
+            run.workspace, namespace, {ids.digest(item.kind, item.key, item.statement) for item in here}
+        )
+        found += here
     metadata: dict[str, Any] = {"drifts": len(found)}
     if found:
         metadata["edges"] = Rows([_drift_row(item, run.names) for item in found[:SHOWN]])

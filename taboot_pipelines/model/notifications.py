@@ -18,6 +18,8 @@ class EventKind(StrEnum):
     DEAD_LETTER = "dead_letter"
     EXPIRY = "expiry"
     QUOTA = "quota"
+    DRIFT = "drift"
+    CONTENT_CHANGE = "content_change"
 
 
 class DeliveryState(StrEnum):
@@ -45,7 +47,8 @@ def _variable(value: str) -> str:
 
 
 def _by_default() -> list[EventKind]:
-    return [kind for kind in EventKind if kind is not EventKind.COMPLETED]
+    often = {EventKind.COMPLETED, EventKind.CONTENT_CHANGE}
+    return [kind for kind in EventKind if kind not in often]
 
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
@@ -83,7 +86,7 @@ class Endpoint(BaseModel):
     )
     events: Annotated[list[EventKind], Field(min_length=1)] = Field(
         default_factory=_by_default,
-        description="Which kinds of events; default: all but `completed`.",
+        description="Which kinds of events; default: all but `completed` and `content_change`.",
     )
     sources: list[str] = Field(
         default_factory=list,

@@ -5,6 +5,7 @@ Holds rules ``offsets-carried`` and ``secrets-stop-at-the-blob``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -26,6 +27,7 @@ from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.blobs import UNREADABLE
 from taboot_pipelines.stores.catalog.locators import Locator
+from taboot_pipelines.stores.catalog.writing import now_micros
 from taboot_pipelines.stores.tables import TableVersion
 
 STAGE = "documents"
@@ -38,6 +40,10 @@ _FORMS: Mapping[Extraction, tuple[str, ...]] = {
     "structured": ("structured", version("extruct")),
     "raw": ("raw",),
 }
+#: In what is published: how many documents said otherwise, were new and were gone, and when (microseconds
+#: since the epoch), of the last runs that read the source as the run before did. Notifications tell of it.
+CHANGES = "changes"
+MAX_CHANGES = 20
 #: Intended rejections: recorded with their reason, and not counted as failures.
 _REJECTIONS = frozenset({"E_EMPTY", "E_LANGUAGE"})
 
@@ -79,18 +85,24 @@ def run(work: SourceWork) -> None:
         report.counts["failed"] = sum(d["kind"] == "failed" for d in letters.values())
         return
     report.data_version = inputs
-    applied = {"position": raw.applied.get("position"), "settings": ids.digest(*settings)}
+    applied: dict[str, Any] = {"position": raw.applied.get("position"), "settings": ids.digest(*settings)}
+    old = work.old
+    if old is not None and old.applied.get("settings") == applied["settings"]:
+        applied[CHANGES] = old.applied.get(CHANGES, [])
     examined = _since_last_run(work, applied, transient)
-    version = _apply(work, settings, inputs, letters, examined)
+    changes = Counter(dict.fromkeys(("changed", "new", "gone"), 0))
+    version = _apply(work, settings, inputs, letters, examined, changes)
     left = workspace.catalog.dead_letters.find(namespace, source_id, STAGE)
     if examined.only is not None and not _complete(work, version, len(left)):
         # Log entries may have been purged together with what they said.
-        version = _apply(work, settings, inputs, letters, _everything(work))
+        version = _apply(work, settings, inputs, letters, _everything(work), changes)
         left = workspace.catalog.dead_letters.find(namespace, source_id, STAGE)
     for letter in left:
         report.add("failed" if letter["kind"] == "failed" else "rejected")
         if letter["kind"] == "failed":
             report.problem(letter["code"], letter["item"], letter["message"])
+    if CHANGES in applied and changes.total():
+        applied[CHANGES] = [*applied[CHANGES], {"at": now_micros(), **changes}][-MAX_CHANGES:]
     work.publish(inputs, tables={STAGE: version}, applied=applied)
     report.counts["total"] = workspace.tables.count(namespace, source_id, STAGE, version)
     report.counts["reused"] = report.counts["total"] - report.counts["new"]
@@ -132,8 +144,10 @@ def _apply(
     inputs: str,
     letters: Mapping[str, Mapping[str, Any]],
     examined: _Examined,
+    changes: Counter[str],
 ) -> TableVersion | None:
-    """Make the table hold the examined documents as they are now; return its version."""
+    """Make the table hold the examined documents as they are now; return its version. Counted in ``changes``
+    is how many say otherwise, are new and are gone."""
     workspace, report = work.workspace, work.report
     namespace, source_id = work.namespace, work.source_id
     catalog, tables = workspace.catalog, workspace.tables
@@ -164,6 +178,7 @@ def _apply(
         "failed": 0,
         "rejected": 0,
     }
+    changes["gone"] += len(diff.removed)
     new_letters: list[dict[str, Any]] = []
     done = 0
     for buckets, changed, removed in batches(diff, workspace.settings.limits.batch_documents):
@@ -183,8 +198,11 @@ def _apply(
                     }
                 )
         report.add("new", len(rows))
-        if same := sum(said.get(row["doc_id"]) == row["text_sha256"] for row in rows):
+        texts = [(said.get(row["doc_id"]), row["text_sha256"]) for row in rows]
+        if same := sum(before == now for before, now in texts):
             report.add("same_text", same)  # other bytes, such as a page's new frame, that say the same
+        changes["changed"] += sum(before is not None and before != now for before, now in texts)
+        changes["new"] += sum(before is None for before, _ in texts)
         version = replace_keys(
             tables,
             namespace,

@@ -20,7 +20,7 @@ import hashlib
 import hmac
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -34,6 +34,7 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.jobs import JobState, Lifecycle
 from taboot_pipelines.model.notifications import VARIABLE, DeliveryState, Endpoint, EventKind
 from taboot_pipelines.model.retention import DAY
+from taboot_pipelines.stages import documents
 from taboot_pipelines.stages.dead_letters import retry_at
 from taboot_pipelines.stages.quotas import ALMOST, usage
 from taboot_pipelines.stages.workspace import Workspace
@@ -41,7 +42,7 @@ from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.catalog.writing import Row, now_micros
 from taboot_pipelines.stores.tables import NAMESPACE
 
-_STAGE = "notifications"
+_STAGE, _DRIFT = "notifications", "drift"
 _SECOND = 1_000_000
 #: Seconds to wait after each failed try; after the last one a delivery is `failed`.
 RETRY_SECONDS = (60, 300, 1800, 7200, 43_200)
@@ -90,6 +91,8 @@ def events(workspace: Workspace, namespace: str, since: int) -> Iterator[Event]:
     yield from _of_letters(workspace, namespace)
     yield from _of_expiry(workspace, namespace)
     yield from _of_quota(workspace, namespace)
+    yield from _of_drift(workspace, namespace)
+    yield from _of_changes(workspace, namespace)
 
 
 def _of_job(job: Row) -> Iterator[Event]:
@@ -184,6 +187,54 @@ def _of_quota(workspace: Workspace, namespace: str) -> Iterator[Event]:
                     "`taboot usage` shows it; `quotas` of the sources file, or TABOOT_QUOTA__…, raise it.",
                     {"what": what, "used": used, "limit": limit},
                 )
+
+
+def _of_drift(workspace: Workspace, namespace: str) -> Iterator[Event]:
+    """One for all drifts that the check `no_drift` came upon at once."""
+    groups: dict[int, int] = {}
+    for at in _noted_drift(workspace, namespace).values():
+        groups[at] = groups.get(at, 0) + 1
+    for at, count in sorted(groups.items()):
+        yield Event(
+            ids.digest("drift", at),
+            EventKind.DRIFT,
+            None,
+            at,
+            f"{count:,} statement{'s do' if count > 1 else ' does'} not agree with the configuration.",
+            "`taboot drift` shows each with both sides.",
+            {"drifts": count},
+        )
+
+
+def _noted_drift(workspace: Workspace, namespace: str) -> Mapping[str, int]:
+    noted = workspace.catalog.pointers.get(namespace, NAMESPACE, _DRIFT)
+    return {} if noted is None else noted.applied
+
+
+def note_drift(workspace: Workspace, namespace: str, drifts: Collection[str]) -> None:
+    """Note which drifts there are, by ids that stay the same while they last; new ones are told of."""
+    known, now = _noted_drift(workspace, namespace), now_micros()
+    applied = {drift: known.get(drift, now) for drift in sorted(drifts)}
+    if applied != known:
+        pointer = Pointer(stage=_DRIFT, tables={}, inputs="", txn="", applied=applied)
+        workspace.catalog.pointers.publish(namespace, NAMESPACE, pointer)
+
+
+def _of_changes(workspace: Workspace, namespace: str) -> Iterator[Event]:
+    """One for each run that came upon documents that say otherwise than before, are new or are gone."""
+    for (source, _), pointer in workspace.catalog.pointers.of_stages(namespace, {documents.STAGE}).items():
+        for change in pointer.applied.get(documents.CHANGES, ()):
+            counts = {name: change[name] for name in ("changed", "new", "gone")}
+            said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+            yield Event(
+                ids.digest("content", source, change["at"]),
+                EventKind.CONTENT_CHANGE,
+                source,
+                change["at"],
+                f"Documents of {source} say otherwise than before: {said}.",
+                f"`taboot changes {source}` shows the passages.",
+                counts,
+            )
 
 
 # --- from events to deliveries ------------------------------------------------------------------------------

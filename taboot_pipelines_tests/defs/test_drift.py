@@ -5,6 +5,7 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
+from taboot_pipelines.stages import notifications
 from taboot_pipelines_tests.defs.conftest import Project
 
 WRONG = "# The house\n\nThe `web` container listens on port 9090 of `box.lan`.\n"
@@ -30,6 +31,10 @@ def test_drift_is_a_warning_that_names_both_statements(project: Project, told: b
     assert (found.passed, found.severity, found.blocking) == (False, dg.AssetCheckSeverity.WARN, False)
     assert found.metadata["drifts"].value == 1
     (row,) = (record.data for record in found.metadata["edges"].records)
+    told_of = [
+        e.facts for e in notifications.events(project.world.workspace, "default", 0) if e.kind == "drift"
+    ]
+    assert told_of == [{"drifts": 1}], "whoever wants to hear of it does"
     kb = project.world.kb()
     (item,) = kb.drift().items
     assert (row["kind"], row["edge"], row["against"]) == ("prose_port", *(s.edge_ids[0] for s in item.sides))

@@ -72,7 +72,8 @@ def receiver(answer: Callable[[], int] = lambda: 204) -> Iterator[Receiver]:
 
 
 def endpoint(url: str, **fields: Any) -> Endpoint:
-    return Endpoint(url=url, allow_private=True, **{"events": list(EventKind), **fields})
+    kinds = [kind for kind in EventKind if kind is not EventKind.CONTENT_CHANGE]
+    return Endpoint(url=url, allow_private=True, **{"events": kinds, **fields})
 
 
 @pytest.fixture
@@ -145,6 +146,69 @@ def test_what_happens_to_sources_is_told_once_and_nothing_from_before(world: Wor
         assert tell() == [("expiry", "notes")]
         assert server.told()[-1]["facts"] == {"documents": 2}
         assert len({told["id"] for told in server.told()}) == len(server.taken)
+
+
+def test_documents_that_say_otherwise_are_told_and_a_new_shell_is_not(world: World) -> None:
+    folder = world.source("site", include=["*.html"])
+    page = "<html><!-- {} --><body><h1>Ports</h1><p>The exporter listens on port {} of every host.</p></body>"
+
+    def write(name: str, shell: int, port: int) -> None:
+        (folder / name).write_text(page.format(shell, port))
+
+    for name in ("a.html", "b.html", "c.html"):
+        write(name, 1, 9100)
+    world.workspace.sync_sources()
+    with receiver() as server:
+        endpoints = {"ops": endpoint(server.url, events=[EventKind.CONTENT_CHANGE])}
+
+        def told() -> list[dict[str, Any]]:
+            before = len(server.taken)
+            notifications.run(world.workspace, endpoints)
+            return [told["facts"] for told in server.told()[before:]]
+
+        told()
+        world.ingest()
+        assert told() == [], "what a source begins with is no change"
+        for name in ("a.html", "b.html", "c.html"):
+            write(name, 2, 9100)
+        world.ingest()
+        assert told() == [], "the same text in another shell"
+        write("a.html", 3, 9200)
+        write("b.html", 3, 9100)
+        write("d.html", 1, 9300)
+        (folder / "c.html").unlink()
+        world.ingest()
+        assert told() == [{"changed": 1, "new": 1, "gone": 1}]
+        world.ingest()
+        assert told() == []
+        # Two runs between two looks are two events.
+        write("a.html", 3, 9201)
+        world.ingest()
+        write("a.html", 3, 9202)
+        world.ingest()
+        assert told() == [{"changed": 1, "new": 0, "gone": 0}] * 2
+        world.source("site", include=["*.html"], languages=["en", "de"])
+        world.ingest()
+        assert told() == [], "what is read in another way is no change of the source"
+
+
+def test_drifts_are_told_when_a_check_first_comes_upon_them(world: World) -> None:
+    notes(world)
+    with receiver() as server:
+        endpoints = {"ops": endpoint(server.url, events=[EventKind.DRIFT])}
+
+        def told(*drifts: str) -> list[int]:
+            before = len(server.taken)
+            notifications.note_drift(world.workspace, "default", set(drifts))
+            notifications.run(world.workspace, endpoints)
+            return [told["facts"]["drifts"] for told in server.told()[before:]]
+
+        assert told() == []
+        assert told("a", "b") == [2]
+        assert told("a", "b") == []
+        assert told("b", "c") == [1]
+        assert told() == []
+        assert told("a") == [1], "what came back is new"
 
 
 def test_endpoints_choose_what_they_are_told_and_in_which_form(
