@@ -16,6 +16,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from taboot_pipelines.model.health import HEALTH
+
 #: The parameter that carries the token once.
 TOKEN = "token"
 
@@ -88,6 +90,8 @@ class Guard:
         headers = Headers(scope=scope)
         if not is_loopback(headers.getlist("host")):
             return PlainTextResponse("Asked under a name that is not this machine's.\n", 421)
+        if scope["path"] == HEALTH:
+            return PlainTextResponse("ok\n")
         given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         tokens = [value for name, value in given if name == TOKEN]
         if tokens:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,7 +31,8 @@ HOST = "127.0.0.1"
     "--listen",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help=f"Answer Prometheus on http://{HOST}:PORT/metrics until interrupted; 0: a free port.",
+    help=f"Answer Prometheus on http://{HOST}:PORT/metrics until interrupted, and whether it runs on /health;"
+    " 0: a free port.",
 )
 def metrics(parts: bool, textfile: Path | None, listen: int | None) -> None:
     """Print the metrics of the home in Prometheus' text format, write them to a file, or serve them.
@@ -55,19 +57,33 @@ def metrics(parts: bool, textfile: Path | None, listen: int | None) -> None:
 
 
 def _serve(settings: Settings, port: int, parts: bool) -> None:
-    from prometheus_client import start_http_server
+    from wsgiref.simple_server import WSGIRequestHandler, make_server
 
+    from prometheus_client import make_wsgi_app
+    from prometheus_client.exposition import ThreadingWSGIServer
+
+    from taboot_pipelines.model.health import HEALTH
     from taboot_pipelines.stages.metrics import registry
 
+    exposed = make_wsgi_app(registry(settings, parts=parts))
+
+    def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == HEALTH:
+            start("200 OK", [("Content-Type", "text/plain; charset=utf-8")])
+            return [b"ok\n"]
+        served: Iterable[bytes] = exposed(environ, start)
+        return served
+
+    class Silent(WSGIRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
     try:
-        server, thread = start_http_server(port, addr=HOST, registry=registry(settings, parts=parts))
+        server = make_server(HOST, port, answer, ThreadingWSGIServer, Silent)
     except OSError as error:
         raise TabootError(
             "E_PORT", f"Port {port} of {HOST} cannot be used: {error.strerror}.", port=port
         ) from error
     plain(f"http://{HOST}:{server.server_port}/metrics")
-    try:
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        server.shutdown()
-        thread.join()
+    with server, suppress(KeyboardInterrupt):
+        server.serve_forever()

@@ -27,6 +27,7 @@ from taboot_pipelines.browse.guard import is_loopback
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.mcp.texts import MARK
 from taboot_pipelines.mcp.tools import Tools, WriteTools
+from taboot_pipelines.model.health import HEALTH
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval import KnowledgeBase
@@ -96,14 +97,16 @@ class Guard:
         self._token = f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = self._refused(Headers(scope=scope)) if scope["type"] == "http" else None
+        refused = self._refused(scope["path"], Headers(scope=scope)) if scope["type"] == "http" else None
         await (refused or self._app)(scope, receive, send)
 
-    def _refused(self, headers: Headers) -> Response | None:
+    def _refused(self, path: str, headers: Headers) -> Response | None:
         if not is_loopback(headers.getlist("host")):
             return PlainTextResponse("Asked under a name that is not this machine's.\n", 421)
         if headers.get("origin") is not None:
             return PlainTextResponse("No page of a browser may ask here.\n", 403)
+        if path == HEALTH:
+            return PlainTextResponse("ok\n")
         given = headers.getlist("authorization")
         if len(given) != 1 or not hmac.compare_digest(given[0].encode("utf-8", "replace"), self._token):
             return PlainTextResponse("The token is missing or wrong.\n", 401, {"www-authenticate": "Bearer"})

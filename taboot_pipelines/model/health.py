@@ -12,6 +12,9 @@ from taboot_pipelines.errors import TabootError
 #: Begins the names of threads in which parts are asked.
 PROBE_THREAD = "health-"
 
+#: Here the servers answer `ok` to whoever asks whether they run, as containers and monitors do.
+HEALTH = "/health"
+
 
 @dataclass(frozen=True, slots=True)
 class Health:

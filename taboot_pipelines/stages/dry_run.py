@@ -31,7 +31,7 @@ from taboot_pipelines.stages import documents
 from taboot_pipelines.stages.document_lookup import did_you_mean
 from taboot_pipelines.stages.held_deletions import Listed, fresh_paths, judge
 from taboot_pipelines.stages.letter_retries import WindowLetters
-from taboot_pipelines.stages.quotas import questions_of
+from taboot_pipelines.stages.quotas import questions_of, usage
 from taboot_pipelines.stages.source_state import (
     BatchState,
     KnownLocators,
@@ -164,6 +164,7 @@ def plan_entry(workspace: Workspace, entry: Entry) -> Iterator[Planned]:
     asked = list(plan(workspace, entry))
     if isinstance(connector, Planner):
         yield from connector.plan()
+        yield from _room(workspace, entry.namespace)
     elif not asked:
         raise TabootError(
             "E_QUERY",
@@ -172,6 +173,18 @@ def plan_entry(workspace: Workspace, entry: Entry) -> Iterator[Planned]:
             source=entry.source_id,
         )
     yield from asked
+
+
+def _room(workspace: Workspace, namespace: str) -> Iterator[Planned]:
+    """What the namespace may take in beside what it holds, where that is limited."""
+    left = usage(workspace, namespace).left()
+    if left:
+        yield Planned(
+            "room left by the quota",
+            items=left.get("documents"),
+            bytes=left.get("bytes"),
+            note="beyond it items are passed over (E_QUOTA); `taboot usage` shows all quotas",
+        )
 
 
 @dataclass
@@ -252,6 +265,11 @@ def _of_entry(workspace: Workspace, entry: Entry, row: Mapping[str, str] | None)
             found.plan += plan_entry(workspace, entry)
         else:
             _read(workspace, entry, found)
+            room = usage(workspace, entry.namespace).left().get("documents")
+            if room is not None and len(found.added) > room:
+                found.note = (
+                    f"The quota leaves room for {room:,} more documents: the rest is passed over (E_QUOTA)."
+                )
     except TabootError as error:
         if error.code == "E_QUERY":
             found.note = f"{error.message} {error.remedy}"

@@ -45,6 +45,11 @@ class Usage:
         """The same of all that is limited."""
         return {what: (used, limit) for what, (used, limit) in self.amounts().items() if limit is not None}
 
+    def left(self) -> Mapping[str, int]:
+        """How much of all that is limited, but the questions, is left."""
+        kept = {what: limit - used for what, (used, limit) in self.shares().items() if what != "questions"}
+        return {what: max(0, left) for what, left in kept.items()}
+
     def almost_used(self) -> Mapping[str, tuple[int, int]]:
         """The same of all of which :data:`ALMOST` is used."""
         return {w: (used, limit) for w, (used, limit) in self.shares().items() if used >= ALMOST * limit}

@@ -22,6 +22,13 @@ def client(host: str = "127.0.0.1:8300") -> TestClient:
     return TestClient(app, base_url=f"http://{host}", follow_redirects=False)
 
 
+def test_whoever_watches_it_hears_that_it_runs_and_no_more() -> None:
+    answer = client().get("/health")
+    assert (answer.status_code, answer.text) == (200, "ok\n")
+    assert client("evil.example").get("/health").status_code == 421
+    assert client().get("/health/x").status_code == 403
+
+
 def test_the_other_token_opens_once() -> None:
     c = client()
     opened = c.get(f"/?token={ONCE}")

@@ -107,6 +107,8 @@ def test_prometheus_is_answered_on_loopback(lab: Shell) -> None:
             with urllib.request.urlopen(url, timeout=60) as answer:
                 assert answer.headers["Content-Type"].startswith("text/plain")
                 assert "taboot_blobs" in {name for name, *_ in read(answer.read().decode())}
+        with urllib.request.urlopen(url.replace("/metrics", "/health"), timeout=60) as answer:
+            assert answer.read() == b"ok\n"
     finally:
         server.terminate()
         server.wait(30)

@@ -34,6 +34,15 @@ def test_a_folder_is_counted_and_nothing_is_stored(shell: Shell) -> None:
     assert catalog.locators.of_source("default", "guides", state=None) == {}
 
 
+def test_what_the_quota_leaves_room_for_is_said(shell: Shell) -> None:
+    shell.environment["TABOOT_QUOTA__DOCUMENTS"] = "1"
+    shell.environment["TABOOT_QUOTA__BYTES"] = "5000"
+    _, room = json.loads(shell("plan", "guides", "--json"))["plan"]
+    assert (room["items"], room["bytes"]) == (1, 5000) and "E_QUOTA" in room["note"]
+    (found,) = json.loads(shell("ingest", "guides", "--dry-run", "--json"))["sources"]
+    assert len(found["added"]) == 2 and "room for 1 more" in found["note"]
+
+
 def test_other_types(shell: Shell) -> None:
     for type_, name, text, fields in (
         ("compose", "compose.yaml", "services:\n  web:\n    image: nginx\n", {"host": "atlas"}),

@@ -119,6 +119,12 @@ def test_over_http_it_answers_whoever_has_the_token(url: str) -> None:
     with_client(streamable_http_client(url, http_client=http), talk)
 
 
+def test_whoever_watches_it_hears_that_it_runs(url: str) -> None:
+    health = url.rpartition("/")[0] + "/health"
+    assert httpx2.get(health).text == "ok\n"
+    assert httpx2.get(health, headers={"host": "evil.example"}).status_code == 421
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
