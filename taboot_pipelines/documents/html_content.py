@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from taboot_pipelines.documents.html_features import Floats, PageFeatures, beside
-from taboot_pipelines.documents.html_generators import generated_content, is_furniture
+from taboot_pipelines.documents.html_generators import LANDMARKS, generated_content, is_furniture
 from taboot_pipelines.documents.html_markdown import Block, render, shows_no_text
 from taboot_pipelines.documents.html_tree import Element, Root
 
@@ -30,7 +30,7 @@ _LITTLE, _MORE_HIDDEN = 600, 4
 GENERATED = 0.956
 #: A page of fewer words is left to its markup: the models saw few so small, and little can stand around.
 _SMALL = 60
-_LANDMARKS = frozenset(("banner", "complementary", "contentinfo", "form", "navigation", "search"))
+_LANDMARKS = LANDMARKS | {"form"}
 #: The least probability of a block of an article.
 SURE = 0.6
 #: Blocks that are judged at once: each takes some ten kilobytes.

@@ -43,9 +43,9 @@ _GENERATOR = re.compile(
     r"(?i)mkdocs|sphinx|docusaurus|vitepress|vuepress|starlight|mdbook|gitbook|antora"
     r"|jekyll.*just-the-docs|hugo.*docs|doxygen|docutils|asciidoctor|pdoc|rustdoc|javadoc"
 )
-_ROLES = frozenset(
-    ("navigation", "banner", "contentinfo", "search", "complementary", "menu", "dialog", "alertdialog")
-)
+#: Roles of parts that stand beside the content of a page (WAI-ARIA 1.2 §5.3.4, landmark roles).
+LANDMARKS = frozenset(("banner", "complementary", "contentinfo", "navigation", "search"))
+_ROLES = LANDMARKS | {"menu", "dialog", "alertdialog"}
 _ASIDE = re.compile(
     r"(?i)(?:^|[\s_-])"
     r"(?:nav|navbar|navigation|menu|toc|table-of-contents|breadcrumbs?|sidebar|footer|pagination|pager"

@@ -299,7 +299,7 @@ class _Problems:
         for e in error.errors(include_input=False, include_url=False):
             what = _problem(e["loc"], e["type"], e["msg"])
             if e["type"] == "extra_forbidden" and len(e["loc"]) == 1:
-                what += "".join(f" (did you mean {k}?)" for k in near(str(e["loc"][0]), fields)[:1])
+                what += _meant(str(e["loc"][0]), fields)
             self.add(f"{where} {what}", *keys, *e["loc"])
 
     def error(self, path: Path) -> TabootError:
@@ -353,8 +353,8 @@ def _filled(item: dict[Any, Any], profiles: Mapping[str, dict[str, Any]]) -> dic
     if not isinstance(name, str):
         return item
     if name not in profiles:
-        meant = "".join(f" (did you mean {near_name}?)" for near_name in near(name, profiles)[:1])
-        raise ValueError(f"names profile {_show(name)}, which the file does not list{meant}")
+        told = f"names profile {_show(name)}, which the file does not list"
+        raise ValueError(told + _meant(name, profiles))
     return profiles[name] | item
 
 
@@ -451,6 +451,11 @@ def _problem(loc: tuple[int | str, ...], kind: str, message: str) -> str:
         return f"has the unknown field {name}"
     text = message.removeprefix("Value error, ")
     return f"{name}: {text}" if name else text
+
+
+def _meant(name: str, known: Collection[str]) -> str:
+    """What is said of a name that nothing has, if one that something has is near."""
+    return "".join(f" (did you mean {k}?)" for k in near(name, known)[:1])
 
 
 def _show(value: object) -> str:

@@ -31,7 +31,7 @@ from taboot_pipelines.stages import documents
 from taboot_pipelines.stages.document_lookup import did_you_mean
 from taboot_pipelines.stages.held_deletions import Listed, fresh_paths, judge
 from taboot_pipelines.stages.letter_retries import WindowLetters
-from taboot_pipelines.stages.quotas import questions_of, usage
+from taboot_pipelines.stages.quotas import questions_of, room
 from taboot_pipelines.stages.source_state import (
     BatchState,
     KnownLocators,
@@ -177,7 +177,7 @@ def plan_entry(workspace: Workspace, entry: Entry) -> Iterator[Planned]:
 
 def _room(workspace: Workspace, namespace: str) -> Iterator[Planned]:
     """What the namespace may take in beside what it holds, where that is limited."""
-    left = usage(workspace, namespace).left()
+    left = room(workspace, namespace)
     if left:
         yield Planned(
             "room left by the quota",
@@ -265,10 +265,10 @@ def _of_entry(workspace: Workspace, entry: Entry, row: Mapping[str, str] | None)
             found.plan += plan_entry(workspace, entry)
         else:
             _read(workspace, entry, found)
-            room = usage(workspace, entry.namespace).left().get("documents")
-            if room is not None and len(found.added) > room:
+            left = room(workspace, entry.namespace).get("documents") if found.added else None
+            if left is not None and len(found.added) > left:
                 found.note = (
-                    f"The quota leaves room for {room:,} more documents: the rest is passed over (E_QUOTA)."
+                    f"The quota leaves room for {left:,} more documents: the rest is passed over (E_QUOTA)."
                 )
     except TabootError as error:
         if error.code == "E_QUERY":

@@ -55,7 +55,8 @@ TIMEOUT_SECONDS, PASS_SECONDS = 10.0, 30.0
 KEPT_SECONDS = 30 * 24 * 3600
 #: Seconds before the last look from which jobs are looked at again: two machines may differ by so much.
 _OVERLAP_SECONDS = 3600
-_OF_JOBS = frozenset({EventKind.COMPLETED, EventKind.FAILED, EventKind.HELD})
+#: Kinds that are looked for from there on; of all others what is so at present is told.
+_OF_RUNS = frozenset({EventKind.COMPLETED, EventKind.FAILED, EventKind.HELD, EventKind.CONTENT_CHANGE})
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class NotificationPass:
 
 
 def events(workspace: Workspace, namespace: str, since: int) -> Iterator[Event]:
-    """Yield what there is to tell of a namespace at present, and of the jobs that ended ``since`` then
+    """Yield what there is to tell of a namespace at present, and of the runs ``since`` then
     (microseconds since the epoch)."""
     for job in workspace.catalog.jobs.ended_since(namespace, since):
         yield from _of_job(job)
@@ -92,7 +93,7 @@ def events(workspace: Workspace, namespace: str, since: int) -> Iterator[Event]:
     yield from _of_expiry(workspace, namespace)
     yield from _of_quota(workspace, namespace)
     yield from _of_drift(workspace, namespace)
-    yield from _of_changes(workspace, namespace)
+    yield from _of_changes(workspace, namespace, since)
 
 
 def _of_job(job: Row) -> Iterator[Event]:
@@ -220,10 +221,12 @@ def note_drift(workspace: Workspace, namespace: str, drifts: Collection[str]) ->
         workspace.catalog.pointers.publish(namespace, NAMESPACE, pointer)
 
 
-def _of_changes(workspace: Workspace, namespace: str) -> Iterator[Event]:
-    """One for each run that came upon documents that say otherwise than before, are new or are gone."""
+def _of_changes(workspace: Workspace, namespace: str, since: int) -> Iterator[Event]:
+    """One for each run since then that found documents which say otherwise than before, are new or gone."""
     for (source, _), pointer in workspace.catalog.pointers.of_stages(namespace, {documents.STAGE}).items():
         for change in pointer.applied.get(documents.CHANGES, ()):
+            if change["at"] < since:
+                continue
             counts = {name: change[name] for name in ("changed", "new", "gone")}
             said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
             yield Event(
@@ -271,15 +274,15 @@ def _note(workspace: Workspace, namespace: str, endpoints: Mapping[str, Endpoint
         return set(), 0
     now, told = now_micros(), _told(workspace, namespace)
     since = {name: told[name].since if name in told else now for name in endpoints}
-    jobs_from = {
+    runs_from = {
         name: (min(told[name].looked, now) if name in told else now) - _OVERLAP_SECONDS * _SECOND
         for name in endpoints
     }
     found: dict[str, dict[str, Any]] = {}
-    for event in events(workspace, namespace, min(jobs_from.values())):
+    for event in events(workspace, namespace, min(runs_from.values())):
         for name, endpoint in endpoints.items():
             wanted = event.kind in endpoint.events and event.at >= since[name]
-            wanted &= event.kind not in _OF_JOBS or event.at >= jobs_from[name]
+            wanted &= event.kind not in _OF_RUNS or event.at >= runs_from[name]
             wanted &= not endpoint.namespaces or namespace in endpoint.namespaces
             if wanted and (not endpoint.sources or event.source in endpoint.sources):
                 delivery_id = ids.digest(name, event.key)[:32]

@@ -45,11 +45,6 @@ class Usage:
         """The same of all that is limited."""
         return {what: (used, limit) for what, (used, limit) in self.amounts().items() if limit is not None}
 
-    def left(self) -> Mapping[str, int]:
-        """How much of all that is limited, but the questions, is left."""
-        kept = {what: limit - used for what, (used, limit) in self.shares().items() if what != "questions"}
-        return {what: max(0, left) for what, left in kept.items()}
-
     def almost_used(self) -> Mapping[str, tuple[int, int]]:
         """The same of all of which :data:`ALMOST` is used."""
         return {w: (used, limit) for w, (used, limit) in self.shares().items() if used >= ALMOST * limit}
@@ -88,6 +83,15 @@ def usage(
         catalog.quotas.of(namespace, limits.questions_per_month),
         limits,
     )
+
+
+def room(workspace: Workspace, namespace: str) -> Mapping[str, int]:
+    """Return how many bytes and documents a namespace may take in; what is not limited is not counted."""
+    limits = limits_of(workspace, namespace)
+    if limits.bytes is None and limits.documents is None:
+        return {}
+    shares = usage(workspace, namespace).shares()
+    return {what: max(0, limit - used) for what, (used, limit) in shares.items() if what != "questions"}
 
 
 class Meter:
