@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from taboot_pipelines.documents.html_content import (
     Trees,
     best_selection,
+    keep_between,
     model,
     page_content,
     shown_blocks,
@@ -60,6 +61,14 @@ def test_doubtful_blocks_stay_out_unless_all_are() -> None:
     words = np.full(3, 10.0)
     assert best_selection(np.array([0.9, 0.5, 0.2]), words, 0.6)[0].tolist() == [True, False, False]
     assert best_selection(np.array([0.5, 0.4, 0.1]), words, 0.6)[0].any()
+
+
+def test_code_between_what_is_kept_stays_and_so_do_the_headings_above() -> None:
+    page = "<h1>A</h1><h2>B</h2><p>one</p><pre>code</pre><p>two</p><h2>C</h2><p>three</p><pre>last</pre>"
+    blocks = shown_blocks(page, parse(page))
+    kept = np.array([block.plain in ("one", "two") for block in blocks])
+    keep_between(blocks, kept)
+    assert [b.plain for b, keep in zip(blocks, kept, strict=True) if keep] == ["A", "B", "one", "code", "two"]
 
 
 def test_trees_are_walked_as_they_are_written() -> None:
