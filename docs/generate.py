@@ -310,14 +310,6 @@ def columns(name: str, schema: Any) -> str:
     return table(("column", "type", "meaning"), rows)
 
 
-#: Properties that only people state, by what they are of; a test holds it to the extractors.
-STATED = {
-    "Service": ("description",),
-    "Host": ("description",),
-    "Network": ("description",),
-}
-
-
 def model() -> str:
     nodes = table(
         ("label", "key", "properties"),
@@ -339,8 +331,7 @@ def model() -> str:
             for e in EDGES.values()
         ],
     )
-    stated = [f"`{p}` of {name}" for name, named in STATED.items() for p in named]
-    return f"{nodes}\n{edges}\nNo extractor reads {', '.join(stated)}: who states a fact may say it.\n"
+    return f"{nodes}\n{edges}"
 
 
 def _labels(labels: frozenset[str]) -> str:

@@ -155,7 +155,11 @@ class RunRows:
             "use",
             "CONNECTS_TO",
             end,
-            properties={"protocol": claim.protocol, "port": claim.port},
+            properties={
+                "protocol": claim.protocol,
+                "port": claim.port,
+                "encrypted": claim.encrypted,
+            },
             confidence=claim.confidence,
             method=claim.method,
             end_basis=Basis.NORMALIZED if claim.in_quote else Basis.DERIVED,

@@ -86,8 +86,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class UnitState:
-    """What is remembered of the last run of a unit."""
+    """What is remembered of the last run of a unit; ``run_id`` is the active one."""
 
+    run_id: str
     fingerprint: str
     reads: Reads
     subordinates: Collection[str]
@@ -129,6 +130,7 @@ class RunLog:
         rows = self._catalog.runs.unit_states(self._namespace, self._source_id, self._tier.source, units)
         return {
             unit: UnitState(
+                run_id=row["run_id"],
                 fingerprint=row["fingerprint"],
                 reads=reads_of(row["reads"]),
                 subordinates=row["subordinates"],

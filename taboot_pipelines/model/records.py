@@ -290,6 +290,7 @@ class Use:
     in_quote: bool
     protocol: str | None = None
     port: int | None = None
+    encrypted: bool | None = None
     confidence: float = 0.9
     patterns: tuple[str, ...] = ()
 

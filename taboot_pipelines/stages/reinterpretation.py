@@ -43,12 +43,14 @@ from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_pro
 class Reinterpreted:
     """What a reinterpretation has made.
 
-    ``run_ids``: the runs that wait to be promoted. ``failed``: {unit: why} of those that could not be read.
+    ``run_ids``: the runs that wait to be promoted. ``previous_run_ids``: {such a run: the active run of its
+    unit, in whose place it would come}. ``failed``: {unit: why} of those that could not be read.
     """
 
     namespace: str
     tier: str
     run_ids: tuple[str, ...]
+    previous_run_ids: Mapping[str, str]
     failed: Mapping[str, str]
 
 
@@ -87,11 +89,13 @@ def reinterpret(
         for entry, doc_ids in _places(workspace, namespace, docs, source)
     ]
     check_quota(workspace, namespace, stage.tier)
-    outcomes = [outcome for work in works for outcome in work.carry_out(progress)]
+    made = [(work, outcome) for work in works for outcome in work.carry_out(progress)]
+    outcomes = [outcome for _, outcome in made]
     return Reinterpreted(
         namespace,
         stage.tier.source.value,
         tuple(outcome.run_id for outcome in outcomes if not outcome.transient),
+        {o.run_id: work.active[o.unit.unit_id] for work, o in made if o.unit.unit_id in work.active},
         {o.unit.unit_id: o.problems[0].message for o in outcomes if o.transient},
     )
 
@@ -149,6 +153,8 @@ class _Work:
         self._overrides = overrides
         self._place = (entry.namespace, entry.source_id, stage.tier.source.value)
         self._log = RunLog(workspace.catalog, entry.namespace, entry.source_id, stage.tier)
+        #: {unit: its active run}
+        self.active: Mapping[str, str] = {}
         #: The units, of which some may be gone once the source's lease is held.
         interpreter = self._interpreter()
         self.units = self._find_units(interpreter, doc_ids) & interpreter.readers(overrides).keys()
@@ -206,6 +212,7 @@ class _Work:
     def _find_units(self, interpreter: Interpreter, doc_ids: frozenset[str] | None) -> frozenset[str]:
         """Return the units of the source (or those that are or read some documents) that are their own."""
         states = self._log.states()
+        self.active = {unit: state.run_id for unit, state in states.items()}
         suppressed = {unit for unit, state in states.items() if state.suppressed}
         units = interpreter.units.keys() - suppressed
         if doc_ids is None:

@@ -96,6 +96,7 @@ def test_what_is_served_changes_by_the_promotion_only(world: World, notes: Path)
     before, first = graph(world.kb()), {r["run_id"] for r in runs(world, active=True)}
     made = again(world)
     assert len(made.run_ids) == 2 and made.failed == {}
+    assert set(made.previous_run_ids) == set(made.run_ids) and set(made.previous_run_ids.values()) == first
     assert graph(world.kb()) == before and {r["run_id"] for r in runs(world, active=True)} == first
     assert {r["run_id"] for r in runs(world, candidate=True)} == set(made.run_ids)
     # An ingest of unchanged sources does not promote it either.

@@ -54,6 +54,16 @@ def test_fetches_are_logged_and_become_the_present_state(catalog: Catalog) -> No
     )
     assert set(catalog.locators.of_source("n", "s")) == {"a", "b"} and catalog.blobs.hashes("n") == {"x", "y"}
     assert catalog.blobs.usage("n")["total_bytes"] == 6
+    told = locator("c", "x", job)._replace(etag='"1"', charset="utf-8")
+    catalog.locators.record_fetched("n", "t", "web", job, [told, told._replace(sha256="z")], "sources/n")
+    handed_in = {
+        b["content_hash"]: (b["source_agent_id"], b["source_metadata"]) for b in catalog.blobs.all("n")
+    }
+    assert handed_in == {
+        "x": ("s", "{}"),
+        "y": ("s", "{}"),
+        "z": ("t", '{"charset":"utf-8","etag":"\\"1\\""}'),
+    }
     catalog.locators.record_absent("n", "s", job, [catalog.locators.of_source("n", "s")["a"]])
     assert set(catalog.locators.of_source("n", "s")) == {"b"} and set(
         catalog.locators.of_source("n", "s", state="absent")

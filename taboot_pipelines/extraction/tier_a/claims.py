@@ -7,7 +7,7 @@ an edge is called as it is (rule ``support``) is the same for every format.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
@@ -315,6 +315,7 @@ class ClaimBuilder:
         *,
         protocol: str | None = None,
         port: int | None = None,
+        encrypted: bool | None = None,
         confidence: float = 0.9,
         patterns: Iterable[str] = (),
     ) -> None:
@@ -328,7 +329,9 @@ class ClaimBuilder:
             written = stands_in(host, self.texts.quote(evidence))
             asked = ids.host_id(ids.open_host(self.place, host) if "${" in host else host)
             made = tuple(ids.host_id(pattern) for pattern in patterns)
-            self._uses[key] = Use(service, asked, evidence, method, written, protocol, port, confidence, made)
+            self._uses[key] = Use(
+                service, asked, evidence, method, written, protocol, port, encrypted, confidence, made
+            )
 
     # --- the result -----------------------------------------------------------------------------------------
 
@@ -340,7 +343,7 @@ class ClaimBuilder:
     def result(self, subordinates: Iterable[str] = (), environment: Iterable[str] = ()) -> Interpretation:
         """All that was claimed, with the problems of the unit's files."""
         return Interpretation(
-            tuple(self._nodes.values()),
+            tuple(self._placed()),
             tuple(self._edges.values()),
             frozenset(subordinates),
             frozenset(environment),
@@ -348,6 +351,50 @@ class ClaimBuilder:
             reaches=tuple(self._reaches),
             uses=tuple(self._uses.values()),
         )
+
+    def _placed(self) -> Iterator[NodeClaim]:
+        """The nodes; a host has the one address that the unit says it has (of IPv4, where it has some of
+        IPv6 beside), an address the smallest of the unit's networks that it lies in."""
+        blocks = _Blocks(
+            cidr
+            for claim in self._nodes.values()
+            if claim.node.label == "Network"
+            for cidr in claim.properties.get("cidrs", ())
+        )
+        addresses: dict[tuple[Any, ...], set[str]] = {}
+        for edge in self._edges.values():
+            if edge.type == "RESOLVES_TO" and edge.properties["recordType"] in ("A", "AAAA"):
+                addresses.setdefault(edge.start.key, set()).add(edge.end.name)
+        for claim in self._nodes.values():
+            label, key = claim.node.label, claim.node.key
+            derived: dict[str, str | None] = {}
+            if label == "Host" and key in addresses:
+                of_four = {a for a in addresses[key] if ":" not in a} or addresses[key]
+                derived["ip"] = min(of_four) if len(of_four) == 1 else None
+            elif label == "IP":
+                derived["cidr"] = blocks.around(key[0])
+            missing = {k: v for k, v in derived.items() if v and k not in claim.properties}
+            yield replace(claim, properties={**claim.properties, **missing}) if missing else claim
+
+
+class _Blocks:
+    """Networks, to look up in which of them an address lies."""
+
+    def __init__(self, cidrs: Iterable[str]) -> None:
+        self._networks = {ipaddress.ip_network(cidr, strict=False) for cidr in cidrs}
+        self._lengths = sorted({(n.version, n.prefixlen) for n in self._networks}, reverse=True)
+
+    def around(self, address: str) -> str | None:
+        """The smallest network that ``address`` lies in; None if it is in none."""
+        if not self._networks:
+            return None
+        version = 6 if ":" in address else 4
+        around = (
+            ipaddress.ip_network((address, length), strict=False)
+            for family, length in self._lengths
+            if family == version
+        )
+        return next((str(network) for network in around if network in self._networks), None)
 
 
 def _present(properties: Mapping[str, Any]) -> dict[str, Any]:

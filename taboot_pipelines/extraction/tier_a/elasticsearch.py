@@ -30,7 +30,7 @@ class ElasticsearchExtractor:
     """Hosts and services of clusters; a unit is an answer that was recorded or read."""
 
     name = "elasticsearch"
-    version = "2"
+    version = "3"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Every JSON that is no hit may be one about nodes."""

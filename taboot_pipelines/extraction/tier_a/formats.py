@@ -14,6 +14,7 @@ from functools import cache
 
 from taboot_pipelines.extraction.tier_a.caddy.adapted import CaddyJsonReader, looks_like_caddy_json
 from taboot_pipelines.extraction.tier_a.caddy.sites import CaddyfileReader
+from taboot_pipelines.extraction.tier_a.cloudflared import CloudflaredReader, looks_like_cloudflared
 from taboot_pipelines.extraction.tier_a.dockerfiles import DockerfileReader, is_dockerfile_path
 from taboot_pipelines.extraction.tier_a.haproxy.reader import HaproxyReader, looks_like_haproxy
 from taboot_pipelines.extraction.tier_a.hosts_file import HostsReader, is_hosts_path
@@ -69,6 +70,7 @@ FORMATS: tuple[Format, ...] = (
         globs=("[k]ustomization",),
         endings=YAML | JSON,
     ),
+    Format("cloudflared", (CloudflaredReader(),), by_content=looks_like_cloudflared, endings=YAML | JSON),
     Format("prometheus", (PrometheusReader(),), by_content=looks_like_prometheus, endings=YAML | JSON),
     Format("wireguard", (WireguardReader(),), by_content=looks_like_wireguard, endings=frozenset({"conf"})),
     Format(

@@ -13,7 +13,7 @@ import re
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote
 from taboot_pipelines.extraction.tier_a.inventory import Address
 from taboot_pipelines.extraction.tier_a.recognition import NOT_IN_FORCE
-from taboot_pipelines.extraction.tier_a.texts import UnitTexts
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts, description
 from taboot_pipelines.model.graph import is_hostname
 from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, SourceFacts
 
@@ -55,7 +55,7 @@ class HostsReader:
     """Reads hosts files (a :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = "hosts"
-    version = "2"
+    version = "3"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         texts = UnitTexts(view)
@@ -83,7 +83,7 @@ class HostsReader:
                 blocked += sum(_is_foreign(name) for name, _ in words[1:])
             if _is_nobodys(address):
                 continue
-            _claim(claims, address, words, whole)
+            _claim(claims, address, words, whole, description(line.partition("#")[2]))
         if strange > _MAX_STRANGE:
             claims.texts.problem(path, "E_PARSE", f"{path}: {strange} lines are no address with names.")
         if blocked >= MIN_BLOCKED:
@@ -95,8 +95,15 @@ class HostsReader:
         return claims.result()
 
 
-def _claim(claims: ClaimBuilder, address: Address, words: list[tuple[str, int]], line: Quote) -> None:
-    """Every name of a line resolves to its address; the quote reaches from the address to the name."""
+def _claim(
+    claims: ClaimBuilder,
+    address: Address,
+    words: list[tuple[str, int]],
+    line: Quote,
+    remark: str | None,
+) -> None:
+    """Every name of a line resolves to its address; the quote reaches from the address to the name. A
+    ``remark`` behind them is of the host that the first of them is."""
     (written, start), names = words[0], words[1:]
     for name, at in names:
         quoted = Quote(line.text, line.path, start, at + len(name))
@@ -105,7 +112,10 @@ def _claim(claims: ClaimBuilder, address: Address, words: list[tuple[str, int]],
             claims.problem(quoted, "E_PARSE", "this is no host name.")
             continue
         host = claims.node(
-            NodeRef("Host", (hostname,), hostname), Quote(name, line.path, at, at + len(name)), declared=True
+            NodeRef("Host", (hostname,), hostname),
+            Quote(name, line.path, at, at + len(name)),
+            {"description": remark if at == names[0][1] else None},
+            declared=True,
         )
         ip = claims.ip(str(address), Quote(written, line.path, start, start + len(written)))
         if host is None or ip is None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
+from taboot_pipelines.extraction.tier_a.compose.connections import encryption
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.endpoints import DEFAULT_PORTS, normal_host
 from taboot_pipelines.extraction.tier_a.recognition import top_keys
@@ -172,7 +173,7 @@ class PrometheusReader:
     :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = PROMETHEUS
-    version = "2"
+    version = "3"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         texts = UnitTexts(view)
@@ -403,7 +404,7 @@ class _Reading:
                 confidence=confidence,
                 protocol=peer.scheme,
                 port=peer.port,
-                encrypted=peer.scheme in ("https", "grpc+tls") or None,
+                encrypted=encryption(peer.scheme, ""),
             )
         if end.label == "Service":
             self.claims.edge(

@@ -56,6 +56,8 @@ class Route:
     method: str = ""
     #: The requests a minute that a client may make.
     rate_limit: int | None = None
+    #: The methods that a request must have one of, as they are written; none: any.
+    methods: tuple[str, ...] = ()
 
     @property
     def properties(self) -> dict[str, Any]:
@@ -100,14 +102,25 @@ class Steps:
 
 
 class RouteClaims:
-    """Claims the routes of one proxy. ``kind``: of the proxy (``haproxy``); ``method``: of the claims."""
+    """Claims the routes of one proxy. ``kind``: of the proxy (``haproxy``); ``method``: of the claims;
+    ``name``: what the file itself says that it is called, which goes over what the source says."""
 
-    def __init__(self, texts: UnitTexts, source: SourceFacts, main: str, kind: str, method: str) -> None:
+    def __init__(
+        self,
+        texts: UnitTexts,
+        source: SourceFacts,
+        main: str,
+        kind: str,
+        method: str,
+        *,
+        name: str | None = None,
+    ) -> None:
         self._claims = ClaimBuilder(source, texts, once_per_file=True)
         self._main = main
         self._kind = kind
         self._method = method
-        name = source.proxy or source.source_id
+        self._named = Basis.SOURCE if name is None else Basis.DERIVED
+        name = name or source.proxy or source.source_id
         self._proxy = NodeRef("ReverseProxy", (name,), name)
         #: Each route once, in the order given, with what it leads to and the endpoint there.
         self._routes: dict[tuple[Evidence, object, object], tuple[Route, NodeRef, NodeRef]] = {}
@@ -189,7 +202,9 @@ class RouteClaims:
             guard = front.guard or Guard("none")
             if end is not node:
                 claims.node(end, where)
-            claims.node(node, where, {"authRequired": guard.auth != "none"})
+            claims.node(
+                node, where, {"authRequired": guard.auth != "none", "method": ",".join(sorted(front.methods))}
+            )
             secure = {"tls": route.tls or key in self._secure}
             if (where, key) not in stated:
                 stated.add((where, key))
@@ -199,7 +214,7 @@ class RouteClaims:
                     end,
                     where,
                     method,
-                    start_basis=Basis.SOURCE,
+                    start_basis=self._named,
                     end_basis=end_basis,
                     **{**route.properties, **secure},
                 )
@@ -224,9 +239,10 @@ def _key(route: Route, end: NodeRef) -> tuple[object, ...]:
     return end.label, end.key, route.host, route.location, route.target.resolved_port()
 
 
-def _rank(route: Route) -> tuple[bool, int, bool]:
-    """Where a route stands among those to one endpoint. Of two alike that which has TLS is the front."""
-    return route.path is None, len(route.path or ""), not route.tls
+def _rank(route: Route) -> tuple[bool, int, bool, bool]:
+    """Where a route stands among those to one endpoint. Of two alike that which takes every method, and then
+    that which has TLS is the front."""
+    return route.path is None, len(route.path or ""), bool(route.methods), not route.tls
 
 
 def literal_prefix(pattern: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Evidence, FileView, Problem
@@ -16,11 +17,32 @@ MAX_PROBLEMS = 200
 
 #: Stands in a text for a value that is put in before a program reads the file.
 UNKNOWN = "\ufffd"
+_DESCRIPTION = re.compile(r"(?i)(?:^|[./_-])description$")
 #: Actions of Go templates, Jinja and Helm; each ends on its line.
 _ACTIONS = r"\{\{[^{}\n]*\}\}|\{%[^%\n]*%\}|\{#[^#\n]*#\}"
 _ACTION = re.compile(_ACTIONS)
 #: A line of nothing but actions, which says what is put in where.
 _ACTION_LINE = re.compile(rf"^[ \t]*(?:(?:{_ACTIONS})[ \t]*)+$", re.MULTILINE)
+
+
+#: Characters that a description has at most.
+_MAX_DESCRIPTION = 500
+
+
+def description(text: str) -> str | None:
+    """A text as a node's description: on one line, and no longer than a paragraph; None for nothing, and for
+    what holds the variables of a template."""
+    line = " ".join(text.split())
+    if not line or any(mark in line for mark in (UNKNOWN, "${", "{{")):
+        return None
+    return line if len(line) <= _MAX_DESCRIPTION else f"{line[: _MAX_DESCRIPTION - 1].rstrip()}…"
+
+
+def described(labels: Iterable[tuple[str, str]]) -> str | None:
+    """What labels or annotations say that something is: the first whose name ends with ``description``
+    (``homepage.description``, ``org.opencontainers.image.description``, ``kubernetes.io/description``)."""
+    said = (text for name, text in labels if _DESCRIPTION.search(name) is not None)
+    return next((found for text in said if (found := description(text)) is not None), None)
 
 
 def untemplated(text: str, unknown: str = UNKNOWN) -> str:

@@ -8,6 +8,7 @@ resolved here. Templates of YAML are recognised and not guessed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -133,6 +134,31 @@ class Node:
 
 _NO_ITEMS: list[Node] = []
 _NO_ENTRIES: dict[str, Entry] = {}
+
+
+#: Lines of a comment that are looked at.
+_MAX_COMMENT = 20
+#: What no sentence is: a ruler, which frames the title of a group, and a key or an item that was taken out.
+_NO_COMMENT = re.compile(r"[^\w\s]{3}|[a-z_][\w.-]*:(?:\s|$)|- ")
+
+
+def comment_above(key: Node) -> str:
+    """The comment that stands right above a key, as far in as the key itself; empty where there is none, or
+    where a line of it is none of a text."""
+    text = key.origin.text
+    begin = text.rfind("\n", 0, key.start) + 1
+    margin = text[begin : key.start]
+    lines: list[str] = []
+    while not margin.strip(" ") and begin > 0:
+        end = begin - 1
+        begin = text.rfind("\n", 0, end) + 1
+        line = text[begin:end].rstrip()
+        if not line.startswith(f"{margin}#") or len(lines) == _MAX_COMMENT:
+            break
+        lines.append(line[len(margin) + 1 :].strip())
+    if any(_NO_COMMENT.match(line) for line in lines):
+        return ""
+    return "\n".join(reversed(lines))
 
 
 def with_text(node: Node, text: str, missing: tuple[str, ...] = (), plain: bool | None = None) -> Node:

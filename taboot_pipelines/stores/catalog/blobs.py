@@ -5,11 +5,13 @@ uploaded once more.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.writing import Row, insert, now_micros, parts, upsert, write
@@ -26,8 +28,12 @@ def blob_row(
     file_name: str | None,
     created_at: int,
     status: str = "uploaded",
+    agent: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Row:
-    """The record of stored bytes; ``storage_url`` is that of the namespace's blobs."""
+    """The record of stored bytes; ``storage_url`` is that of the namespace's blobs. ``agent``: the source
+    that handed them in first (None: people did, by what ``source_type`` says), ``metadata``: what it told of
+    them."""
     return {
         "namespace": namespace,
         "content_hash": sha256,
@@ -37,8 +43,8 @@ def blob_row(
         "file_name": file_name,
         "byte_size": byte_size,
         "source_type": source_type,
-        "source_agent_id": None,
-        "source_metadata": "{}",
+        "source_agent_id": agent or source_type,
+        "source_metadata": canonical_json({k: v for k, v in (metadata or {}).items() if v}),
         "created_at": created_at,
     }
 

@@ -353,6 +353,8 @@ class Locators:
                     file_name=x.path.rsplit("/", 1)[-1],
                     created_at=now,
                     status="pending" if x.sha256 in pending else "uploaded",
+                    agent=source_id,
+                    metadata={"charset": x.charset, "etag": x.etag, "last_modified": x.last_modified},
                 )
                 for x in blobs.values()
             ]

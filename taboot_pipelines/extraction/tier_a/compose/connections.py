@@ -36,6 +36,42 @@ _IS_ADDRESS = re.compile(
 _IS_OF_BROWSER = re.compile(r"(?i)redirect|callback|href|origin|cors")
 
 
+#: Schemes of protocols that are never without TLS or SSH, and of those whose other scheme has it (IANA's list
+#: of URI schemes; of Redis and gRPC what their clients take). The rest may agree on it, which no URL tells.
+_ENCRYPTED = frozenset(
+    {
+        *(
+            "amqps",
+            "ftps",
+            "grpc+tls",
+            "grpcs",
+            "https",
+            "imaps",
+            "ircs",
+            "ldaps",
+            "mqtts",
+            "pop3s",
+            "rediss",
+        ),
+        *("rediss", "sftp", "sips", "smtps", "ssh", "ssl", "tls", "valkeys", "wss"),
+    }
+)
+_PLAIN = frozenset({"amqp", "http", "mqtt", "redis", "valkey", "ws"})
+#: What a client of PostgreSQL asks for (libpq, ``sslmode``); the modes between take what the server offers.
+_SSLMODE = re.compile(r"[?&\s]sslmode=(?:(disable)|(require|verify-ca|verify-full))\b")
+#: How far into a text it is looked for.
+_MAX_URL = 4096
+
+
+def encryption(scheme: str | None, text: str) -> bool | None:
+    """Whether a connection is encrypted by the scheme of its URL, or by what else ``text`` says that the URL
+    stands in; None: neither tells."""
+    if scheme is not None and scheme.startswith("postgres"):
+        mode = _SSLMODE.search(text, 0, _MAX_URL)
+        return None if mode is None else mode[1] is None
+    return True if scheme in _ENCRYPTED else False if scheme in _PLAIN else None
+
+
 def asking_scheme(key: str | None, scheme: str) -> str | None:
     """The scheme of a URL under a key, if the program that is told it asks there itself."""
     return None if key is not None and _IS_OF_BROWSER.search(key) else scheme
@@ -67,10 +103,12 @@ def claim_connections(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> 
                     confidence=0.9,
                     protocol=scheme,
                     port=port,
+                    encrypted=encryption(scheme, text),
                 )
             elif variable is not None:
                 asked = asking_scheme(variable, scheme)
-                c.use(ref, host, quoted, "compose_env_url", protocol=asked, port=port)
+                tls = encryption(asked, text)
+                c.use(ref, host, quoted, "compose_env_url", protocol=asked, port=port, encrypted=tls)
         upper = "" if variable is None else variable.upper()
         for host, confidence in lone_hosts(variable, text) if variable is not None else ():
             if answering.get(host) != name:
@@ -84,7 +122,8 @@ def claim_connections(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> 
         for scheme, host, port in named_hosts(text):
             if answering.get(host) != name:
                 asked = asking_scheme(key, scheme)
-                c.use(ref, host, where, "compose_mounted_url", protocol=asked, port=port)
+                tls = encryption(asked, text)
+                c.use(ref, host, where, "compose_mounted_url", protocol=asked, port=port, encrypted=tls)
         for host, confidence in lone_hosts(key, text) if _IS_ADDRESS.search(key) else ():
             if answering.get(host) != name:
                 c.use(ref, host, where, "compose_mounted_host", confidence=confidence)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from taboot_pipelines.extraction.tier_a.compose import merging, traefik
@@ -22,7 +22,8 @@ from taboot_pipelines.extraction.tier_a.compose.networks import (
 from taboot_pipelines.extraction.tier_a.compose.traefik import claim_routes, default_rule, find_proxy
 from taboot_pipelines.extraction.tier_a.compose.variables import resolved
 from taboot_pipelines.extraction.tier_a.images import try_reference
-from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, Node
+from taboot_pipelines.extraction.tier_a.texts import described, description
+from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, Entry, Node, comment_above
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import SCHEMA_VERSION, Basis
 from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, Problem, SourceFacts, UnitSpec
@@ -177,11 +178,12 @@ def claim_project(c: ProjectClaims) -> None:
             continue
         services.append((name, key, node))
         _names_of(c, name, node)
+    labels = {name: all_labels(c, name, node) for name, _, node in services}
     for name, key, node in services:
-        _declare(c, name, key, node)
+        _declare(c, name, key, node, labels[name])
     claim_networks(c)
     proxy = find_proxy(c, services)
-    routes = {name: traefik.read_labels(all_labels(c, name, node)) for name, _, node in services}
+    routes = {name: traefik.read_labels(of_service) for name, of_service in labels.items()}
     rule = default_rule(services)
     for name, key, node in services:
         ref = c.service(name)
@@ -206,7 +208,7 @@ def _names_of(c: ProjectClaims, name: str, node: Node) -> None:
             c.images[name] = (reference, image)
 
 
-def _declare(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
+def _declare(c: ProjectClaims, name: str, key: Node, node: Node, labels: Mapping[str, Entry]) -> None:
     container = node.scalar("container_name")
     alias = None if container is None or c.mark(name, "container_name", container) else container.text
     for other in (alias, c.container_name(name, 1), *_network_aliases(node)):
@@ -228,11 +230,19 @@ def _declare(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
             else None,
             "restart": _restart(node)[0],
             "containerName": alias,
+            "description": described((label, value.text) for label, (_, value) in labels.items())
+            or _remark(key),
         },
         declared=True,
         # In a stack of Swarm it is called so outside of its file.
         aliases=[other for other in (alias, c.stack_name(name)) if other and other != name],
     )
+
+
+def _remark(key: Node) -> str | None:
+    """What the comment above a service says of it, if that is more than its name."""
+    remark = description(comment_above(key))
+    return remark if remark is not None and " " in remark else None
 
 
 def _names(c: ProjectClaims, name: str, node: Node) -> Iterator[str]:
@@ -353,7 +363,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "13"
+    version = "14"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every

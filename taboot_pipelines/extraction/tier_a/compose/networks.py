@@ -11,6 +11,7 @@ from typing import NamedTuple
 from taboot_pipelines.extraction.tier_a.compose import merging
 from taboot_pipelines.extraction.tier_a.compose.claims import ProjectClaims
 from taboot_pipelines.extraction.tier_a.compose.variables import resolved
+from taboot_pipelines.extraction.tier_a.texts import described
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node
 from taboot_pipelines.model.graph import NETWORK_MODES, Basis, is_cidr, is_hostname, is_public
 from taboot_pipelines.model.records import Evidence, NodeRef
@@ -68,6 +69,9 @@ def claim_networks(c: ProjectClaims) -> None:
                 "name": real,
                 "driver": driver.text if driver is not None and not driver.missing else None,
                 "cidrs": cidrs,
+                "description": described(
+                    (name, value.text) for name, (_, value) in merging.pairs(node.get("labels")).items()
+                ),
                 "isPublic": any(is_public(cidr) for cidr in cidrs) if cidrs else None,
             },
             declared=True,

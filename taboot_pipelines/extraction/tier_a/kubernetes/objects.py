@@ -10,7 +10,7 @@ from itertools import islice
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.kubernetes.placements import DEFAULT_NAMESPACE, default_namespace
-from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts
+from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts, described
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Node, Origin, parse
 from taboot_pipelines.model.records import FileView
 
@@ -56,6 +56,13 @@ class Object:
     @property
     def spec(self) -> Node | None:
         return self.node.get("spec")
+
+    @property
+    def description(self) -> str | None:
+        """What an annotation says that it is."""
+        metadata = self.node.get("metadata")
+        annotations = texts_of(metadata.get("annotations") if metadata is not None else None)
+        return described(annotations.items())
 
     @property
     def pod(self) -> tuple[Node | None, Node | None]:

@@ -82,7 +82,7 @@ class ManifestReader:
     """
 
     name = "kubernetes"
-    version = "8"
+    version = "9"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         texts = UnitTexts(view)

@@ -47,7 +47,7 @@ def claim_service(claims: ClaimBuilder, one: Object, surroundings: Surroundings)
     service = claims.node(
         service_ref(claims, one.namespace, one.name.text),
         one.name,
-        {"schemaVersion": SCHEMA_VERSION},
+        {"schemaVersion": SCHEMA_VERSION, "description": one.description},
         declared=True,
     )
     spec = one.spec

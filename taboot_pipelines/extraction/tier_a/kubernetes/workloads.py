@@ -9,6 +9,7 @@ from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Where
 from taboot_pipelines.extraction.tier_a.compose.claims import version_of
 from taboot_pipelines.extraction.tier_a.compose.connections import (
     asking_scheme,
+    encryption,
     lone_hosts,
     named_hosts,
 )
@@ -46,6 +47,7 @@ def claim_workload(claims: ClaimBuilder, one: Object, surroundings: Surroundings
             "version": version_of(reference) if reference is not None else None,
             "port": number(first.get("containerPort")) if first is not None else None,
             "protocol": protocol_of(first) if first is not None else None,
+            "description": one.description,
         },
         declared=True,
     )
@@ -203,13 +205,15 @@ def claim_connections(
             claims.use(service, host, where, f"{method}_host", confidence=min(confidence, most))
     for scheme, host, port in named_hosts(text):
         end = named_service(claims, host, namespace, surroundings)
+        asked = asking_scheme(key, scheme) if end is None else scheme
         claims.use(
             service,
             host,
             where,
             f"{method}_url",
-            protocol=asking_scheme(key, scheme) if end is None else scheme,
+            protocol=asked,
             port=port,
+            encrypted=encryption(asked, text),
             confidence=named,
             patterns=_patterns(host, namespace),
         )
@@ -225,6 +229,7 @@ def claim_connections(
             confidence=named,
             protocol=scheme,
             port=port,
+            encrypted=encryption(scheme, text),
         )
 
 

@@ -32,7 +32,7 @@ class NginxReader:
     :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = "nginx"
-    version = "6"
+    version = "7"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file and its includes say. Raises nothing but what the store behind ``view`` raises; what
@@ -104,6 +104,7 @@ def _add(
                 _guard(found),
                 method=method,
                 rate_limit=reader.rate_limit(found),
+                methods=found.methods,
             )
         )
 

@@ -124,6 +124,11 @@ def _parameter(directive: Directive, name: str) -> str:
     return next((a.partition("=")[2] for a in directive.args if a.startswith(f"{name}=")), "")
 
 
+def _denies(block: Directive) -> bool:
+    """Whether a block turns everybody away."""
+    return any(d.name == "deny" and d.args == ["all"] for d in block.children or ())
+
+
 @dataclass(frozen=True, slots=True)
 class Pass:
     """One ``*_pass``. ``value`` has its variables put in; ``sets`` are the assignments that gave them."""
@@ -140,6 +145,8 @@ class Pass:
     guarded: bool
     #: The zones that limit the requests, which may be declared anywhere.
     zones: tuple[str, ...] = ()
+    #: What `limit_except` leaves to everybody; none: every method.
+    methods: tuple[str, ...] = ()
     #: The host that a `map` is by, in the place of the server's names; whether clients then come by TLS.
     host: str | None = None
     named_by_tls: bool = False
@@ -172,6 +179,7 @@ class _Context:
     guard: str | None = None
     guarded: bool = False
     zones: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
     depth: int = 0
 
 
@@ -284,6 +292,9 @@ class Reader:
         if zones:
             # A block with limits of its own has none of the outer one's.
             context = replace(context, zones=tuple(zone for zone in zones if zone))
+        excepted = [item.directive for item in items if item.directive.name == "limit_except"]
+        if any(_denies(directive) for directive in excepted):
+            context = replace(context, methods=tuple(m.upper() for d in excepted for m in d.args))
         for item in items:
             d = item.directive
             name, args = d.name, d.args
@@ -478,6 +489,7 @@ class Reader:
                     context.guard,
                     context.guarded,
                     context.zones,
+                    context.methods,
                     host=None if given is None else given.host,
                     named_by_tls=by_tls,
                 )

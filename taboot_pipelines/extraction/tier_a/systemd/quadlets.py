@@ -14,7 +14,12 @@ from collections.abc import Iterator, Sequence
 
 from taboot_pipelines.extraction.tier_a.claims import Quote
 from taboot_pipelines.extraction.tier_a.compose.claims import version_of
-from taboot_pipelines.extraction.tier_a.compose.connections import asking_scheme, lone_hosts, named_hosts
+from taboot_pipelines.extraction.tier_a.compose.connections import (
+    asking_scheme,
+    encryption,
+    lone_hosts,
+    named_hosts,
+)
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.compose.networks import MAX_BINDINGS, Binding, read_ports
 from taboot_pipelines.extraction.tier_a.images import ImageReference, try_reference
@@ -267,6 +272,7 @@ def _claim_network(unit: Unit) -> None:
             "name": real,
             "driver": driver.text if driver is not None else "bridge",
             "cidrs": cidrs,
+            "description": unit.description,
             "isPublic": any(is_public(cidr) for cidr in cidrs) if cidrs else None,
         },
         declared=True,
@@ -316,7 +322,15 @@ def _claim_connections(unit: Unit) -> None:
             target = answering.get(host)
             if target is None:
                 asked = asking_scheme(key, scheme)
-                unit.claims.use(unit.service, host, said, "quadlet_env_url", protocol=asked, port=port)
+                unit.claims.use(
+                    unit.service,
+                    host,
+                    said,
+                    "quadlet_env_url",
+                    protocol=asked,
+                    port=port,
+                    encrypted=encryption(asked, said.text),
+                )
             elif target != unit.service_name:
                 unit.claims.edge(
                     "CONNECTS_TO",
@@ -327,6 +341,7 @@ def _claim_connections(unit: Unit) -> None:
                     confidence=0.9,
                     protocol=scheme,
                     port=port,
+                    encrypted=encryption(scheme, said.text),
                 )
         for host, confidence in lone_hosts(key, said.text):
             unit.claims.use(unit.service, host, said, "quadlet_env_host", confidence=confidence)

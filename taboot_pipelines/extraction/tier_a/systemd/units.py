@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote
+from taboot_pipelines.extraction.tier_a.texts import description
 from taboot_pipelines.model.graph import SCHEMA_VERSION
 from taboot_pipelines.model.records import FileView, NodeRef
 
@@ -244,6 +245,12 @@ class Unit:
         quadlet = self.name.type not in UNITS
         return next((h for h in self.headers if quadlet and h.text == own), self.headers[0])
 
+    @property
+    def description(self) -> str | None:
+        """What the unit says that it is; a specifier in it is put in by systemd alone."""
+        said = self.file.last("Unit", "Description")
+        return None if said is None or "%" in said.text else description(said.text)
+
     def reference(self, name: str) -> NodeRef:
         return NodeRef("Service", (self.scope, name), name)
 
@@ -254,7 +261,11 @@ class Unit:
         self.service = self.claims.node(
             self.reference(name),
             self.header,
-            {"schemaVersion": SCHEMA_VERSION, **properties},
+            {
+                "schemaVersion": SCHEMA_VERSION,
+                "description": self.description,
+                **properties,
+            },
             declared=True,
             aliases=[other for other in others if other and other != name],
         )

@@ -50,7 +50,7 @@ class TailscaleExtractor:
     is one."""
 
     name = "tailscale"
-    version = "5"
+    version = "6"
 
     def units(self, paths: Sequence[str]) -> list[UnitSpec]:
         """The folders that hold JSON or HuJSON."""
@@ -246,6 +246,8 @@ class _Claims:
             target = NodeRef(reach.label, (reach.target,), reach.target)
             properties = {
                 "protocol": reach.protocol,
+                # By WireGuard, between two devices; not behind a router of a subnet.
+                "encrypted": True if reach.label == "Host" else None,
                 "via": sorted(grounds.via) if grounds.via else None,
                 **_conditions(grounds),
             }

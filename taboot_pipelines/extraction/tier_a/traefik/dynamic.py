@@ -134,7 +134,17 @@ class Router:
         for target, where in self._servers(self._named(text_of(wanted), name), wanted, ()):
             for rule in found:
                 path = rule.path if self._protocol.name == "http" else None
-                yield Route(target, where, rule.host, rule.location, path, tls, guard, rate_limit=rate)
+                yield Route(
+                    target,
+                    where,
+                    rule.host,
+                    rule.location,
+                    path,
+                    tls,
+                    guard,
+                    rate_limit=rate,
+                    methods=rule.methods,
+                )
 
     def _parents(self, router: Node) -> list[Node]:
         found = [
@@ -342,5 +352,5 @@ def _evidence(node: Node) -> Evidence:
 
 def _below(above: rules.Target, own: rules.Target) -> rules.Target:
     if own.location is None:
-        return rules.Target(own.host or above.host, above.location, above.path)
-    return rules.Target(own.host or above.host, own.location, own.path)
+        return rules.Target(own.host or above.host, above.location, above.path, own.methods or above.methods)
+    return rules.Target(own.host or above.host, own.location, own.path, own.methods or above.methods)

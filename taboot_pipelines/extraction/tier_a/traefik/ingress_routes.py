@@ -44,7 +44,7 @@ class IngressRouteReader:
     """Tier A for the routes among the resources of a Kubernetes manifest; it passes over all others."""
 
     name = "ingressroute"
-    version = "6"
+    version = "7"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file's routes say. What cannot be read or resolved is a problem beside the rest
@@ -135,7 +135,17 @@ class _Unit:
             for target, where, scope in self._targets(service, protocol, namespace, ()):
                 for each in found:
                     path = each.path if protocol == "http" else None
-                    yield Route(target, where, each.host, each.location, path, tls, guard, scope)
+                    yield Route(
+                        target,
+                        where,
+                        each.host,
+                        each.location,
+                        path,
+                        tls,
+                        guard,
+                        scope,
+                        methods=each.methods,
+                    )
 
     def _targets(
         self, service: Node, protocol: str, namespace: str, chain: tuple[_Key, ...]

@@ -19,19 +19,21 @@ _MAX_RULE = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One alternative of a rule: ``host`` and ``location`` as written, ``path`` where it is literal."""
+    """One alternative of a rule: ``host`` and ``location`` as written, ``path`` where it is literal, and the
+    ``methods`` of which a request must have one."""
 
     host: str | None
     location: str | None
     path: str | None
+    methods: tuple[str, ...] = ()
 
 
 def targets(rule: str) -> list[Target]:
     """What a rule matches, one entry for each host and path of each alternative; [] if the rule cannot be
     read.
 
-    Negated matchers and those on headers, methods or clients say nothing about where a request goes, and are
-    passed over.
+    Negated matchers and those on headers or clients say nothing about where a request goes, and are passed
+    over.
     """
     alternatives = _Rule(rule).parse() if len(rule) <= _MAX_RULE else None
     found: dict[Target, None] = {}
@@ -53,9 +55,10 @@ def targets(rule: str) -> list[Target]:
             if name in _PATHS
             for a in args
         ]
+        methods = tuple(a.upper() for name, args, _ in matchers if name == "method" for a in args if a)
         for host in hosts or [None]:
             for location, path in paths or [(None, "/")]:
-                found[Target(host, location, path)] = None
+                found[Target(host, location, path, methods)] = None
     return list(found)
 
 

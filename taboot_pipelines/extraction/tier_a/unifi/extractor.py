@@ -434,7 +434,7 @@ class UnifiExtractor:
     """Tier A for UniFi: a unit is a site of a controller, else all files of the source together."""
 
     name = "unifi"
-    version = "3"
+    version = "4"
 
     def units(self, paths: Sequence[str]) -> list[UnitSpec]:
         """A unit for each folder ``sites/NAME``, and one for the files outside of them.
