@@ -87,6 +87,7 @@ class World:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.overrides = settings
         self.entries: list[dict[str, Any]] = []
+        self.quotas: dict[str, dict[str, int]] = {}
         self.workspace = self.open(self.home)
 
     def settings(self, home: Path) -> Settings:
@@ -114,7 +115,8 @@ class World:
         return path
 
     def declare(self) -> None:
-        (self.directory / "sources.yaml").write_text(yaml.safe_dump({"sources": self.entries}))
+        written = {"sources": self.entries, **({"quotas": self.quotas} if self.quotas else {})}
+        (self.directory / "sources.yaml").write_text(yaml.safe_dump(written))
 
     def remove_source(self, source_id: str) -> None:
         self.entries = [e for e in self.entries if e["id"] != source_id]

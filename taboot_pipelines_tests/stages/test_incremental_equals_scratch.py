@@ -406,6 +406,9 @@ operation = st.one_of(
     st.tuples(st.just("upload"), place, st.integers(0, 5)),
     st.tuples(st.just("delete upload"), place, st.integers(0, 1)),
     st.tuples(st.just("tag"), place, st.integers(0, 3)),
+    st.tuples(st.just("pause"), place, st.integers(0, 1)),
+    st.tuples(st.just("graph"), place, st.integers(0, 1)),
+    st.tuples(st.just("quota"), place, st.integers(0, 6)),
 )
 
 #: Where sources move to and come back from.
@@ -673,6 +676,18 @@ def apply(world: World, clock: Clock, llm: FakeOpenAi, kind: str, where: tuple[s
                 entry["retention_days"] = n
             world.declare()
             world.workspace.sync_sources()
+        case "pause" | "graph":
+            event(f"{kind} of a source")
+            entry.pop(named := {"pause": "enabled", "graph": "graph"}[kind], None)
+            if n:
+                entry[named] = False
+            world.declare()
+            world.workspace.sync_sources()
+        case "quota":
+            event("quota")
+            world.quotas = {"default": {"documents": n}} if n else {}
+            world.declare()
+            world.workspace.sync_sources()
         case "retain":
             if doc_ids:
                 event("policy of a document")
@@ -808,6 +823,27 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
         ("delete upload", ("notes", "runbook.md"), 1),
         ("retire", ("notes", "runbook.md"), 0),
         ("upload", ("notes", "runbook.md"), 4),
+    ],
+    confirmed=True,
+)
+@example(
+    # No room for more, and room again; paused while it is edited, without a graph, and all of it taken back.
+    start=[(("stacks", "alpha/compose.yaml"), 0), (("notes", "runbook.md"), 0)],
+    operations=[
+        ("quota", ("notes", "runbook.md"), 3),
+        ("write", ("notes", "guide.md"), 0),
+        ("write", ("stacks", "alpha/compose.override.yaml"), 1),
+        ("ingest", ("notes", "runbook.md"), 0),
+        ("graph", ("notes", "runbook.md"), 1),
+        ("pause", ("stacks", "alpha/compose.yaml"), 1),
+        ("write", ("stacks", "alpha/compose.yaml"), 1),
+        ("crash", ("notes", "runbook.md"), 5),
+        ("quota", ("notes", "runbook.md"), 0),
+        ("pause", ("stacks", "alpha/compose.yaml"), 0),
+        ("write", ("notes", "runbook.md"), 1),
+        ("ingest", ("notes", "runbook.md"), 0),
+        ("pause", ("notes", "runbook.md"), 1),
+        ("write", ("notes", "guide.md"), 1),
     ],
     confirmed=True,
 )
