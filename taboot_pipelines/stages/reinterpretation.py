@@ -173,13 +173,16 @@ class _Work:
                 f"Process {other['pid']} on {other['host']} interprets units of {self._entry.source_id}.",
                 source=self._entry.source_id,
             )
-        with (
-            failing(workspace.catalog, namespace, batch_id),
-            workspace.leases.source(namespace, self._entry.source_id),
-        ):
-            workspace.catalog.batches.start(namespace, batch_id)
-            outcomes = self._interpret(batch_id, progress)
-            workspace.catalog.batches.withdraw(namespace, batch_id)
+        with beating(workspace.catalog, namespace) as heart:
+            # It lives while it waits for the lease, too.
+            heart.batch_id = batch_id
+            with (
+                failing(workspace.catalog, namespace, batch_id),
+                workspace.leases.source(namespace, self._entry.source_id),
+            ):
+                workspace.catalog.batches.start(namespace, batch_id)
+                outcomes = self._interpret(batch_id, progress)
+                workspace.catalog.batches.withdraw(namespace, batch_id)
         return outcomes
 
     def _interpret(self, batch_id: str, progress: Progress) -> list[Outcome]:
@@ -190,20 +193,18 @@ class _Work:
             interpreter.read_otherwise(unit, number, self._overrides)
         archive = Archive(tables, self._entry.namespace, self._entry.source_id, tier)
         done: list[Outcome] = []
-        with beating(self._workspace.catalog, self._entry.namespace) as heart:
-            heart.batch_id = batch_id
-            for buckets, names, _ in batches(
-                Difference(tuple(units), ()),
-                self._workspace.settings.limits.batch_documents,
-                lambda unit: interpreter.units[unit].bucket,
-            ):
-                outcomes = list(interpreter.interpret(names))
-                rows = observation_table(row for outcome in outcomes for row in outcome.rows)
-                # The rows come first: a run that is recorded has them.
-                archive.replace(rows, [o.run_id for o in outcomes], buckets, txn=batch_id)
-                self._log.propose(outcomes)
-                done += outcomes
-                progress(self._stage.name, len(done), len(units))
+        for buckets, names, _ in batches(
+            Difference(tuple(units), ()),
+            self._workspace.settings.limits.batch_documents,
+            lambda unit: interpreter.units[unit].bucket,
+        ):
+            outcomes = list(interpreter.interpret(names))
+            rows = observation_table(row for outcome in outcomes for row in outcome.rows)
+            # The rows come first: a run that is recorded has them.
+            archive.replace(rows, [o.run_id for o in outcomes], buckets, txn=batch_id)
+            self._log.propose(outcomes)
+            done += outcomes
+            progress(self._stage.name, len(done), len(units))
         return done
 
     def _interpreter(self) -> Interpreter:

@@ -14,6 +14,7 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.jobs import RunState
 from taboot_pipelines.stores.catalog import schema as t
@@ -62,16 +63,23 @@ class Batches:
 
     @retried
     def start(self, namespace: str, batch_id: str) -> None:
-        """Let a pending batch run; this process holds the source's lease now."""
+        """Let a pending batch run; this process holds the source's lease now. Raises ``E_NOT_FOUND``, and
+        ``E_TIMEOUT`` for one that counts as failed meanwhile, as where its machine slept."""
         b, now = t.interpretation_batch, now_micros()
         with self.database.publishing(namespace) as c:
             own = (b.c.namespace == namespace, b.c.batch_id == batch_id)
-            place = c.execute(sa.select(b.c.source_id, b.c.tier).where(*own)).one_or_none()
-            if place is not None:
-                self._fail_others(c, namespace, place.source_id, place.tier)
-            values = {"status": RunState.RUNNING.value, "error_message": None, "completed_at": None}
+            found = c.execute(sa.select(b.c.source_id, b.c.tier, b.c.status).where(*own)).one_or_none()
+            if found is None:
+                raise TabootError("E_NOT_FOUND", "There is no such interpretation here.", batch=batch_id)
+            if found.status != RunState.PENDING.value:
+                raise TabootError(
+                    "E_TIMEOUT",
+                    f"Nothing was heard of this interpretation for {TIMEOUT_SECONDS} s, so it has failed.",
+                    remedy="Ask for it again.",
+                )
+            self._fail_others(c, namespace, found.source_id, found.tier)
             beat = {"started_at": now, "heartbeat_at": now, "timeout_at": now + _TIMEOUT}
-            c.execute(sa.update(b).where(*own).values(**values, **beat))
+            c.execute(sa.update(b).where(*own).values(status=RunState.RUNNING.value, **beat))
 
     @retried
     def beat(self, namespace: str, batch_id: str) -> None:
@@ -101,7 +109,8 @@ class Batches:
         b = t.interpretation_batch
         with self.database.begin(namespace) as c:
             own = (b.c.namespace == namespace, b.c.batch_id == batch_id)
-            c.execute(sa.update(b).where(*own).values(**_failed(message)))
+            # What failed before failed by what is said there.
+            c.execute(sa.update(b).where(*own, b.c.status.in_(_UNDER_WAY)).values(**_failed(message)))
             place = c.execute(sa.select(b.c.source_id, b.c.tier).where(*own)).one_or_none()
             if place is not None:
                 self._forget_old(c, namespace, place.source_id, place.tier)
