@@ -237,6 +237,8 @@ class Answerer:
                 sure = _confidence(question, found, set()) - 0.01 * n
                 best = _better(best, _Best(sure, "holders", found, question))
             found = None if self.holders.asks(question) else self.config.find(scoped)
+            if found is not None and found.weight <= 1 and _asks_for_others(question):
+                found = None
             if found is not None and _denies_alike(question, found):
                 sure = _confidence(question, found, set(), config=True) - 0.01 * n
                 # A key as it is written is before what edges say; what edges say without a word left, before
@@ -289,6 +291,14 @@ def _say_slips(best: _Best, statements: Sequence[CitedStatement]) -> None:
         if not count:
             said = f"{mention.meant} (you wrote {mention.text}): {statements[0].text}"
         statements[0].text = said
+
+
+def _asks_for_others(question: Question) -> bool:
+    """Whether a question seems to ask what stands in a relation to something that is not known here: a value
+    of which some words are those of the question is no answer to that."""
+    return not question.mentions and any(
+        a.kind in _OF_STORES and a.probability >= _WHOLE for a in question.asked
+    )
 
 
 def _denies_alike(question: Question, found: Found) -> bool:

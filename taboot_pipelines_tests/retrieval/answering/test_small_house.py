@@ -40,6 +40,7 @@ services:
       DB_USERNAME: projector
       ENABLE_SAFE_MODE: "false"
       LOG_LEVEL: warn
+      KUBERNETES_DEPENDENCY_UPDATE: "true"
     volumes: ["/pool/films:/films:ro"]
     networks: [front]
     deploy:
@@ -230,6 +231,8 @@ NOTHING = [
     "which password does cinema use",
     "how often is the back garden backed up",
     "how often are the sensors backed up",
+    # Not known here, and the words of a key.
+    "What does kubernetes depend on?",
 ]
 
 
