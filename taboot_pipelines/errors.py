@@ -144,6 +144,10 @@ CODES: dict[str, tuple[int, str]] = {
         409,
         "`taboot held` shows what would go; run `taboot ingest SOURCE --confirm-deletes` if it is right.",
     ),
+    "E_READ_ONLY": (
+        403,
+        "To change it, open it without `read_only=True` and with TABOOT_READ_ONLY unset.",
+    ),
     "E_TOMBSTONED": (410, "The document was deleted; `KnowledgeBase.restore` brings it back."),
     "E_TRANSITION": (409, "The state machine does not allow this step."),
     "E_STORAGE_PENDING": (

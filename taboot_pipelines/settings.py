@@ -567,6 +567,13 @@ class Settings(BaseSettings):
             "The role that owns the catalog's tables and migrates them; default that of TABOOT_CATALOG_URL."
         ),
     )
+    read_only: bool = Field(
+        False,
+        description=(
+            "Only read: nothing is written to TABOOT_HOME, the catalog or Redis, and no lease is taken; what"
+            " would change something raises E_READ_ONLY."
+        ),
+    )
     executor: Literal["in_process", "multiprocess", "celery", "k8s"] = Field(
         "in_process", description="Where the steps of a run are carried out."
     )

@@ -42,7 +42,7 @@ def browse(port: int, open_: bool | None, namespace: str | None) -> None:
     from taboot_pipelines.retrieval import KnowledgeBase
 
     # One that nothing was published for yet is served too: its page says so, until something is.
-    kb = KnowledgeBase(settings, settings.namespace if namespace is None else namespace)
+    kb = KnowledgeBase(settings, settings.namespace if namespace is None else namespace, read_only=True)
 
     def ready(address: str, once: str) -> None:
         click.echo(address)

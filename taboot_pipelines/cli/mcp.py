@@ -41,7 +41,7 @@ def mcp(context: click.Context, port: int | None, write: bool, namespace: str | 
         return
     if importlib.util.find_spec("mcp") is None:
         raise TabootError("E_EXTRA", "Serving assistants needs the extra mcp.", extra="mcp")
-    kb = _open(namespace)
+    kb = _open(namespace, read_only=not write)
     if port is None:
         from taboot_pipelines.mcp.server import serve_stdio
 
@@ -60,7 +60,7 @@ def mcp(context: click.Context, port: int | None, write: bool, namespace: str | 
     serve_http(kb, taken, token, write=write)
 
 
-def _open(namespace: str | None) -> KnowledgeBase:
+def _open(namespace: str | None, *, read_only: bool) -> KnowledgeBase:
     from taboot_pipelines.settings import load_settings
 
     settings = load_settings()
@@ -69,7 +69,8 @@ def _open(namespace: str | None) -> KnowledgeBase:
     from taboot_pipelines.retrieval import KnowledgeBase
 
     # One that nothing was published for yet is served too: its tools say so, until something is.
-    return KnowledgeBase(settings, settings.namespace if namespace is None else namespace)
+    name = settings.namespace if namespace is None else namespace
+    return KnowledgeBase(settings, name, read_only=read_only)
 
 
 @mcp.command()

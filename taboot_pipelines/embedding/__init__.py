@@ -41,7 +41,8 @@ def open_embedder(settings: Settings, circuit: Circuit | None = None) -> Embedde
     if settings.tei.url:
         from taboot_pipelines.embedding.tei import TeiEmbedder
 
-        return TeiEmbedder(settings.tei, memory=settings.home_dir / "spaces.json", circuit=circuit)
+        memory = None if settings.read_only else settings.home_dir / "spaces.json"
+        return TeiEmbedder(settings.tei, memory=memory, circuit=circuit)
     if settings.embedding.torch.model:
         from taboot_pipelines.embedding.torch import TorchEmbedder
 
@@ -50,4 +51,8 @@ def open_embedder(settings: Settings, circuit: Circuit | None = None) -> Embedde
 
     home = settings.home_dir
     # Asking for a vector makes no home.
-    return MiniLmEmbedder(settings.embedding, cache=home / "cache" / "models" if home.is_dir() else None)
+    return MiniLmEmbedder(
+        settings.embedding,
+        cache=home / "cache" / "models" if home.is_dir() else None,
+        read_only=settings.read_only,
+    )

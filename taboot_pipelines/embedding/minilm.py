@@ -60,14 +60,20 @@ class MiniLmEmbedder:
     ``settings.model_path`` names a directory with ``model.onnx`` and ``tokenizer.json`` of another model of
     the kind (BERT inputs, mean pooling, no prefix, 256 tokens); nothing is ever downloaded, so a hub's name
     is of use only as such a path. ``cache``: a folder where OpenVINO keeps the compiled model, which halves
-    the time to the first vector of a process; None: nowhere.
+    the time to the first vector of a process; None: nowhere; ``read_only``: nothing is added there.
     """
 
     def __init__(
-        self, settings: EmbeddingSettings, runtime: Runtime | None = None, *, cache: Path | None = None
+        self,
+        settings: EmbeddingSettings,
+        runtime: Runtime | None = None,
+        *,
+        cache: Path | None = None,
+        read_only: bool = False,
     ) -> None:
         self._settings = settings
         self._cache = cache
+        self._read_only = read_only
         self.runtime: Runtime = runtime or runtime_of(settings)
 
     @property
@@ -88,7 +94,7 @@ class MiniLmEmbedder:
             other = (
                 self
                 if runtime == self.runtime
-                else MiniLmEmbedder(self._settings, runtime, cache=self._cache)
+                else MiniLmEmbedder(self._settings, runtime, cache=self._cache, read_only=self._read_only)
             )
             if other.space == space:
                 return other
@@ -238,7 +244,7 @@ class MiniLmEmbedder:
                 return OpenVinoEncoder(
                     weights,
                     self._settings.threads,
-                    CompiledModels(self._cache, digest) if self._cache else None,
+                    CompiledModels(self._cache, digest, read_only=self._read_only) if self._cache else None,
                 )
             return OnnxEncoder(weights(), self._settings.threads, self._settings.batch_size)
         except ImportError as error:

@@ -152,11 +152,13 @@ class CompiledModels:
 
     ``weights_digest``: the SHA-256 of the weights. A file's name stands for them, the version of OpenVINO,
     the processor and the options, so what is found was made of the same by the same. A file that is damaged
-    or cannot be imported counts as none, and a folder that cannot be written is done without.
+    or cannot be imported counts as none, and a folder that cannot be written, or is not to be
+    (``read_only``), is done without.
     """
 
-    def __init__(self, folder: Path, weights_digest: str) -> None:
+    def __init__(self, folder: Path, weights_digest: str, *, read_only: bool = False) -> None:
         self._folder = folder
+        self._read_only = read_only
         self._weights = weights_digest
 
     def load(self, core: Any, options: Mapping[str, Any]) -> Imported | None:
@@ -175,6 +177,8 @@ class CompiledModels:
 
     def save(self, core: Any, options: Mapping[str, Any], compiled: Any) -> None:
         """Keep a compiled model, in one step."""
+        if self._read_only:
+            return
         with contextlib.suppress(OSError, RuntimeError):
             path = self._path(core, options)
             exported = io.BytesIO()

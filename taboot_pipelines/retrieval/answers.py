@@ -118,7 +118,7 @@ class Answers:
         self._facts = facts
         self._ownership = Ownership(settings.retrieval)
         self._documents = Documents()
-        self._replays = Replays(settings.home_dir, namespace)
+        self._replays = Replays(settings.home_dir, namespace, read_only=settings.read_only)
         self._chat = Lazy(lambda: chat or _open_chat(settings))
 
     def answer(self, request: SearchRequest, limit: int, model: bool | None) -> Answer:
@@ -180,7 +180,10 @@ class Answers:
             raise TabootError(
                 "E_NOT_FOUND",
                 f"There is no record of an answer {answer_id!r}.",
-                remedy=f"Records of the last {replays.MAX_KEPT} answers are kept, and of this manifest only.",
+                remedy=(
+                    f"Records of the last {replays.MAX_KEPT} answers are kept, and of this manifest only; an"
+                    " answer that is read-only leaves none."
+                ),
                 answer=answer_id,
             )
         return self._session.ask(lambda view: _replayed(view, recorded))

@@ -6,8 +6,9 @@ A thin door: the work is done by the modules that it opens. The package's page s
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import check_namespace
@@ -76,6 +77,26 @@ if TYPE_CHECKING:
 _TO_CHOOSE_FROM = 2000
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _changes(
+    method: Callable[Concatenate[KnowledgeBase, P], R],
+) -> Callable[Concatenate[KnowledgeBase, P], R]:
+    """Let a method that changes something raise ``E_READ_ONLY`` where nothing may be changed."""
+
+    @wraps(method)
+    def call(self: KnowledgeBase, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self.read_only:
+            raise TabootError(
+                "E_READ_ONLY", f"The knowledge base is open for reading only; {method.__name__} changes it."
+            )
+        return method(self, *args, **kwargs)
+
+    return call
+
+
 class KnowledgeBase:
     """The knowledge of one namespace.
 
@@ -92,7 +113,10 @@ class KnowledgeBase:
         blobs: Blobs | None = None,
         reranker: Reranker | None = None,
         chat: ChatModel | None = None,
+        read_only: bool = False,
     ) -> None:
+        if read_only:
+            settings = settings.model_copy(update={"read_only": True})
         self._settings = settings
         self.namespace = check_namespace(namespace)
         self._session = Session(settings, namespace)
@@ -134,11 +158,16 @@ class KnowledgeBase:
         blobs: Blobs | None = None,
         reranker: Reranker | None = None,
         chat: ChatModel | None = None,
+        read_only: bool = False,
     ) -> KnowledgeBase:
         """Open the knowledge base under ``home`` (default: ``TABOOT_HOME``).
 
         ``embedder``, ``blobs``, ``reranker`` and ``chat`` default to what the settings name and are opened
-        when first needed. Raises ``E_KB_UNINITIALIZED`` if nothing was published for the namespace yet.
+        when first needed. ``read_only``, and with it ``TABOOT_READ_ONLY``: nothing is written to the home,
+        the catalog or Redis, no lease is taken and nothing migrated, so that a home that cannot be written
+        and a role that may only read (``taboot_reader``) will do; what changes something raises
+        ``E_READ_ONLY``, and no record of an answer is kept (:meth:`replay`). Raises ``E_KB_UNINITIALIZED`` if
+        nothing was published for the namespace yet.
         """
         settings = settings or load_settings()
         if home is not None:
@@ -150,6 +179,7 @@ class KnowledgeBase:
             blobs=blobs,
             reranker=reranker,
             chat=chat,
+            read_only=read_only,
         )
         kb._session.view()
         return kb
@@ -161,6 +191,11 @@ class KnowledgeBase:
     def settings(self) -> Settings:
         """The settings that it was opened with."""
         return self._settings
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it was opened for reading only."""
+        return self._settings.read_only
 
     @property
     def manifest(self) -> Manifest:
@@ -239,8 +274,8 @@ class KnowledgeBase:
 
     def clear_cache(self, kind: CacheKind | None = None, domain: str | None = None) -> dict[str, int]:
         """Drop what is cached of one ``kind``, or of both; with a ``domain`` (host) the results that show a
-        page of it. Returns how many entries went, by kind. Other processes keep what is in them alone. Raises
-        ``E_QUERY`` naming a wrong argument, ``E_REDIS``.
+        page of it. Returns how many entries went, by kind. Other processes keep what is in them alone, and
+        where it is read-only, so does Redis. Raises ``E_QUERY`` naming a wrong argument, ``E_REDIS``.
         """
         from taboot_pipelines.retrieval import search
 
@@ -343,8 +378,8 @@ class KnowledgeBase:
         """The candidates that an answer (``Answer.answer_id``) was chosen from, with their scores.
 
         Of the last answers only ids, hashes and scores are kept; the texts are read from the knowledge base.
-        Raises ``E_NOT_FOUND`` if there is no such record, ``E_MANIFEST_GONE`` if another manifest is in
-        force by now.
+        One that is read-only keeps none of its own answers. Raises ``E_NOT_FOUND`` if there is no such
+        record, ``E_MANIFEST_GONE`` if another manifest is in force by now.
         """
         if not isinstance(answer_id, str):
             raise TabootError("E_QUERY", "answer_id must be the answer_id of an answer.")
@@ -557,6 +592,7 @@ class KnowledgeBase:
 
     # --- changing it ----------------------------------------------------------------------------------------
 
+    @_changes
     def delete(self, doc_ids: Collection[str], erase: bool = False) -> Receipt:
         """Delete documents for good: connectors pass them by until :meth:`restore`.
 
@@ -567,12 +603,14 @@ class KnowledgeBase:
         """
         return self._writing().delete(checked_texts(doc_ids=doc_ids), erase)
 
+    @_changes
     def restore(self, doc_ids: Collection[str]) -> Restored:
         """Bring deleted documents back; erased ones come back when their source is ingested. Raises
         ``E_NOT_FOUND``, ``E_BUSY``.
         """
         return self._writing().restore(checked_texts(doc_ids=doc_ids))
 
+    @_changes
     def upload(
         self,
         *documents: str | Path | bytes,
@@ -602,6 +640,7 @@ class KnowledgeBase:
             raise TabootError("E_QUERY", "A name is for one document.")
         return self._writing().upload(documents, name, given, allowed, render)
 
+    @_changes
     def tag(self, doc_ids: Collection[str], add: Collection[str] = (), remove: Collection[str] = ()) -> None:
         """Give documents tags, or take them away. Searches, :meth:`documents` and hits know them at once,
         like the tags of sources, and a document keeps them when its bytes change.
@@ -611,6 +650,7 @@ class KnowledgeBase:
         new, gone = checked_texts(add=add), checked_texts(remove=remove)
         self._writing().tag(checked_texts(doc_ids=doc_ids), new, gone)
 
+    @_changes
     def retain(self, doc_ids: Collection[str], days: int | None) -> None:
         """Keep documents for ``days`` after their bytes came, or for good (None), whatever ``retention_days``
         of their source says. Hits and :meth:`documents` say when they expire (``expires_at``).
@@ -619,10 +659,12 @@ class KnowledgeBase:
         """
         self._writing().retain(checked_texts(doc_ids=doc_ids), days)
 
+    @_changes
     def retain_as_source(self, doc_ids: Collection[str]) -> None:
         """Keep documents for as long as their source says again. Raises ``E_NOT_FOUND``."""
         self._writing().retain_as_source(checked_texts(doc_ids=doc_ids))
 
+    @_changes
     def correct(
         self,
         entity: str | NodeRef | Node,
@@ -644,6 +686,7 @@ class KnowledgeBase:
         """
         return self._deciding().correct(entity, field, value, reason=reason, who=who, label=label)
 
+    @_changes
     def correct_edge(
         self,
         edge: str | Edge | Mapping[str, Any],
@@ -661,6 +704,7 @@ class KnowledgeBase:
         """
         return self._deciding().correct_edge(edge, property, value, reason=reason, who=who)
 
+    @_changes
     def ingest_structured(
         self,
         entity_type: str,
@@ -688,6 +732,7 @@ class KnowledgeBase:
         }
         return self._deciding().state([item], reason=reason, who=who)[0]
 
+    @_changes
     def ingest_structured_batch(
         self, items: Sequence[Mapping[str, Any]], reason: str = "", *, who: str | None = None
     ) -> tuple[Stated, ...]:
@@ -700,6 +745,7 @@ class KnowledgeBase:
         """
         return self._deciding().state(items, reason=reason, who=who)
 
+    @_changes
     def merge(
         self,
         entity: str | NodeRef | Node,
@@ -715,6 +761,7 @@ class KnowledgeBase:
         """
         return self._deciding().merge(entity, into, reason=reason, who=who, label=label)
 
+    @_changes
     def undo(
         self, assertion_id: str, erase: bool = False, reason: str = "", *, who: str | None = None
     ) -> Decided:
@@ -804,6 +851,7 @@ class KnowledgeBase:
         check_texts(source=source, tier=tier)
         return self._interpretations().diff(a, b, source, tier, limit)
 
+    @_changes
     def reinterpret(
         self,
         docs: Collection[str] | str | None = None,
@@ -825,6 +873,7 @@ class KnowledgeBase:
             self.promote(made.run_ids)
         return made
 
+    @_changes
     def promote(
         self, runs: Collection[str] | str = (), *, source: str | None = None, tier: str | None = None
     ) -> Promoted:
@@ -836,6 +885,7 @@ class KnowledgeBase:
         check_texts(source=source, tier=tier)
         return self._interpretations().promote(runs, source, tier)
 
+    @_changes
     def rollback(
         self,
         runs: Collection[str] | str = (),

@@ -86,9 +86,9 @@ class QueryCache:
 
 def open_query_cache(settings: Settings, namespace: str) -> QueryCache | None:
     """The cache that the settings name in Redis; None unless both TABOOT_REDIS__URL and TABOOT_TEI__URL are
-    set. Touches no network. Raises ``E_CONFIG``, ``E_EXTRA``.
+    set, and Redis may be written. Touches no network. Raises ``E_CONFIG``, ``E_EXTRA``.
     """
-    if settings.redis.url is None or settings.tei.url is None:
+    if settings.redis.url is None or settings.tei.url is None or settings.read_only:
         return None
     return QueryCache(settings, namespace, shared=True)
 

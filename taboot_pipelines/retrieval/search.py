@@ -117,11 +117,13 @@ class Search:
 
 
 def _open_cache(settings: Settings, namespace: str, *, shared: bool) -> Cache[Page] | None:
-    """The cache of results; in Redis too where that is configured. None if none are to be kept."""
+    """The cache of results; in Redis too where that is configured and may be written. None if none are to be
+    kept.
+    """
     if not settings.retrieval.cache_mb:
         return None
     state = None
-    if shared and settings.redis.url is not None:
+    if shared and settings.redis.url is not None and not settings.read_only:
         from taboot_pipelines.stores.state.redis import RedisState
 
         state = RedisState(settings.redis)

@@ -24,6 +24,8 @@ everything else about a query (``retrieval/``), and buckets, credentials and the
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from taboot_pipelines.settings import Settings
@@ -35,20 +37,35 @@ if TYPE_CHECKING:
 def open_shards(settings: Settings) -> ShardStore:
     """Open the shards at ``TABOOT_SHARD_URL``, with a cache in the home; by default those of the home.
 
-    Touches no network. Raises ``E_CONFIG`` for an unusable URL.
+    Where TABOOT_READ_ONLY is set the cache is a temporary folder, which ends with the process. Touches no
+    network. Raises ``E_CONFIG`` for an unusable URL.
     """
     home, url = settings.home_dir, settings.shard_url
     from taboot_pipelines.shards.directory import DirectoryShards
     from taboot_pipelines.shards.files import verified_at
 
-    verified = verified_at(home / "cache" / "verified.json")
+    read_only = settings.read_only
+    verified = verified_at(home / "cache" / "verified.json", read_only=read_only)
     if not url:
-        return DirectoryShards(home / "kb", verified)
+        return DirectoryShards(home / "kb", verified, read_only=read_only)
     from taboot_pipelines.stores.objects import place
 
     at = place("TABOOT_SHARD_URL", url, settings.storage)
     if at.directory is not None:
-        return DirectoryShards(at.directory, verified)
+        return DirectoryShards(at.directory, verified, read_only=read_only)
     from taboot_pipelines.shards.bucket import BucketShards
 
-    return BucketShards(at, home / "cache" / "shards", verified)
+    cache = _temporary() if read_only else home / "cache" / "shards"
+    return BucketShards(at, cache, verified, read_only=read_only)
+
+
+@functools.cache
+def _temporary() -> Path:
+    """A folder of this process, which is removed when it ends."""
+    import atexit
+    import shutil
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="taboot-shards-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -56,10 +56,20 @@ _PUBLISHER = "publisher"
 
 
 class BucketShards:
-    """See ``ShardStore``. ``root`` is the folder of the cache for this URL, with one folder a namespace."""
+    """See ``ShardStore``. ``root`` is the folder of the cache for this URL, with one folder a namespace;
+    ``read_only``: what is found damaged is not marked.
+    """
 
-    def __init__(self, at: StorageLocation, cache: Path, verified: files.Verified | None = None) -> None:
+    def __init__(
+        self,
+        at: StorageLocation,
+        cache: Path,
+        verified: files.Verified | None = None,
+        *,
+        read_only: bool = False,
+    ) -> None:
         self._at = at
+        self._read_only = read_only
         self.verified = verified or files.verified_at(None)
         self._store = at.store()
         self.root = cache / sha256_hex(at.url.rstrip("/"))[:16]
@@ -259,6 +269,8 @@ class BucketShards:
         return gone
 
     def mark_damaged(self, namespace: str, shard: ShardEntry) -> None:
+        if self._read_only:
+            return
         with contextlib.suppress(TabootError), self._at.asked("A shard cannot be marked"):
             obstore.put(
                 self._at.store(retries=0),

@@ -27,10 +27,13 @@ from taboot_pipelines.stores.objects import directory_health
 
 
 class DirectoryShards:
-    """See ``ShardStore``. ``root`` holds the manifests and the folders of shards."""
+    """See ``ShardStore``. ``root`` holds the manifests and the folders of shards; ``read_only``: what is
+    found damaged is not marked.
+    """
 
-    def __init__(self, root: Path, verified: Verified | None = None) -> None:
+    def __init__(self, root: Path, verified: Verified | None = None, *, read_only: bool = False) -> None:
         self.root = root
+        self._read_only = read_only
         self.verified = verified or verified_at(None)
 
     def read_manifest(self, namespace: str) -> tuple[bytes, str] | None:
@@ -123,6 +126,8 @@ class DirectoryShards:
         return self._folder(namespace, shard.key) / name
 
     def mark_damaged(self, namespace: str, shard: ShardEntry) -> None:
+        if self._read_only:
+            return
         with contextlib.suppress(OSError):
             (self._folder(namespace, shard.key) / layout.DAMAGED).touch()
 

@@ -47,12 +47,14 @@ class Verified:
 
     ``file``: where that is kept for the processes that come after this one, so that a file is hashed once on
     a machine; None: it ends with the process. What cannot be read there counts as nothing, and where it
-    cannot be written it is done without. Bits that rot without a trace in the file system are found by
-    whoever hashes everything: :func:`access.verify`. Safe to use from several threads.
+    cannot be written, or is not to be (``read_only``), it is done without. Bits that rot without a trace in
+    the file system are found by whoever hashes everything: :func:`access.verify`. Safe to use from several
+    threads.
     """
 
-    def __init__(self, file: Path | None = None) -> None:
+    def __init__(self, file: Path | None = None, *, read_only: bool = False) -> None:
         self._file = file
+        self._read_only = read_only
         self._lock = threading.Lock()
         #: By path: what this process hashed, what earlier ones did, and what of that is to be kept or
         #: (None) forgotten.
@@ -106,7 +108,7 @@ class Verified:
     def keep(self) -> None:
         """Write down what this process has hashed since the last time, in one step."""
         with self._lock:
-            if self._file is None or not self._changes:
+            if self._file is None or self._read_only or not self._changes:
                 return
             # Other processes may have added theirs meanwhile.
             kept = {**_read(self._file), **self._changes}
@@ -128,14 +130,14 @@ class Verified:
 
 
 #: One for each file, and one (None) that is kept nowhere: all stores of a process share what it knows.
-_opened: dict[Path | None, Verified] = {}
+_opened: dict[tuple[Path | None, bool], Verified] = {}
 _opening = threading.Lock()
 
 
-def verified_at(file: Path | None) -> Verified:
+def verified_at(file: Path | None, *, read_only: bool = False) -> Verified:
     """What this process knows to be verified, and what others have kept in ``file``."""
     with _opening:
-        return _opened.setdefault(file, Verified(file))
+        return _opened.setdefault((file, read_only), Verified(file, read_only=read_only))
 
 
 def _read(file: Path) -> dict[str, _State]:

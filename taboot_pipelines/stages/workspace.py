@@ -85,8 +85,9 @@ class Workspace:
     def __init__(self, settings: Settings | None = None, embedder: Embedder | None = None) -> None:
         self.settings = settings or load_settings()
         self.home = self.settings.home_dir
-        with on_disk("The home cannot be made", self.home):
-            private_folder(self.home)
+        if not self.settings.read_only:
+            with on_disk("The home cannot be made", self.home):
+                private_folder(self.home)
         self.leases = open_leases(self.settings)
         self.catalog = open_catalog(self.settings, self.leases)
         self.blobs = open_blobs(self.settings)

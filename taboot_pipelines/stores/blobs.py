@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
-from obstore.store import LocalStore
+from obstore.store import LocalStore, MemoryStore
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
@@ -233,8 +233,12 @@ def in_bucket(at: StorageLocation, waiting: BlobStore) -> BlobStore:
     return BlobStore(at.store(), at=at, waiting=waiting)
 
 
-def in_directory(directory: Path, waiting: BlobStore | None = None) -> BlobStore:
-    """The blobs in a directory, which is made. Raises ``E_STORAGE`` where it cannot be."""
+def in_directory(directory: Path, waiting: BlobStore | None = None, *, read_only: bool = False) -> BlobStore:
+    """The blobs in a directory, which is made, unless that is ``read_only``: then one that is not there holds
+    none. Raises ``E_STORAGE`` where it cannot be made.
+    """
+    if read_only and not directory.is_dir():
+        return BlobStore(MemoryStore(), directory=directory, waiting=waiting)
     with on_disk("The directory of the blobs cannot be made", directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return BlobStore(LocalStore(directory), directory=directory, waiting=waiting)
@@ -243,13 +247,14 @@ def in_directory(directory: Path, waiting: BlobStore | None = None) -> BlobStore
 def open_blobs(settings: Settings) -> BlobStore:
     """Open the blobs at ``TABOOT_BLOB_URL``, by default those of the home. Asks no server.
 
-    Raises ``E_CONFIG`` for a wrong URL, ``E_STORAGE`` for a directory that cannot be made.
+    Where TABOOT_READ_ONLY is set no directory is made. Raises ``E_CONFIG`` for a wrong URL, ``E_STORAGE`` for
+    a directory that cannot be made.
     """
-    home = settings.home_dir
+    home, read_only = settings.home_dir, settings.read_only
     if not settings.blob_url:
-        return in_directory(home / "blobs")
+        return in_directory(home / "blobs", read_only=read_only)
     at = place("TABOOT_BLOB_URL", settings.blob_url, settings.storage)
-    waiting = in_directory(home / "uploads")
+    waiting = in_directory(home / "uploads", read_only=read_only)
     if at.directory is not None:
-        return in_directory(at.directory, waiting)
+        return in_directory(at.directory, waiting, read_only=read_only)
     return in_bucket(at, waiting)

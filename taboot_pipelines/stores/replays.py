@@ -67,16 +67,19 @@ def text_hash(text: str) -> str:
 
 class Replays:
     """The records of one namespace. Safe to use from several threads and processes. An answer never fails for
-    its record: where the home cannot be written, there is none.
+    its record: where the home cannot be written, or ``read_only`` says that it is not to be, there is none.
     """
 
-    def __init__(self, home: Path, namespace: str) -> None:
+    def __init__(self, home: Path, namespace: str, *, read_only: bool = False) -> None:
         self._path = home / "answers.db"
+        self._read_only = read_only
         self._namespace = namespace
         self._lock = threading.Lock()
         self._opened: sqlite3.Connection | None = None
 
     def record(self, made: Recorded) -> None:
+        if self._read_only:
+            return
         body = orjson.dumps(made.model_dump(exclude={"version", "answer_id"}))
         try:
             with self._lock, self._connection() as connection:
@@ -125,6 +128,13 @@ class Replays:
         return True
 
     def _connection(self) -> sqlite3.Connection:
+        if self._opened is None and self._read_only:
+            self._opened = sqlite3.connect(
+                f"{self._path.absolute().as_uri()}?mode=ro",
+                uri=True,
+                timeout=_MAX_WAIT_SECONDS,
+                check_same_thread=False,
+            )
         if self._opened is None:
             opened = sqlite3.connect(self._path, timeout=_MAX_WAIT_SECONDS, check_same_thread=False)
             private_file(self._path)

@@ -24,6 +24,7 @@ class Roles:
     superuser: str
     owner: str
     app: str
+    reader: str
 
 
 def plain(url: str) -> str:
@@ -37,18 +38,18 @@ def with_roles(server: PostgresServer, database: str) -> Roles:
     psql = shutil.which("psql")
     assert psql, "psql is missing: it comes with PostgreSQL's client (apt-get install postgresql-client)"
     command = [psql, "-X", "-q", "-d", plain(superuser), "-f", str(ROLES)]
-    for role in ("owner", "app"):
+    for role in ("owner", "app", "reader"):
         command += ["-v", f"{role}_password={role}'s word"]
     # The roles are the whole server's: two workers must not alter them at one moment.
     with psycopg.connect(plain(server.url), autocommit=True) as one_at_a_time:
         one_at_a_time.execute("SELECT pg_advisory_lock(1)")
         for _ in range(2):  # It may be run again.
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    owner, app = (
+    owner, app, reader = (
         url.set(username=role, password=f"{word}'s word").render_as_string(hide_password=False)
-        for role, word in (("taboot_owner", "owner"), ("taboot_app", "app"))
+        for role, word in (("taboot_owner", "owner"), ("taboot_app", "app"), ("taboot_reader", "reader"))
     )
-    return Roles(superuser, owner, app)
+    return Roles(superuser, owner, app, reader)
 
 
 def empty(roles: Roles) -> None:

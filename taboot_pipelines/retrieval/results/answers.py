@@ -44,7 +44,7 @@ class Answer(TableResult):
     what comes nearest to it, which may well be about something else;
     ``looked_for``: what an answer had to hold; ``notes``: values of a filter that nothing has, and why a
     model did not answer; ``drift``: what other documents say against what is cited (``KnowledgeBase.drift``);
-    ``answer_id``: what ``KnowledgeBase.replay`` takes.
+    ``answer_id``: what ``KnowledgeBase.replay`` takes, of an answer of which a record is kept.
     """
 
     question: str

@@ -74,7 +74,8 @@ def open_catalog(settings: Settings, leases: LeaseStore) -> Catalog:
     """Open the catalog at ``TABOOT_CATALOG_URL`` (SQLite or PostgreSQL), by default a file of the home.
 
     It is migrated to the newest revision when opened (SQLite) or first used (PostgreSQL: opening touches no
-    network). ``TABOOT_CATALOG_ADMIN_URL`` is the owner who migrates (default: the same role). Raises
+    network), and not at all where TABOOT_READ_ONLY is set: then one of another revision raises ``E_CATALOG``.
+    ``TABOOT_CATALOG_ADMIN_URL`` is the owner who migrates (default: the same role). Raises
     ``E_CONFIG`` for an unusable URL, ``E_CATALOG`` for a file that is no catalog, ``E_STORAGE`` if the disk
     refuses; and, at the same moment as it is migrated, ``E_CATALOG`` for a catalog that is gone or empty
     beside what it knew of.
@@ -89,9 +90,15 @@ def open_catalog(settings: Settings, leases: LeaseStore) -> Catalog:
         None if secret is None else secret.get_secret_value()
         for secret in (settings.catalog_url, settings.catalog_admin_url)
     )
-    engine = create_engine(settings.home_dir, url)
+    engine = create_engine(settings.home_dir, url, read_only=settings.read_only)
     try:
-        database = Database(engine, leases, admin_url, partial(_refuse_lost, settings, engine.url))
+        database = Database(
+            engine,
+            leases,
+            admin_url,
+            partial(_refuse_lost, settings, engine.url),
+            read_only=settings.read_only,
+        )
         if database.engine.dialect.name == "sqlite":
             database.migrator.ready()
     except (sa.exc.SQLAlchemyError, OSError) as error:

@@ -32,6 +32,7 @@ from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.stores.catalog.migrator import MAINTENANCE_ROLE, Found, Migrator
 from taboot_pipelines.stores.catalog.outages import TryAgain, as_error, of_sqlite
+from taboot_pipelines.stores.catalog.reading import connect, unchanged
 from taboot_pipelines.stores.disk import on_disk, private_file, private_folder
 from taboot_pipelines.stores.leases.protocol import LeaseStore
 from taboot_pipelines.stores.postgres import (
@@ -46,7 +47,10 @@ from taboot_pipelines.stores.postgres import (
 
 
 class Database:
-    """A SQLite file, migrated when opened; or PostgreSQL, reached and migrated when first used."""
+    """A SQLite file, migrated when opened; or PostgreSQL, reached and migrated when first used.
+
+    ``read_only``: nothing is migrated, and a transaction that could write raises ``E_READ_ONLY``.
+    """
 
     def __init__(
         self,
@@ -54,12 +58,15 @@ class Database:
         leases: LeaseStore,
         admin_url: str | None = None,
         before_new: Callable[[], None] = lambda: None,
+        *,
+        read_only: bool = False,
     ) -> None:
         self.engine = engine
-        self.migrator = Migrator(engine, leases, admin_url, before_new)
+        self.migrator = Migrator(engine, leases, admin_url, before_new, read_only=read_only)
         #: How long a transaction waits for a server that went away.
         self.outage_seconds = OUTAGE_SECONDS
         self._leases = leases
+        self._read_only = read_only
         # Made once: to give an engine options costs more than a small read.
         self._sqlite = {read: engine.execution_options(taboot_read=read) for read in (False, True)}
         self._postgres = engine.dialect.name == "postgresql"
@@ -99,9 +106,14 @@ class Database:
     def _transaction(self, namespace: str | None, *, read: bool) -> Iterator[Connection]:
         if namespace is not None:
             check_namespace(namespace)
+        if self._read_only and not read:
+            raise TabootError("E_READ_ONLY", "The catalog is open for reading only.")
         if not self._postgres:
             try:
-                with self._sqlite[read].begin() as connection:
+                with (
+                    self._sqlite[read].begin() as connection,
+                    unchanged(connection) if self._read_only else contextlib.nullcontext(),
+                ):
                     yield connection
             except sa.exc.SQLAlchemyError as error:
                 raise of_sqlite("A catalog statement failed", error, self.engine.url.database) from error
@@ -216,10 +228,11 @@ def retried(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P
     return call
 
 
-def create_engine(home: Path, url: str | None) -> Engine:
+def create_engine(home: Path, url: str | None, *, read_only: bool = False) -> Engine:
     """The engine for a URL of SQLite or PostgreSQL, by default ``home/catalog.db``; it connects to nothing.
 
-    Raises ``E_CONFIG`` for a URL of another kind.
+    ``read_only``: a file is opened as ``reading`` says, for each transaction anew. Raises ``E_CONFIG`` for a
+    URL of another kind.
     """
     if url is not None and is_postgres(url):
         parsed = server_url(url)
@@ -240,13 +253,20 @@ def create_engine(home: Path, url: str | None) -> Engine:
             ),
         )
     if url is None:
-        with on_disk("The catalog cannot be opened", home):
-            private_folder(home)
+        if not read_only:
+            with on_disk("The catalog cannot be opened", home):
+                private_folder(home)
         url = f"sqlite:///{home / 'catalog.db'}"
     elif not url.startswith("sqlite:"):
         server_url(url)  # Refuses it.
-    engine = sa.create_engine(url, connect_args={"timeout": 60}, hide_parameters=True)
-    sa.event.listen(engine, "connect", _sqlite_pragmas)
+    if read_only:
+        file = Path(sa.make_url(url).database or "")
+        engine = sa.create_engine(
+            url, creator=lambda: connect(file), poolclass=sa.pool.NullPool, hide_parameters=True
+        )
+    else:
+        engine = sa.create_engine(url, connect_args={"timeout": 60}, hide_parameters=True)
+        sa.event.listen(engine, "connect", _sqlite_pragmas)
     sa.event.listen(engine, "begin", _sqlite_begin)
     return engine
 

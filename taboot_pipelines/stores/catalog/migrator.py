@@ -23,10 +23,13 @@ REVISIONS = tuple(f"{number:04}" for number in range(1, 14))
 HEAD = REVISIONS[-1]
 
 MAINTENANCE_ROLE = "taboot_maintenance"
+#: May only read, and spans no namespaces: no question does.
+READER_ROLE = "taboot_reader"
 
 _LOOK = """
 SELECT to_regclass('alembic_version') IS NOT NULL AS migrated,
        COALESCE(has_table_privilege(to_regclass('alembic_version'), 'SELECT'), false) AS readable,
+       COALESCE(has_table_privilege(to_regclass('locator'), 'SELECT'), false) AS selectable,
        COALESCE(has_table_privilege(to_regclass('locator'), 'INSERT'), false) AS writable,
        COALESCE(
            (SELECT pg_get_userbyid(relowner) = current_user FROM pg_class WHERE oid = to_regclass('locator')),
@@ -47,7 +50,7 @@ class Found:
 
     ``revision`` is None in a database that was never migrated. On PostgreSQL ``owner`` owns the tables,
     ``bypasses`` is bound by no row-level security, ``maintainer`` may become ``taboot_maintenance``, and
-    ``writable`` says whether the role may use the tables at all.
+    ``readable`` and ``writable`` say whether the role may read the tables, and use them at all.
     """
 
     revision: str | None
@@ -56,6 +59,7 @@ class Found:
     owner: bool = False
     bypasses: bool = False
     maintainer: bool = False
+    readable: bool = True
     writable: bool = True
 
 
@@ -63,15 +67,23 @@ class Migrator:
     """Safe to share by threads. Of several processes that open a database at once, one migrates it.
 
     ``before_new`` is called before one without any revision is filled, and raises if that must not be.
+    ``read_only``: none is migrated.
     """
 
     def __init__(
-        self, engine: Engine, leases: LeaseStore, admin_url: str | None, before_new: Callable[[], None]
+        self,
+        engine: Engine,
+        leases: LeaseStore,
+        admin_url: str | None,
+        before_new: Callable[[], None],
+        *,
+        read_only: bool = False,
     ) -> None:
         self._engine = engine
         self._leases = leases
         self._admin_url = admin_url
         self._before_new = before_new
+        self._read_only = read_only
         self._postgres = engine.dialect.name == "postgresql"
         self._found: Found | None = None
         self._looking = threading.Lock()
@@ -86,6 +98,9 @@ class Migrator:
         with self._looking:
             if self._found is None:
                 found = self.look()
+                if self._read_only:
+                    self._found = _to_read(found)
+                    return self._found
                 if found.revision is None:
                     self._before_new()
                 if found.revision != HEAD or not found.writable:
@@ -144,6 +159,7 @@ class Migrator:
             owner=row.owner,
             bypasses=row.bypasses,
             maintainer=row.maintainer,
+            readable=row.readable and row.selectable,
             writable=row.readable and row.writable,
         )
 
@@ -160,6 +176,11 @@ class Migrator:
                 f"The role {found.role} is a superuser or has BYPASSRLS, so that row-level security does not"
                 " bind it: use a role made by deploy/postgres/roles.sql."
             )
+        elif self._read_only:
+            if not found.readable:
+                warnings.append(
+                    f"The role {found.role} may not read the catalog's tables: run deploy/postgres/roles.sql."
+                )
         elif self._postgres and not found.writable and found.revision == HEAD:
             warnings.append(
                 f"The role {found.role} may not use the catalog's tables: set TABOOT_CATALOG_ADMIN_URL once."
@@ -237,18 +258,37 @@ class Migrator:
         )
 
 
+def _to_read(found: Found) -> Found:
+    """What was found, if it can be read as it is. Raises ``E_CATALOG``."""
+    if found.revision != HEAD:
+        raise TabootError(
+            "E_CATALOG",
+            f"The catalog is at revision {found.revision or 'none'} and this version reads {HEAD}; who only"
+            " reads does not migrate it.",
+            remedy="The next run migrates it, as does `taboot status` without TABOOT_READ_ONLY.",
+        )
+    if not found.readable:
+        raise TabootError(
+            "E_CATALOG",
+            f"The role {found.role} may not read the catalog's tables.",
+            remedy=f"Run deploy/postgres/roles.sql: it lets {READER_ROLE} read those that are there.",
+        )
+    return found
+
+
 def _revision(connection: Connection) -> str | None:
     found: str | None = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     return found
 
 
 def _grant(connection: Connection, roles: list[str]) -> None:
-    """Let those of the roles that exist use the tables; the owner may already."""
+    """Let those of the roles that exist use the tables, and the reader read them; the owner may already."""
     quote = connection.dialect.identifier_preparer.quote
     us = connection.exec_driver_sql("SELECT current_user").scalar_one()
     known = set(
         connection.execute(
-            sa.text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"), {"roles": roles}
+            sa.text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"),
+            {"roles": [*roles, READER_ROLE]},
         ).scalars()
     )
     tables = ", ".join(quote(name) for name in schema.metadata.tables)
@@ -259,8 +299,10 @@ def _grant(connection: Connection, roles: list[str]) -> None:
         ),
         {"names": [f"{name}_id_seq" for name in schema.metadata.tables]},
     ).scalar_one()
+    if READER_ROLE in known:
+        connection.exec_driver_sql(f"GRANT SELECT ON {tables}, alembic_version TO {READER_ROLE}")
     for role in roles:
-        if role in known and role != us:
+        if role in known and role not in (us, READER_ROLE):
             name = quote(role)
             connection.exec_driver_sql(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {name}")
             connection.exec_driver_sql(f"GRANT USAGE, SELECT ON SEQUENCE {sequences} TO {name}")
