@@ -17,6 +17,7 @@ import pytest
 from taboot_pipelines_tests.cli.test_cli import PROGRAM, Shell
 from taboot_pipelines_tests.forking import python
 from taboot_pipelines_tests.held_port import held_port
+from taboot_pipelines_tests.unwritable import PYTHON, tree, unwritable
 from taboot_pipelines_tests.world import World
 
 
@@ -87,6 +88,26 @@ def test_a_port_that_is_taken_is_told_first(shell: Shell) -> None:
         port = address.partition("127.0.0.1:")[2].partition("/")[0]
         out = shell.process("browse", "--port", port, code=1)
         assert out == "" and "E_PORT" in shell.err and port in shell.err and "--port" in shell.err
+
+
+def test_over_a_home_that_cannot_be_written(shell: Shell) -> None:
+    home = shell.world.home
+    shell.world.workspace.close()
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with unwritable(home):
+        before = tree(home)
+        with started(shell, "--no-open", start=PYTHON) as (_, address):
+            base = address.partition("/?")[0]
+            told = {}
+            for page in ("/", "/search?q=lantern", "/sources", "/source/guides", "/drift", "/dead-letters"):
+                with opener.open(f"{base}{page}" if told else address, timeout=60) as answer:
+                    told[page] = answer.read().decode()
+        assert "succeeded" in told["/sources"]
+        assert "hangs in the hall" in told["/search?q=lantern"]
+        assert tree(home) == before
+        # It could not be written: a process of the same rights that writes is refused.
+        probe = [*PYTHON, "-c", f"open({str(home / 'probe')!r}, 'w')"]
+        assert subprocess.run(probe, check=False, capture_output=True).returncode != 0
 
 
 def test_a_namespace_of_its_own(shell: Shell) -> None:

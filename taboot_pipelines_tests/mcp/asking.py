@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,10 +44,12 @@ def asked(kb: KnowledgeBase, tool: str, *, write: bool = False, **arguments: Any
     return with_client(make_server(kb, write=write), lambda client: call(client, tool, arguments))
 
 
-def by_stdio(environment: Mapping[str, str], *arguments: str) -> Any:
-    """A server in a process of its own."""
+def by_stdio(
+    environment: Mapping[str, str], *arguments: str, start: Sequence[str] = (sys.executable,)
+) -> Any:
+    """A server in a process of its own; ``start``: what begins its command line."""
     return stdio_client(
         StdioServerParameters(
-            command=sys.executable, args=["-c", PROGRAM, "mcp", *arguments], env=dict(environment)
+            command=start[0], args=[*start[1:], "-c", PROGRAM, "mcp", *arguments], env=dict(environment)
         )
     )

@@ -20,6 +20,7 @@ from taboot_pipelines.browse.app import take_port
 from taboot_pipelines.mcp.server import PATH, READING, WRITING, make_app
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.mcp.asking import PROGRAM, by_stdio, call, with_client
+from taboot_pipelines_tests.unwritable import PYTHON, tree, unwritable
 from taboot_pipelines_tests.world import World
 
 pytestmark = pytest.mark.slow
@@ -73,6 +74,45 @@ def test_a_home_without_anything_says_so_and_an_assistant_may_fill_it(world: Wor
         assert broken.is_error and "E_SOURCE_UNKNOWN" in broken.text
 
     with_client(by_stdio(environment(world), "--write"), talk)
+
+
+def test_over_a_home_that_cannot_be_written(house: World) -> None:
+    """Every tool answers, and nothing is written."""
+    house.workspace.close()
+    asked = {
+        "ask": {"question": "What does web depend on?"},
+        "search": {"query": "nginx"},
+        "query": {"name": "dependents", "parameters": {"service": "cache"}},
+        "impact": {"service": "cache"},
+        "neighbors": {"node": "web"},
+        "path": {"start": "web", "end": "cache"},
+        "explain": {"id": house.kb().edges().column("edge_id")[0].as_py()},
+        "document": {"document": "compose.yaml"},
+        "changes": {"since": "2020-01-01"},
+        "drift": {},
+        "sources": {},
+        "status": {},
+    }
+    assert set(asked) == set(READING)
+
+    async def talk(client: Client) -> None:
+        for tool, arguments in asked.items():
+            said = await call(client, tool, arguments)
+            assert not said.is_error, (tool, said.text)
+            if tool in ("sources", "status"):
+                assert "last run" in said.text, said.text
+
+    async def refused(client: Client) -> None:
+        what = {"entity": "web", "field": "description", "value": "the page", "reason": "test"}
+        said = await call(client, "correct", what)
+        assert said.is_error and "E_READ_ONLY" in said.text
+
+    with unwritable(house.home):
+        before = tree(house.home)
+        with_client(by_stdio(environment(house), start=PYTHON), talk)
+        told = {**environment(house), "TABOOT_READ_ONLY": "true"}
+        with_client(by_stdio(told, "--write", start=PYTHON), refused)
+        assert tree(house.home) == before
 
 
 def test_nothing_but_the_protocol_is_written_to_stdout(house: World) -> None:

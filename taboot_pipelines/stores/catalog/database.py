@@ -32,7 +32,7 @@ from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.stores.catalog.migrator import MAINTENANCE_ROLE, Found, Migrator
 from taboot_pipelines.stores.catalog.outages import TryAgain, as_error, of_sqlite
-from taboot_pipelines.stores.catalog.reading import connect, unchanged
+from taboot_pipelines.stores.catalog.reading import connect, unchanged, written
 from taboot_pipelines.stores.disk import on_disk, private_file, private_folder
 from taboot_pipelines.stores.leases.protocol import LeaseStore
 from taboot_pipelines.stores.postgres import (
@@ -259,12 +259,13 @@ def create_engine(home: Path, url: str | None, *, read_only: bool = False) -> En
         url = f"sqlite:///{home / 'catalog.db'}"
     elif not url.startswith("sqlite:"):
         server_url(url)  # Refuses it.
+    file = Path(sa.make_url(url).database or "")
     if read_only:
-        file = Path(sa.make_url(url).database or "")
         engine = sa.create_engine(
             url, creator=lambda: connect(file), poolclass=sa.pool.NullPool, hide_parameters=True
         )
     else:
+        written(file)
         engine = sa.create_engine(url, connect_args={"timeout": 60}, hide_parameters=True)
         sa.event.listen(engine, "connect", _sqlite_pragmas)
     sa.event.listen(engine, "begin", _sqlite_begin)

@@ -3,8 +3,9 @@
 SQLite finds what is in the log (``-wal``) by an index that all processes share (``-shm``), and makes both
 where they are missing. While a log holds something, both are there and are read as they are
 (``readonly_shm``; the locks hold as ever). Without one the file holds everything, and is read as if nobody
-could change it (``immutable``). But a writer may come and copy a log of its own into the file meanwhile. So the file is
-looked at before and after each transaction, and one that met a change is run again.
+could change it (``immutable``). But a writer may come and copy a log of its own into the file meanwhile. So
+the file is looked at before and after each transaction, and one that met a change is run again, as is one
+during which a writer made or removed the index.
 
 Tried in a folder without the right to write, by SQLite 3.40: without a log ``mode=ro`` alone fails
 (SQLITE_READONLY_DIRECTORY), as it does beside an empty log (SQLITE_CANTOPEN); in a folder that can be written
@@ -30,6 +31,17 @@ from taboot_pipelines.stores.catalog.outages import TryAgain
 #: long.
 _PATIENCE_SECONDS = 1.0
 _LOOK_SECONDS = 0.01
+_PASSING = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
+
+
+#: Files that this process opened for writing. SQLite shares an index among the connections of a process, and
+#: one that was opened as read-only serves no writer: these are read by the index that writers have.
+_written: set[Path] = set()
+
+
+def written(path: Path) -> None:
+    """Note that this process is about to open a file for writing."""
+    _written.add(path.absolute())
 
 
 class ReadConnection(sqlite3.Connection):
@@ -49,8 +61,9 @@ def connect(path: Path) -> ReadConnection:
     while True:
         # The state is taken first: a log that is copied into the file from here on changes it.
         state, logged = _state(path), _logged(path)
+        how = "immutable=1" if not logged else f"readonly_shm={int(path.absolute() not in _written)}"
         connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=ro&{'readonly_shm' if logged else 'immutable'}=1",
+            f"{path.absolute().as_uri()}?mode=ro&{how}",
             uri=True,
             timeout=60,
             isolation_level=None,
@@ -75,8 +88,11 @@ def unchanged(connection: Connection) -> Iterator[None]:
     raw: Any = connection.connection.driver_connection
     try:
         yield
-    except sa.exc.SQLAlchemyError:
+    except sa.exc.DBAPIError as error:
         raw.check()
+        # It could be read a moment ago (``connect``).
+        if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _PASSING:
+            raise TryAgain("E_CATALOG", "The catalog was opened by a writer while it was read.") from None
         raise
     raw.check()
 
