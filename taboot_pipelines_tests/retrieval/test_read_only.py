@@ -13,9 +13,10 @@ import pytest
 import redis
 from pydantic import SecretStr
 
+from taboot_pipelines.embedding import minilm, open_embedder
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
-from taboot_pipelines.settings import RedisSettings
+from taboot_pipelines.settings import RedisSettings, load_settings
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.servers import PostgresServer
@@ -141,15 +142,18 @@ def test_every_method_reads_or_changes() -> None:
 
 
 @pytest.mark.parametrize("how", ["quiet", "killed"])
-def test_reading_leaves_no_trace(world: World, tmp_path: Path, how: str) -> None:
+def test_reading_leaves_no_trace(
+    world: World, tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
     home = copied(world, tmp_path / "home", how)
+    (home / "spaces.json").unlink()
     before = tree(home)
     kb = KnowledgeBase.open(home, settings=world.settings(home), read_only=True)
     assert kb.read_only
     found = {name: ask(kb) for name, ask in READING.items()}
     for change in WRITING.values():
         assert told("E_READ_ONLY", lambda change=change: change(kb))  # type: ignore[misc]
-    assert tree(home) == before
+    assert tree(home) == before and not caplog.records
     assert found["cache_stats"] == {"process"} and found["answer"] and found["search"]
     assert found["sources"] == [("guides", "active", "succeeded"), ("stack", "active", "succeeded")]
     assert min(found[n] for n in KEPT) > 0 and found["changes"]
@@ -203,6 +207,16 @@ def test_a_home_without_blobs_or_catalog_is_not_filled(world: World, tmp_path: P
     told("E_BLOB_MISSING", lambda: kb.explain(edge_id(kb)))
     told("E_CATALOG", kb.assertions)
     assert tree(home) == before
+
+
+def test_the_compiled_model_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What OpenVINO made of the bundled model, which a home keeps."""
+    monkeypatch.setattr(minilm, "_cache", {})
+    for read_only in (True, False):
+        minilm._cache.clear()
+        settings = load_settings(home=tmp_path, read_only=read_only, embedding={"runtime": "openvino"})
+        open_embedder(settings).embed_query("lantern")
+        assert (tmp_path / "cache").exists() is not read_only
 
 
 def test_redis_keeps_nothing_of_it(world: World, tmp_path: Path, redis_url: str) -> None:

@@ -21,7 +21,7 @@ import pytest
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import Settings, ShardSettings, load_settings
-from taboot_pipelines.shards import open_shards
+from taboot_pipelines.shards import files, open_shards
 from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.shards.manifest import Manifest, SpaceEntry
 from taboot_pipelines.shards.protocol import ShardStore, damaged_shards, load_manifest, verify
@@ -29,6 +29,7 @@ from taboot_pipelines.shards.publish import PublishReport, prune, publish
 from taboot_pipelines_tests.objects import Bucket
 from taboot_pipelines_tests.shards.builder import NAMESPACE, SPACE, Doc, HashEmbedder, World
 from taboot_pipelines_tests.shards.swapping import increments
+from taboot_pipelines_tests.unwritable import tree
 
 SMALL = ShardSettings(max_chunks=12, max_entities=10)
 MANIFEST = f"{NAMESPACE}.duckdb.manifest.json"
@@ -220,6 +221,32 @@ def test_a_damaged_file_is_named_and_the_next_publish_mends_it(kept: Kept, tmp_p
     assert manifest is not None and damaged_shards(kept.store, manifest) == []
     verify(kept.store, manifest)
     assert found(kept.reader(tmp_path / "laptop"), "s1") == ["service s1 of the lab"]
+
+
+def test_a_reader_that_only_reads_leaves_no_trace(
+    kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of what it read and verified nor of what it found damaged."""
+    monkeypatch.setattr(files, "_SETTLED_NS", 0)  # what was just written counts as verified at once
+    publish(kept.store, world(3).input(), SMALL)
+    manifest, home = load_manifest(kept.store, NAMESPACE), tmp_path / "laptop"
+    assert manifest is not None
+    path = next(p for p in kept.paths() if p.endswith("chunks.arrow"))
+    data = kept.read(path)
+    kept.write(path, bytes([data[0] ^ 1]) + data[1:])
+    before = kept.paths(), tree(tmp_path)
+
+    def asked() -> list[str]:
+        kb = KnowledgeBase.open(settings=kept.settings(home), embedder=HashEmbedder(), read_only=True)
+        return found(kb, "s1")
+
+    with pytest.raises(TabootError, match="E_SHARD_CORRUPT"):
+        asked()
+    assert (kept.paths(), tree(tmp_path)) == before and damaged_shards(kept.store, manifest) == []
+    kept.write(path, data)
+    before = kept.paths(), tree(tmp_path)
+    assert asked() == ["service s1 of the lab"]
+    assert (kept.paths(), tree(tmp_path)) == before
 
 
 def test_a_damaged_manifest_is_named_and_replaced(kept: Kept) -> None:
