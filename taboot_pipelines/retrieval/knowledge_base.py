@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.drift.report import Drifts
     from taboot_pipelines.retrieval.evidence import Blobs, Evidence, Originals
     from taboot_pipelines.retrieval.explanations import Explanations
+    from taboot_pipelines.retrieval.export import Exported
     from taboot_pipelines.retrieval.filters import FilterOptions, Moment
     from taboot_pipelines.retrieval.interpretations import Interpretations
     from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
@@ -538,6 +539,16 @@ class KnowledgeBase:
 
         wanted = read_filter(**filters)
         return self._session.ask(lambda view: documents(view, wanted, after, limit))
+
+    def export(self, path: str | Path, *, replace: bool = False) -> Exported:
+        """Write all that is published to one DuckDB file, for whoever has no more than DuckDB.
+
+        It has the tables documents, chunks (with text and vectors), nodes, edges and about. Raises
+        ``E_CONFLICT`` where there is a file already that is not to be replaced, ``E_STORAGE``.
+        """
+        from taboot_pipelines.retrieval.export import export
+
+        return self._session.ask(lambda view: export(view, Path(path), replace=replace))
 
     def document(self, name: str) -> DocumentView:
         """One document: what is known of it, its text, its chunks, and the versions that it had.

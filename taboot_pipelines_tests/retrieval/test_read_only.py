@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,11 @@ def told(code: str, ask: Callable[[], object]) -> str:
     return code
 
 
+def exported(kb: KnowledgeBase) -> dict[str, int]:
+    with tempfile.TemporaryDirectory() as folder:
+        return kb.export(Path(folder, "all.duckdb")).tables
+
+
 #: Every method that changes nothing: what it is asked, and something that can be compared.
 READING: Mapping[str, Callable[[KnowledgeBase], Any]] = {
     "settings": lambda kb: kb.settings.namespace,
@@ -75,6 +81,7 @@ READING: Mapping[str, Callable[[KnowledgeBase], Any]] = {
     "nodes": lambda kb: rows_of(kb.nodes()),
     "edges": lambda kb: rows_of(kb.edges()),
     "documents": lambda kb: rows_of(kb.documents()),
+    "export": lambda kb: exported(kb),
     "document": lambda kb: len(kb.document(doc_id(kb)).versions),
     "changes": lambda kb: dict(kb.changes("2020-01-01").counts),
     "sources": lambda kb: [(s.id, s.state, s.last_job and s.last_job.state) for s in kb.sources().sources],
