@@ -317,17 +317,31 @@ class Inventory(FactKind):
         return self.each(scoped, named, "the container's name")
 
     def description(self, scoped: ResolvedMentions) -> Found | None:
-        """What a person said that a service is, which goes over every document; else nothing."""
+        """What a person said that a service is, which goes over every document; else what its declaration
+        says."""
 
         def described(service: Service) -> CitedStatement | None:
             said = self.house.described.get(self.house.key(service.number))
             if said is None:
-                return None
+                return self._described_by_declaration(service)
             told, who, at = said
             text = f"{self.called(service)}: {told} ({who} said so on {at:%Y-%m-%d}.)"
             return CitedStatement(text, self.declaration([service]))
 
         return self.each(scoped, described, "a description")
+
+    def _described_by_declaration(self, service: Service) -> CitedStatement | None:
+        """The description that a label, a comment or a unit gives, where it stands."""
+        told = service.properties.get("description", "").removesuffix("…").split()
+        words = re.compile(r"[\s#]+".join(map(re.escape, told)))
+        for doc_id in self.house.declaring(service) if told else ():
+            text = self.house.text(doc_id)
+            match = words.search(text)
+            if match is not None:
+                line = text.count("\n", 0, match.start()) + 1
+                place = StatementSpan(doc_id, line, match.start(), match.end())
+                return CitedStatement(f"{self.called(service)}: {' '.join(told)}", [place])
+        return None
 
     def vpn(self, scoped: ResolvedMentions) -> Found | None:
         subject = self.subject(scoped)

@@ -52,6 +52,8 @@ services:
       options:
         max-size: 15m
         max-file: "3"
+  # Writes subtitles for
+  # films that have none.
   caption:
     build: ./caption
     profiles: [extras]
@@ -162,6 +164,7 @@ def lines(view: View, answer: FactAnswer) -> list[str]:
 
 #: Question, what the answer says, what it does not say, and a line that it cites.
 SAYS = [
+    ("what does caption do?", ["caption", "subtitles for films that have none."], [], "Writes subtitles"),
     # A list by property compares the value, and says what it is.
     ("which services use host networking", ["collector is on the host network"], ["leecher"], "network_mode"),
     ("which services use host mode", ["collector"], ["cinema", "leecher"], "network_mode: host"),
