@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
+from pydantic import Field
 
 from taboot_pipelines import logs
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.jobs import Lifecycle
 from taboot_pipelines.retrieval import rendering
 from taboot_pipelines.retrieval.results.base import Result, TableResult
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.session import Session, View
-    from taboot_pipelines.stores.catalog.catalog import Catalog
+    from taboot_pipelines.stages.workspace import Workspace
 
 
 # --- How the sources of a knowledge base are, and what of them failed
@@ -78,13 +80,26 @@ class SourceState(Result):
     skipped: int = 0
 
 
+class Amount(Result):
+    """How much there is of something that may be limited: ``bytes``, ``documents``, this month's
+    ``questions``. ``limit`` None: as much as there is room."""
+
+    what: str
+    used: int
+    limit: int | None
+
+
 class SourceStates(TableResult):
-    """All sources by id, and the dead letters by source, stage and item. ``note``: why jobs and dead letters
-    are not known, if they are not.
+    """All sources by id, and the dead letters by source, stage and item; what of the namespace's quotas is
+    used, how many documents are in their last week of retention, and the notifications of the last 30 days by
+    the state of their delivery. ``note``: why all but the sources is not known, if it is not.
     """
 
     sources: tuple[SourceState, ...]
     dead_letters: tuple[DeadLetter, ...] = ()
+    quotas: tuple[Amount, ...] = ()
+    expiring: int = 0
+    deliveries: dict[str, int] = Field(default_factory=dict)
     note: str = ""
 
     def to_arrow(self) -> pa.Table:
@@ -141,7 +156,7 @@ def source_states(settings: Settings, namespace: str, session: Session) -> Sourc
     try:
         workspace = Workspace(settings)
         try:
-            return _with_catalog(workspace.catalog, namespace, published)
+            return _with_catalog(workspace, namespace, published)
         finally:
             workspace.close()
     except TabootError as error:
@@ -157,7 +172,10 @@ def _published(view: View) -> dict[str, SourceState]:
     }
 
 
-def _with_catalog(catalog: Catalog, namespace: str, published: Mapping[str, SourceState]) -> SourceStates:
+def _with_catalog(workspace: Workspace, namespace: str, published: Mapping[str, SourceState]) -> SourceStates:
+    from taboot_pipelines.stages.quotas import usage
+
+    catalog = workspace.catalog
     letters = [_letter(row) for row in catalog.dead_letters.find(namespace)]
     dead = Counter((letter.source, letter.kind) for letter in letters)
     rows = {r["source_id"]: r for r in catalog.sources.find(namespace, ("active", "retiring", "retired"))}
@@ -181,7 +199,15 @@ def _with_catalog(catalog: Catalog, namespace: str, published: Mapping[str, Sour
                 }
             )
         )
-    return SourceStates(sources=tuple(found), dead_letters=tuple(letters))
+    lives = catalog.locators.lifecycles(namespace)
+    held = usage(workspace, namespace, lives).amounts()
+    return SourceStates(
+        sources=tuple(found),
+        dead_letters=tuple(letters),
+        quotas=tuple(Amount(what=what, used=used, limit=limit) for what, (used, limit) in held.items()),
+        expiring=sum(of_source.get(Lifecycle.EXPIRING, 0) for of_source in lives.values()),
+        deliveries=catalog.notifications.counts(namespace),
+    )
 
 
 def _letter(row: Mapping[str, Any]) -> DeadLetter:

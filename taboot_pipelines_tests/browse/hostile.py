@@ -21,7 +21,7 @@ from taboot_pipelines.retrieval.results.drift import DriftItem, DriftReport, Dri
 from taboot_pipelines.retrieval.results.explanations import End, Explanation, Mark, Original, Quote
 from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, Link, Node, Subgraph
 from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
-from taboot_pipelines.retrieval.states import DeadLetter, Job, SourceState, SourceStates
+from taboot_pipelines.retrieval.states import Amount, DeadLetter, Job, SourceState, SourceStates
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines.shards.manifest import SourceEntry
 
@@ -183,7 +183,14 @@ class HostileBase:
                        last_at=NOW)
             for x in self.rows for kind in ("failed", "skipped") for source in ("one", x)
         )  # fmt: skip
-        return SourceStates(sources=states, dead_letters=letters, note=t)
+        return SourceStates(
+            sources=states,
+            dead_letters=letters,
+            quotas=(Amount(what="bytes", used=9, limit=9),),
+            expiring=3,
+            deliveries={t: 2, "failed": 1},
+            note=t,
+        )
 
     def documents(self) -> pa.Table:
         rows = [

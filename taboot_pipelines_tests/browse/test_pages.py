@@ -60,6 +60,27 @@ def test_the_overview_says_what_there_is(client: TestClient, kb: KnowledgeBase) 
     assert to("/node", label="Host", key="hearth.lan") in links(tree, "a.chip")
 
 
+def test_the_overview_shows_quotas_expiry_and_deliveries(
+    client: TestClient, kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = kb.sources()
+    held = {a.what: a for a in states.quotas}
+    assert held["documents"].used >= kb.manifest.documents and held["bytes"].limit is None
+    said = text_of(page(client, "/"))
+    assert "no limit" in said and "no endpoint, or nothing to tell" in said
+    told = states.model_copy(
+        update={
+            "quotas": (held["documents"].model_copy(update={"limit": held["documents"].used}),),
+            "expiring": 7,
+            "deliveries": {"delivered": 40, "failed": 2},
+        }
+    )
+    monkeypatch.setattr(KnowledgeBase, "sources", lambda self: told)
+    said = text_of(page(client, "/"))
+    assert "used up: nothing more is taken in" in said and "40 delivered, 2 failed" in said
+    assert "taboot retention" in said and "taboot notifications" in said
+
+
 def test_a_question_is_answered_with_the_lines(client: TestClient) -> None:
     tree = page(client, "/search?q=Which+port+does+Grafana+listen+on%3F")
     assert "publishes port 3010/tcp" in text_of(tree, ".answer .said")
