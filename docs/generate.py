@@ -357,8 +357,8 @@ def chain() -> str:
 
 
 def metrics() -> str:
-    rows = [(code(f"taboot_{m.name}"), ", ".join(m.labels) or "–", m.help) for m in METRICS]
-    return table(("metric", "labels", "what it says"), rows)
+    rows = [(code(f"taboot_{m.name}"), m.kind, m.of, ", ".join(m.labels) or "–", m.help) for m in METRICS]
+    return table(("metric", "kind", "of a", "labels", "what it says"), rows)
 
 
 def alerts() -> str:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from taboot_pipelines import logs
+from taboot_pipelines import logs, telemetry
 from taboot_pipelines.checks import CHECKS, merged
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model import ids
@@ -323,7 +323,8 @@ class Ingest:
             # Another process has retired it since.
             outcome.errors.append(error)
         else:
-            outcome.came_through = self._through(CHAIN.of_source, source, [source], outcome)
+            with telemetry.span("source", f"source {source}", source=source):
+                outcome.came_through = self._through(CHAIN.of_source, source, [source], outcome)
         self._observer.end(source, outcome.ok)
         return outcome
 

@@ -20,13 +20,15 @@ from starlette.middleware import Middleware
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from taboot_pipelines import logs
+from taboot_pipelines import logs, telemetry
 from taboot_pipelines.browse import documents, graph, overview, search
 from taboot_pipelines.browse.digest import Digests
 from taboot_pipelines.browse.guard import Guard
 from taboot_pipelines.browse.rendering import HERE, STATIC, environment, render
 from taboot_pipelines.browse.requests import kb_of
 from taboot_pipelines.errors import TabootError, raised_at
+from taboot_pipelines.model.health import METRICS
+from taboot_pipelines.stages import metrics
 
 if TYPE_CHECKING:
     import uvicorn
@@ -59,13 +61,15 @@ def make_app(kb: KnowledgeBase, token: str, once: str, port: int) -> Starlette:
     it is served on."""
     app = Starlette(
         routes=[
-            *(Route(path, _told(view), methods=["GET"]) for path, view in _PAGES.items()),
-            Route("/static/{name}", _told(_static), methods=["GET"]),
-            Route("/favicon.ico", _told(_icon), methods=["GET"]),
+            *(Route(path, _told(path, view), methods=["GET"]) for path, view in _PAGES.items()),
+            Route("/static/{name}", _told("/static", _static), methods=["GET"]),
+            Route("/favicon.ico", _told("/favicon.ico", _icon), methods=["GET"]),
+            Route(METRICS, served_metrics, methods=["GET"]),
         ],
         middleware=[Middleware(Guard, token=token, once=once, port=port)],
         exception_handlers={HTTPException: _not_here},
     )
+    metrics.served()  # It counts from here on.
     app.state.kb = kb
     app.state.digests = Digests(kb)
     app.state.warm = lambda: _warm(app)
@@ -75,12 +79,20 @@ def make_app(kb: KnowledgeBase, token: str, once: str, port: int) -> Starlette:
     return app
 
 
-def _told(view: View) -> View:
+def served_metrics(_request: Request) -> Response:
+    """What this process counts, for Prometheus."""
+    from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+    return Response(generate_latest(metrics.served()), headers={"content-type": CONTENT_TYPE_LATEST})
+
+
+def _told(path: str, view: View) -> View:
     """The same page, or that of the error that it ended with."""
 
     def told(request: Request) -> Response:
         try:
-            return view(request)
+            with telemetry.span("page", f"GET {path}", page=path):
+                return view(request)
         except TabootError as error:
             return _error_page(request, error)
         # A defect's message may quote a document; its type and place do not.

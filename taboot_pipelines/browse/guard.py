@@ -16,7 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from taboot_pipelines.model.health import HEALTH
+from taboot_pipelines.model.health import HEALTH, METRICS
 
 #: The parameter that carries the token once.
 TOKEN = "token"
@@ -46,6 +46,7 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "x-dns-prefetch-control": "off",
 }
+_BEARER = "Bearer "
 #: Of a page; files of ours say themselves how long they may be kept.
 NO_STORE = "no-store"
 
@@ -92,6 +93,8 @@ class Guard:
             return PlainTextResponse("Asked under a name that is not this machine's.\n", 421)
         if scope["path"] == HEALTH:
             return PlainTextResponse("ok\n")
+        if scope["path"] == METRICS and self._bears(headers.getlist("authorization")):
+            return None
         given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         tokens = [value for name, value in given if name == TOKEN]
         if tokens:
@@ -117,6 +120,12 @@ class Guard:
         except CookieError:
             return False
         return self._cookie in cookies and self._is_token(cookies[self._cookie].value)
+
+    def _bears(self, sent: list[str]) -> bool:
+        """Whether the token is in the header that Prometheus can be given (RFC 6750)."""
+        return (
+            len(sent) == 1 and sent[0].startswith(_BEARER) and self._is_token(sent[0].removeprefix(_BEARER))
+        )
 
     def _is_used_now(self, value: str) -> bool:
         """Whether it is the token that opens once, which it does not again."""

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_context
 def domains(context: click.Context, namespace: str | None, as_json: bool) -> None:
-    """Show the domains of web sources with their limits; block and unblock one at run time."""
+    """Show the domains of web sources with their limits and what all crawls came to; block and unblock one
+    at run time."""
     if context.invoked_subcommand is not None:
         context.obj = namespace
         return
@@ -50,7 +51,7 @@ def domains(context: click.Context, namespace: str | None, as_json: bool) -> Non
             if isinstance(entry.config, WebSource)
             for url in (*entry.config.urls, *entry.config.sitemaps)
         ]
-        rows = overview(workspace.catalog, name, settings.http, urls)
+        rows = overview(workspace.catalog, workspace.hints, name, settings.http, urls)
     if as_json:
         emit_json(
             [
@@ -66,22 +67,31 @@ def domains(context: click.Context, namespace: str | None, as_json: bool) -> Non
                     "said_by": row.said_by,
                     "reason": row.reason,
                     "at": moment(row.at),
+                    "pages": dict(sorted(row.crawled.pages.items())),
+                    "bytes": row.crawled.bytes,
+                    "answers": row.crawled.answers,
+                    "answer_seconds": round(row.crawled.seconds, 3),
+                    "rest_seconds": row.rest_seconds,
                 }
                 for row in rows
             ]
         )
         return
-    shown = table(
-        "domain", "state", "a second", "burst", "delay", "said by", "reason", right=("a second", "burst")
-    )
+    numbers = ("a second", "burst", "pages", "failed", "bytes", "an answer")
+    shown = table("domain", "state", *numbers[:2], "delay", *numbers[2:], "said by", "reason", right=numbers)
     for row in rows:
-        limits = row.limits
+        limits, crawled = row.limits, row.crawled
+        rests = "" if row.rest_seconds is None else f"rests {row.rest_seconds:.0f} s"
         shown.add_row(
             text(row.domain),
-            "blocked" if limits.blocked else "open",
+            "blocked" if limits.blocked else rests or "open",
             f"{limits.rate:g}" if limits.rate else "no limit",
             str(limits.burst),
             f"{limits.delay:g} s" if limits.delay else "",
+            f"{sum(crawled.pages.values()) - crawled.pages['tried_again']:,}",
+            f"{crawled.pages['failed']:,}",
+            f"{crawled.bytes:,}",
+            f"{crawled.seconds / crawled.answers:.2f} s" if crawled.answers else "",
             row.said_by,
             text(row.reason),
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from taboot_pipelines import telemetry
 from taboot_pipelines.cli import plan, progress
 from taboot_pipelines.cli.completion import source_ids
 from taboot_pipelines.cli.output import console, emit_json, json_option, show_error, table, text, warn
@@ -160,6 +161,7 @@ def _run(
     outcomes: list[Outcome] = []
     untold: TabootError | None = None
     with (
+        telemetry.span("ingest", sources=len(chosen)),
         progress.display(quiet) as display,
         waiting.observed(display.waits),
         contextlib.ExitStack() as stack,

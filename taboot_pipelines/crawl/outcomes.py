@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from taboot_pipelines import telemetry
 from taboot_pipelines.crawl.following import Flight, Following, StoredPage
 from taboot_pipelines.crawl.freshness import Freshness
 from taboot_pipelines.crawl.links import denies
@@ -210,6 +211,7 @@ class Settling:
                 children=_joined(children),
             )
         )
+        _trace(claimed.host, error.code, status if isinstance(status, int) else None)
         if retry:
             return None
         if gone:
@@ -243,8 +245,10 @@ class Settling:
                 content=content,
                 children=_joined(children),
                 page=page,
+                size=len(answer.body),
             )
         )
+        _trace(flight.claimed.host, "ok", answer.status, answer.seconds)
 
     def _note(self, done: DoneUrl) -> None:
         if not self.done:
@@ -272,6 +276,17 @@ def _stored(page: Fetched, sha256: str | None) -> Stored:
         etag=page.etag,
         last_modified=page.last_modified,
     )
+
+
+def _trace(host: str, outcome: str, status: int | None, seconds: float | None = None) -> None:
+    """Tell of a page that was asked for; how long one took that did not answer is not known here."""
+    asked = telemetry.Span("fetch", {"http.request.method": "GET"}, outcome)
+    name, _, port = host.rpartition(":") if re.search(r":\d+$", host) else (host, "", "")
+    asked.set_standard({"server.address": name} | ({"server.port": int(port)} if port else {}))
+    if status is not None:
+        asked.set_standard({"http.response.status_code": status})
+    asked.seconds = seconds or 0.0
+    telemetry.past(asked, "GET", client=True)
 
 
 def _joined(children: list[bytes] | None) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Callable
 
@@ -23,7 +24,10 @@ def gather(count: int, size: int, workers: int, work: Callable[[int, int, thread
         return
     pool = ThreadPoolExecutor(min(workers, len(slices)), "inference")
     try:
-        futures = [pool.submit(work, start, end, stop) for start, end in slices]
+        # In the context of the caller, whose spans theirs lie beneath.
+        futures = [
+            pool.submit(contextvars.copy_context().run, work, start, end, stop) for start, end in slices
+        ]
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         for future in futures:
             if future in done:

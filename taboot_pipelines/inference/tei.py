@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import orjson
 
+from taboot_pipelines import telemetry
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.http.answers import Answer
 from taboot_pipelines.http.server import Peer, ServerClient, ServerSettings
@@ -112,8 +113,17 @@ class TeiServer:
                 f"{what} holds a lone surrogate and has no UTF-8.",
                 index=None if index is None else start + index,
             ) from None
-        with self.http.slots:
+        operation = "embeddings" if path == "/embed" else path.strip("/")
+        model = "" if self._info is None else self._info.model
+        with (
+            self.http.slots,
+            telemetry.span("model", f"{operation} {model}", client=True, call=operation) as span,
+        ):
+            span.set_standard({"gen_ai.operation.name": operation, "gen_ai.request.model": model})
+            span.set(texts=len(texts))
             reply = self.http.call("POST", path, body, stop=stop)
+            if reply.status not in (200, 413):
+                span.outcome = self.http.peer.code
         if reply.status == 413 and len(texts) > 1:
             half = len(texts) // 2
             parts = ((texts[:half], start), (texts[half:], start + half))

@@ -20,14 +20,15 @@ from mcp_types import ToolAnnotations
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from taboot_pipelines import logs
+from taboot_pipelines import logs, telemetry
 from taboot_pipelines.browse.guard import is_loopback
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.mcp.texts import MARK
 from taboot_pipelines.mcp.tools import Tools, WriteTools
-from taboot_pipelines.model.health import HEALTH
+from taboot_pipelines.model.health import HEALTH, METRICS
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval import KnowledgeBase
@@ -77,7 +78,8 @@ def _told(kb: KnowledgeBase, tool: Callable[..., str]) -> Callable[..., str]:
     @wraps(tool)
     def told(*args: Any, **kwargs: Any) -> str:
         try:
-            return tool(*args, **kwargs)
+            with telemetry.span("tool", f"execute_tool {tool.__name__}", tool=tool.__name__):
+                return tool(*args, **kwargs)
         except TabootError as error:
             error = logs.redacted(error, kb.settings)
             raise ToolError(f"{error.code}: {error.message} {error.remedy}".strip()) from None
@@ -115,8 +117,13 @@ class Guard:
 
 def make_app(kb: KnowledgeBase, token: str, *, write: bool = False) -> Starlette:
     """The application over HTTP (streamable HTTP, no sessions, at :data:`PATH`)."""
+    from taboot_pipelines.browse.app import served_metrics
+    from taboot_pipelines.stages.metrics import served
+
     server = make_server(kb, write=write)
     app = server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
+    served()  # It counts from here on.
+    app.router.routes.append(Route(METRICS, served_metrics))
     app.add_middleware(Guard, token=token)
     return app
 

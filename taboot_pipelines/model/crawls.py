@@ -175,7 +175,8 @@ class DoneUrl:
     ``address``: who gave it. ``children``: the ids of all URLs that the page leads to, :data:`ID_BYTES` each,
     as they stand on the bytes ``content`` (their SHA-256); None if nothing is known of them. ``canonical``:
     the URL that the page says is its own, unless it is; ``fresh``: how long the answer may be reused.
-    ``page``: what is stored of it; it is kept only where another process leads the crawl.
+    ``page``: what is stored of it; it is kept only where another process leads the crawl. ``size``: bytes of
+    the answer.
     """
 
     claimed: ClaimedUrl
@@ -193,6 +194,7 @@ class DoneUrl:
     page: Stored | None = None
     canonical: str | None = None
     fresh: Fresh | None = None
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

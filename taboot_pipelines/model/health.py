@@ -14,6 +14,8 @@ PROBE_THREAD = "health-"
 
 #: Here the servers answer `ok` to whoever asks whether they run, as containers and monitors do.
 HEALTH = "/health"
+#: And here what a server counts, in Prometheus' text format.
+METRICS = "/metrics"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from taboot_pipelines import telemetry
 from taboot_pipelines.stores.state.keys import LOCK_QUERY, Pattern
 from taboot_pipelines.stores.state.protocol import Lenient
 
@@ -60,6 +61,7 @@ class Cache(Generic[T]):
 
     def __init__(self, kind: Kind[T], namespace: str, max_bytes: int, state: RedisState | None) -> None:
         self._kind = kind
+        self._called = kind.pattern.prefix.strip(":").rpartition(":")[2]
         self._namespace = namespace
         self._max_bytes = max_bytes
         self._state = state
@@ -103,9 +105,11 @@ class Cache(Generic[T]):
                 if found is None:
                     with self._lock:
                         self._misses += 1
+                    telemetry.event("cache", "miss", cache=self._called)
                     return self._made(name, make, keep, still_wanted)
         with self._lock:
             self._hits += 1
+        telemetry.event("cache", "hit", cache=self._called)
         return found, True
 
     def counts(self) -> Counts:

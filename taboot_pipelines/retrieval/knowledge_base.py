@@ -10,6 +10,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
+from taboot_pipelines import telemetry
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.retrieval.lazy import Lazy
@@ -245,7 +246,10 @@ class KnowledgeBase:
         Raises ``E_QUERY`` naming the argument, ``E_CURSOR`` for a cursor that cannot be followed,
         ``E_CONFIG`` if the embedder's space is not that of the knowledge base.
         """
-        return self._search.search(self._request(query, limit, options))
+        with telemetry.span("search", namespace=self.namespace) as span:
+            found = self._search.search(self._request(query, limit, options))
+            span.set(hits=len(found))
+        return found
 
     def compare(self, query: str, limit: int = 10, **options: Unpack[SearchOptions]) -> Comparison:
         """What each mode finds for ``query``, side by side; the options of :meth:`search` but ``mode`` and
@@ -301,9 +305,12 @@ class KnowledgeBase:
         so. Raises ``E_QUERY`` naming the argument; with ``model=True`` also ``E_CONFIG`` if there is none,
         and what its server raises.
         """
-        check_limit(limit, MAX_SENTENCES)
-        request = self._request(question, PASSAGES, options)
-        return self._answers().answer(request, limit, _truth("model", model))
+        with telemetry.span("answer", namespace=self.namespace) as span:
+            check_limit(limit, MAX_SENTENCES)
+            request = self._request(question, PASSAGES, options)
+            found = self._answers().answer(request, limit, _truth("model", model))
+            span.set(found=found.found)
+        return found
 
     def answer_stream(
         self,
@@ -318,7 +325,8 @@ class KnowledgeBase:
         """
         check_limit(limit, MAX_SENTENCES)
         request = self._request(question, PASSAGES, options)
-        return self._answers().stream(request, limit, _truth("model", model))
+        pieces = self._answers().stream(request, limit, _truth("model", model))
+        return telemetry.streamed(pieces, "answer", namespace=self.namespace)
 
     def conversation(
         self, limit: int = 5, *, model: bool | None = None, **options: Unpack[SearchOptions]

@@ -19,6 +19,8 @@ from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.objects import directory_health
 
 _CONNECT_SECONDS = 3
+#: The statuses of a run that has not ended.
+_OPEN = ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING")
 
 
 def health(settings: Settings) -> Health:
@@ -51,6 +53,33 @@ def health(settings: Settings) -> Health:
         return f"{version}, postgresql {server}", ""
 
     return probe("dagster", "postgresql", ask)
+
+
+def runs(settings: Settings) -> dict[str, int]:
+    """Return {status: how many} of the runs that wait or go on, such as ``QUEUED``; none where Dagster's
+    storage is not there or does not answer.
+
+    Source: Dagster's table ``runs`` (dagster._core.storage.runs.schema).
+    """
+    home = settings.dagster_home
+    try:
+        postgres = _postgres(home / "dagster.yaml")
+        file = home / "history" / "runs.db"
+        if postgres is None and not file.exists():
+            return {}
+        waits = {} if postgres is None else {"connect_timeout": _CONNECT_SECONDS}
+        url = f"sqlite:///{file}" if postgres is None else _url(postgres)
+        engine = sa.create_engine(url, connect_args=waits)
+        try:
+            with engine.connect() as connection:
+                query = "SELECT status, count(*) FROM runs WHERE status IN :open GROUP BY status"
+                bound = sa.text(query).bindparams(sa.bindparam("open", _OPEN, expanding=True))
+                return {status: int(count) for status, count in connection.execute(bound)}
+        finally:
+            engine.dispose()
+    # `health` tells what is the matter with it.
+    except Exception:  # noqa: BLE001
+        return {}
 
 
 def _postgres(path: Path) -> dict[str, Any] | None:

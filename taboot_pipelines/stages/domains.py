@@ -7,8 +7,9 @@ until it is taken back (pointers that publish no table).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from pydantic import SecretStr
@@ -21,6 +22,7 @@ from taboot_pipelines.model.ids import digest
 from taboot_pipelines.settings import HttpSettings
 from taboot_pipelines.sources.sources_file import SourcesFile
 from taboot_pipelines.stores.catalog.catalog import Catalog
+from taboot_pipelines.stores.catalog.crawl_urls import OTHER_HOSTS
 from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.catalog.writing import now_micros
 from taboot_pipelines.stores.state.keys import CIRCUIT, RETRY_AFTER
@@ -116,28 +118,48 @@ def _name(domain: str) -> str:
         raise TabootError("E_URL_BAD", f"The domain {error}.", remedy="Name it as URLs do.") from None
 
 
+@dataclass(slots=True)
+class Crawled:
+    """What all crawls together came to at a domain: pages by outcome, and of those that answered the bytes,
+    the number and the seconds that they took."""
+
+    pages: Counter[str] = field(default_factory=Counter)
+    bytes: int = 0
+    answers: int = 0
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class DomainRow:
-    """What holds for one domain, and who says so: ``file``, ``person`` or, for neither, ``default``."""
+    """What holds for one domain, and who says so: ``file``, ``person`` or, for neither, ``default``.
+
+    ``rest_seconds``: how long it is left alone still since it failed repeatedly; None: it is not.
+    """
 
     domain: str
     limits: Limits
     said_by: str
+    crawled: Crawled
+    rest_seconds: float | None
     reason: str = ""
     at: int | None = None
 
 
 def overview(
-    catalog: Catalog, namespace: str, defaults: HttpSettings, urls: Iterable[str]
+    catalog: Catalog, hints: Lenient, namespace: str, defaults: HttpSettings, urls: Iterable[str]
 ) -> list[DomainRow]:
-    """Every domain that the file or a person names, or that one of ``urls`` belongs to, by name."""
+    """Every domain that the file or a person names, that one of ``urls`` belongs to, or that was crawled, by
+    name; ``other`` is all hosts that are not told apart."""
     settings = _settings(catalog, namespace)
     decided = {
         owner.removeprefix(_OWNER): p.applied
         for (owner, _), p in catalog.pointers.of_stages(namespace, [_BLOCK]).items()
     }
     domains = open_domains(catalog, namespace, defaults)
-    names = {*settings, *decided}
+    crawled = _crawled(catalog, namespace, domains)
+    nothing: dict[str, float] = {}
+    resting = hints.ask(lambda state: state.resting(namespace), nothing)
+    names = {*settings, *decided, *crawled}
     for url in urls:
         try:
             names.add(domains.name_of(parse_url(url)))
@@ -152,8 +174,30 @@ def overview(
                 name,
                 domains.limits(name),
                 by,
+                crawled.get(name, Crawled()),
+                resting.get(CIRCUIT(name)),
                 str(said["reason"]) if said is not None else "",
                 said["at"] if said is not None else None,
             )
         )
     return rows
+
+
+def _crawled(catalog: Catalog, namespace: str, domains: Domains) -> dict[str, Crawled]:
+    found: dict[str, Crawled] = {}
+    for (name, *labels), value in catalog.totals.all(namespace).items():
+        if not name.startswith("crawl_") or not name.endswith("_total"):
+            continue
+        host = labels[0]
+        domain = host if host == OTHER_HOSTS else domains.name_of(parse_url(f"http://{host}/"))
+        of_domain = found.setdefault(domain, Crawled())
+        match name:
+            case "crawl_pages_total":
+                of_domain.pages[labels[1]] += int(value)
+            case "crawl_bytes_total":
+                of_domain.bytes += int(value)
+            case "crawl_answers_total":
+                of_domain.answers += int(value)
+            case "crawl_answer_seconds_total":
+                of_domain.seconds += value
+    return found

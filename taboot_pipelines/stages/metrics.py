@@ -1,51 +1,66 @@
-"""The state of a home as Prometheus metrics, read from the catalog and the manifests when they are asked for.
+"""The state of a home as Prometheus metrics, read from the catalog and the manifests when they are asked for,
+and what a server counts of what it was asked.
 
-Nothing is counted beside the work: what the catalog knows is enough, so that every process of a home tells
-the same, and none is lost with a process. :data:`METRICS` declares each one; the documentation, the dashboard
-and the alert rules are made from it. Exposition and text format are ``prometheus_client``'s.
+The counters of a home are totals of the catalog, so that every process tells the same, and none is lost with
+a process. A server counts in its own memory, since a search writes nothing: :func:`served`. :data:`METRICS`
+declares each metric; the documentation, the dashboard and the alert rules are made from it. Exposition and
+text format are ``prometheus_client``'s.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
+from taboot_pipelines import telemetry
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.jobs import JobState, Lifecycle
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards import open_shards
 from taboot_pipelines.shards.protocol import load_manifest
-from taboot_pipelines.stages import health
+from taboot_pipelines.stages import dagster_storage, health
 from taboot_pipelines.stages.held_deletions import held
 from taboot_pipelines.stages.quotas import usage
 from taboot_pipelines.stages.schedules import overdue
+from taboot_pipelines.stages.snapshot import snapshot_pointer
 from taboot_pipelines.stages.workspace import Workspace, is_paused
+from taboot_pipelines.stores.catalog.jobs import OUTCOMES
+from taboot_pipelines.stores.catalog.totals import BUCKETS, STEP, SUM
+from taboot_pipelines.stores.state.keys import CIRCUIT
+from taboot_pipelines.stores.tables import NAMESPACE
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
-#: Of what the last job of a source did with the items that it saw.
-_OUTCOMES = ("fetched", "not_modified", "skipped", "failed", "removed", "held")
 _EVER = 2**62
 _MICROS = 1_000_000
 
 
 @dataclass(frozen=True)
 class MetricSpec:
-    """A gauge: its name (without the prefix ``taboot_``), its labels, and what it says."""
+    """A metric: its name (without the prefix ``taboot_``), its labels, and what it says.
+
+    ``of``: whether a home has it, or each server for itself.
+    """
 
     name: str
     labels: tuple[str, ...]
     help: str
+    kind: Literal["gauge", "counter", "histogram"] = "gauge"
+    of: Literal["home", "server"] = "home"
 
 
-_SOURCE = ("namespace", "source")
+_SOURCE, _HOST = ("namespace", "source"), ("namespace", "host")
+_BY_OUTCOME = ("namespace", "outcome")
 METRICS = (
     MetricSpec("build_info", ("release",), "1, with the release that answers."),
     MetricSpec("scrape_duration_seconds", (), "How long it took to gather these metrics."),
@@ -86,8 +101,66 @@ METRICS = (
     MetricSpec("quota_limit", ("namespace", "what"), "How much of it there may be; absent: no limit."),
     MetricSpec("part_up", ("part",), "1 if a part answers; only where parts are asked."),
     MetricSpec("part_latency_seconds", ("part",), "How long it took to answer."),
+    MetricSpec("store_behind", ("namespace", "store"), "1 if a server has yet to get the newest snapshot."),
+    MetricSpec("windows_waiting", ("namespace",), "Windows of text that no model has answered about yet."),
+    MetricSpec("circuit_rest_seconds", ("namespace", "circuit"), "How long an open circuit rests still."),
+    MetricSpec(
+        "dagster_runs", ("status",), "Dagster's runs that have not ended; only where parts are asked."
+    ),
+    MetricSpec("runs_total", (*_SOURCE, "state"), "Runs that ended, by how.", "counter"),
+    MetricSpec("items_total", (*_SOURCE, "outcome"), "Items that runs have seen, by outcome.", "counter"),
+    MetricSpec("run_duration_seconds", ("namespace",), "How long a run read.", "histogram"),
+    MetricSpec(
+        "stage_duration_seconds",
+        ("namespace", "stage"),
+        "How long a stage worked that had something to do.",
+        "histogram",
+    ),
+    MetricSpec(
+        "crawl_pages_total",
+        (*_HOST, "outcome"),
+        "Pages that a crawl has settled. 50 hosts of a namespace are told apart, the others are `other`.",
+        "counter",
+    ),
+    MetricSpec("crawl_bytes_total", _HOST, "Bytes of the pages that answered.", "counter"),
+    MetricSpec("crawl_answers_total", _HOST, "Pages that answered.", "counter"),
+    MetricSpec("crawl_answer_seconds_total", _HOST, "How long they took, together.", "counter"),
+    MetricSpec("crawl_duration_seconds", ("namespace",), "How long a page took to answer.", "histogram"),
+    MetricSpec("searches_total", _BY_OUTCOME, "Searches, by `ok` or error code.", "counter", "server"),
+    MetricSpec("search_duration_seconds", ("namespace",), "How long a search took.", "histogram", "server"),
+    MetricSpec("answers_total", _BY_OUTCOME, "Questions, by `ok` or error code.", "counter", "server"),
+    MetricSpec("answer_duration_seconds", ("namespace",), "How long an answer took.", "histogram", "server"),
+    MetricSpec(
+        "cache_lookups_total",
+        ("cache", "outcome"),
+        "Looks into a cache of searches (query) or of their vectors (query_embed): hit or miss.",
+        "counter",
+        "server",
+    ),
+    MetricSpec(
+        "tool_calls_total", ("tool", "outcome"), "Calls of `taboot mcp`'s tools.", "counter", "server"
+    ),
+    MetricSpec("pages_total", ("page", "outcome"), "Pages that `taboot browse` showed.", "counter", "server"),
+    MetricSpec(
+        "model_calls_total",
+        ("call", "outcome"),
+        "Requests to servers of models: chat, embeddings, rerank.",
+        "counter",
+        "server",
+    ),
+    MetricSpec("model_call_duration_seconds", ("call",), "How long they took.", "histogram", "server"),
 )
-Sample = tuple[str, tuple[str, ...], float]
+#: A metric, the values of its labels, and a value: of a histogram {number of a step: how many}, and the sum.
+Sample = tuple[str, tuple[str, ...], Any]
+#: By the name of a span: the metrics that count it and its duration, and their first label.
+_SPANS = {
+    "search": ("searches_total", "search_duration_seconds", "namespace"),
+    "answer": ("answers_total", "answer_duration_seconds", "namespace"),
+    "cache": ("cache_lookups_total", None, "cache"),
+    "tool": ("tool_calls_total", None, "tool"),
+    "page": ("pages_total", None, "page"),
+    "model": ("model_calls_total", "model_call_duration_seconds", "call"),
+}
 
 
 def registry(settings: Settings, *, parts: bool = False) -> CollectorRegistry:
@@ -97,10 +170,46 @@ def registry(settings: Settings, *, parts: bool = False) -> CollectorRegistry:
 
     Without a catalog it has the release alone.
     """
+    return _registered(_Collector(settings, parts=parts))
+
+
+def _registered(collector: _Collector) -> CollectorRegistry:
     from prometheus_client import CollectorRegistry
 
     made = CollectorRegistry()
-    made.register(_Collector(settings, parts=parts))
+    made.register(collector)
+    return made
+
+
+@cache
+def served() -> CollectorRegistry:
+    """Return the registry that counts what this process is asked, from the first call on.
+
+    What other processes are asked, and what is known of a home, is not in it.
+    """
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+    made = CollectorRegistry()
+    release = Gauge("taboot_build_info", METRICS[0].help, METRICS[0].labels, registry=made)
+    release.labels(version("taboot-pipelines")).set(1)
+    counters, durations = dict[str, Counter](), dict[str, Histogram]()
+    for metric in METRICS:
+        if metric.of == "server":
+            named = (f"taboot_{metric.name}", metric.help, metric.labels)
+            if metric.kind == "counter":
+                counters[metric.name] = Counter(*named, registry=made)
+            else:
+                durations[metric.name] = Histogram(*named, registry=made, buckets=BUCKETS)
+
+    def count(span: telemetry.Span) -> None:
+        counter, duration, label = _SPANS.get(span.kind, (None, None, ""))
+        value = span.attributes.get(f"taboot.{label}", "")
+        if counter is not None:
+            counters[counter].labels(value, span.outcome).inc()
+        if duration is not None:
+            durations[duration].labels(value).observe(span.seconds)
+
+    telemetry.listen(count)
     return made
 
 
@@ -108,7 +217,11 @@ def exposition(settings: Settings, *, parts: bool = False) -> str:
     """Return the metrics of :func:`registry` in Prometheus' text format."""
     from prometheus_client import generate_latest
 
-    return generate_latest(registry(settings, parts=parts)).decode()
+    collector = _Collector(settings, parts=parts)
+    try:
+        return generate_latest(_registered(collector)).decode()
+    finally:
+        collector.close()
 
 
 class _Collector:
@@ -116,13 +229,15 @@ class _Collector:
 
     def __init__(self, settings: Settings, *, parts: bool) -> None:
         self._settings, self._parts = settings, parts
+        self._lock = threading.Lock()
+        self._opened: tuple[Workspace, int | None] | None = None
 
     def describe(self) -> Iterable[Metric]:
         """No metric before it is asked for: to register it must not read the catalog."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        from prometheus_client.core import GaugeMetricFamily
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         began = time.monotonic()
         found: dict[str, list[Sample]] = {}
@@ -131,10 +246,19 @@ class _Collector:
         found["scrape_duration_seconds"] = [("scrape_duration_seconds", (), time.monotonic() - began)]
         found["scrape_timestamp_seconds"] = [("scrape_timestamp_seconds", (), time.time())]
         for metric in METRICS:
-            made = GaugeMetricFamily(f"taboot_{metric.name}", metric.help, labels=metric.labels)
-            for _, labels, value in found.get(metric.name, ()):
-                made.add_metric(labels, value)
-            yield made
+            if metric.of == "home":
+                named = (f"taboot_{metric.name}", metric.help)
+                if metric.kind == "histogram":
+                    histogram = HistogramMetricFamily(*named, labels=metric.labels)
+                    for _, labels, (steps, total) in found.get(metric.name, ()):
+                        histogram.add_metric(labels, _cumulated(steps), total)
+                    yield histogram
+                    continue
+                counted = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+                made = counted(*named, labels=metric.labels)
+                for _, labels, value in found.get(metric.name, ()):
+                    made.add_metric(labels, value)
+                yield made
 
     def _samples(self) -> Iterator[Sample]:
         yield "build_info", (version("taboot-pipelines"),), 1
@@ -143,27 +267,54 @@ class _Collector:
                 yield "part_up", (part.part,), part.ok
                 if part.latency_ms is not None:
                     yield "part_latency_seconds", (part.part,), part.latency_ms / 1000
+            for status, count in dagster_storage.runs(self._settings).items():
+                yield "dagster_runs", (status,), count
         if not health.catalog_exists(self._settings):
             return
         try:
-            workspace = Workspace(self._settings)
-            try:
-                read = list(_of_catalog(workspace))
-            finally:
-                workspace.close()
+            with self._lock:
+                read = list(_of_catalog(self._workspace(), self._parts))
         except TabootError:
+            self.close()
             # A scrape says what it can, so that an alert on the rest can fire.
             yield "catalog_up", (), False
         else:
             yield "catalog_up", (), True
             yield from read
 
+    def _workspace(self) -> Workspace:
+        """The workspace of the last time, since opening one takes longer than to read from it; another where
+        the catalog is another file by now."""
+        file = self._settings.home_dir / "catalog.db"
+        number = file.stat().st_ino if file.exists() else None
+        if self._opened is None or self._opened[1] != number:
+            self.close()
+            self._opened = Workspace(self._settings), number
+        return self._opened[0]
 
-def _of_catalog(workspace: Workspace) -> Iterator[Sample]:
+    def close(self) -> None:
+        """Close what is kept open from one time to the next."""
+        if self._opened is not None:
+            self._opened[0].close()
+            self._opened = None
+
+
+def _cumulated(steps: Mapping[int, float]) -> list[tuple[str, float]]:
+    """The steps of a histogram as Prometheus wants them: each with all below it."""
+    names = (*map(str, BUCKETS), "+Inf")
+    return list(zip(names, accumulate(steps.get(n, 0) for n in range(len(names))), strict=True))
+
+
+def _of_catalog(workspace: Workspace, parts: bool) -> Iterator[Sample]:
     catalog = workspace.catalog
     rows = catalog.sources.find(states=("active", "retiring", "retired"))
     for namespace in sorted({row["namespace"] for row in rows}):
         yield from _of_namespace(workspace, namespace)
+        yield from _totals(workspace, namespace)
+        # Redis is a part: without one the circuits are in the catalog.
+        if parts or workspace.settings.redis.url is None:
+            for name, seconds in _circuits(workspace, namespace).items():
+                yield "circuit_rest_seconds", (namespace, name), seconds
     late = {(o.namespace, o.source_id) for o in overdue(workspace, datetime.now(UTC))}
     waiting = {(h.namespace, h.source_id): h.deletions for h in held(workspace)}
     for row in rows:
@@ -202,12 +353,51 @@ def _of_namespace(workspace: Workspace, namespace: str) -> Iterator[Sample]:
         manifest = load_manifest(open_shards(workspace.settings), namespace)
     except TabootError:
         manifest = None  # `part_up` tells of the store, and `taboot status` of the manifest
+    yield "windows_waiting", at, catalog.answers.open_count(namespace)
+    for store, behind in _behind(workspace, namespace):
+        yield "store_behind", (namespace, store), behind
     if manifest is not None:
         yield "published_documents", at, manifest.documents
         yield "published_chunks", at, manifest.chunks
         yield "published_entities", at, manifest.entities
         yield "published_bytes", at, sum(f.size for s in manifest.shards for f in s.files)
         yield "published_version", at, manifest.version
+
+
+def _behind(workspace: Workspace, namespace: str) -> Iterator[tuple[str, bool]]:
+    """Yield each server that holds the snapshot, and whether it has yet to get the newest one."""
+    settings, snapshot = workspace.settings, snapshot_pointer(workspace, namespace)
+    if snapshot is None or (settings.qdrant.url is None and settings.neo4j.url is None):
+        return
+    # It imports every stage, which takes half a second.
+    from taboot_pipelines.stages.chain import CHAIN
+
+    for stage, target in CHAIN.targets.items():
+        if target.url(settings) is not None:
+            own = workspace.catalog.pointers.get(namespace, NAMESPACE, stage)
+            yield target.store, own is None or own.applied.get("snapshot") != snapshot.inputs
+
+
+def _circuits(workspace: Workspace, namespace: str) -> dict[str, float]:
+    """{domain or server that failed repeatedly: seconds until it is tried again}."""
+    nothing: dict[str, float] = {}
+    resting = workspace.hints.ask(lambda state: state.resting(namespace), nothing)
+    return {name.removeprefix(CIRCUIT.prefix): seconds for name, seconds in resting.items()}
+
+
+def _totals(workspace: Workspace, namespace: str) -> Iterator[Sample]:
+    histograms: dict[tuple[str, ...], tuple[dict[int, float], float]] = {}
+    for (name, *labels), value in workspace.catalog.totals.all(namespace).items():
+        if name.endswith(STEP):
+            key = (name.removesuffix(STEP), *labels[:-1])
+            histograms.setdefault(key, ({}, 0.0))[0][int(labels[-1])] = value
+        elif name.endswith(SUM):
+            key = (name.removesuffix(SUM), *labels)
+            histograms[key] = histograms.get(key, ({}, 0.0))[0], value
+        else:
+            yield name, (namespace, *labels), value
+    for (name, *labels), told in histograms.items():
+        yield name, (namespace, *labels), told
 
 
 def _of_source(workspace: Workspace, namespace: str, source: str) -> Iterator[Sample]:
@@ -223,7 +413,7 @@ def _of_source(workspace: Workspace, namespace: str, source: str) -> Iterator[Sa
         wrong = last["state"] in {JobState.FAILED.value, JobState.CANCELED.value}
         yield "source_last_run_failed", at, wrong
         yield "source_running", at, last["state"] == JobState.RUNNING.value
-        for outcome in _OUTCOMES:
+        for outcome in (*OUTCOMES, "held"):
             yield "source_items", (*at, outcome), last[outcome] or 0
     for crawl in catalog.crawls.find(namespace, source, limit=1):
         progress = catalog.crawl_reports.progress(namespace, crawl)
@@ -309,6 +499,23 @@ ALERTS = (
         "`taboot usage` shows it; raise it in `quotas` of the sources file, or delete and purge.",
     ),
     AlertSpec(
+        "TabootStoreBehind",
+        "taboot_store_behind == 1",
+        "1h",
+        "warning",
+        "{{ $labels.store }} has not got the newest snapshot of {{ $labels.namespace }}.",
+        "`taboot status --parts` says whether it answers; the next `taboot ingest` brings it up to date.",
+    ),
+    AlertSpec(
+        "TabootSearchesFail",
+        'sum by (namespace) (rate(taboot_searches_total{outcome!="ok"}[15m]))'
+        " > 0.1 * sum by (namespace) (rate(taboot_searches_total[15m]))",
+        "15m",
+        "warning",
+        "More than a tenth of the searches of {{ $labels.namespace }} fail.",
+        "The label `outcome` has the code; `taboot status --parts` asks every part.",
+    ),
+    AlertSpec(
         "TabootPartDown",
         "taboot_part_up == 0",
         "10m",
@@ -388,9 +595,21 @@ def _panel(number: int, metric: MetricSpec) -> dict[str, Any]:
     within = '{namespace=~"$namespace"}' if "namespace" in metric.labels else ""
     series = f"taboot_{metric.name}{within}"
     legend = " ".join(f"{{{{{label}}}}}" for label in metric.labels if label != "namespace")
+    targets = [(series, legend or "{{namespace}}")]
     unit = "bytes" if metric.name.endswith("bytes") else "s" if metric.name.endswith("seconds") else "short"
     if metric.name.endswith("timestamp_seconds"):
-        series, unit = f"time() - {series}", "s"
+        targets = [(f"time() - {series}", legend or "{{namespace}}")]
+    elif metric.kind == "counter":
+        by = ", ".join(metric.labels)
+        targets = [(f"sum by ({by}) (rate({series}[$__rate_interval]))", legend or "{{namespace}}")]
+        unit = "Bps" if "bytes" in metric.name else "short" if "seconds" in metric.name else "cps"
+    elif metric.kind == "histogram":
+        by = ", ".join(("le", *metric.labels))
+        steps = f"sum by ({by}) (rate(taboot_{metric.name}_bucket{within}[$__rate_interval]))"
+        targets = [
+            (f"histogram_quantile({share}, {steps})", f"p{share * 100:g} {legend or '{{namespace}}'}")
+            for share in (0.5, 0.95)
+        ]
     return {
         "id": number + 1,
         "type": "timeseries",
@@ -399,10 +618,7 @@ def _panel(number: int, metric: MetricSpec) -> dict[str, Any]:
         "gridPos": {"h": 8, "w": 12, "x": 12 * (number % 2), "y": 8 * (number // 2)},
         "fieldConfig": {"defaults": {"unit": unit}, "overrides": []},
         "targets": [
-            {
-                "refId": "A",
-                "expr": series,
-                "legendFormat": legend or "{{namespace}}",
-            }
+            {"refId": "AB"[number], "expr": expression, "legendFormat": said}
+            for number, (expression, said) in enumerate(targets)
         ],
     }

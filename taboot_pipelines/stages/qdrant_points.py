@@ -355,7 +355,11 @@ class _PointsWriter:
         self._publish(self.inputs)
 
     def _publish(self, inputs: str) -> None:
-        applied = {"place": self.place, "space": self.space.id}
+        applied = {
+            "place": self.place,
+            "space": self.space.id,
+            "snapshot": self.snapshot.inputs if inputs else "",
+        }
         self.catalog.pointers.publish(
             self.namespace,
             NAMESPACE,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from taboot_pipelines import logs
+from taboot_pipelines import logs, telemetry
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.stages import deletion, housekeeping
 from taboot_pipelines.stages.chain import CHAIN
@@ -17,6 +17,7 @@ from taboot_pipelines.stages.report import StageReport
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
 from taboot_pipelines.stages.upgrade import upgrade_tables
 from taboot_pipelines.stages.workspace import Entry, Progress, Workspace, no_progress
+from taboot_pipelines.stores.catalog.totals import Amounts
 
 _log = logging.getLogger(__name__)
 #: Objects that a stage makes before the garbage collector looks, instead of a few hundred.
@@ -54,7 +55,8 @@ def run_entries(
     confirm_deletes: bool = False,
 ) -> list[StageReport]:
     """Run one stage of a source for its entries: one, or two while it moves to another namespace."""
-    with _logged(stage.name, entries[0].source_id) as reports, _rarely_collecting():
+    first = entries[0].source_id
+    with _logged(workspace, stage.name, first) as reports, _rarely_collecting():
         for entry in entries:
             upgrade_tables(workspace, entry.namespace)
             reports.append(run_tracked(workspace, stage, entry, progress, confirm_deletes=confirm_deletes))
@@ -72,7 +74,7 @@ def run_together(
     :func:`run_stage`.
     """
     first = source_ids[0]
-    with _logged(stage.name, first) as reports, _rarely_collecting():
+    with _logged(workspace, stage.name, first) as reports, _rarely_collecting():
         if stage.target is not None and not stage.target.configured(workspace):
             # The answer does not depend on the source, which may be retired by this time.
             reports.append(stage.run(workspace, workspace.settings.namespace, first, progress))
@@ -92,13 +94,24 @@ def run_together(
 
 
 @contextmanager
-def _logged(stage: str, source_id: str) -> Iterator[list[StageReport]]:
-    """Log that a stage begins, and the end of each report that the block adds to the list it is given."""
-    with logs.bind(source=source_id, stage=stage):
+def _logged(workspace: Workspace, stage: str, source_id: str) -> Iterator[list[StageReport]]:
+    """Log that a stage begins, and the end of each report that the block adds to the list it is given; add
+    how long it worked to the totals."""
+    with (
+        logs.bind(source=source_id, stage=stage),
+        telemetry.span("stage", f"stage {stage}", stage=stage, source=source_id) as span,
+    ):
         _log.info("stage begins")
         reports: list[StageReport] = []
         yield reports
         for report in reports:
+            span.set(**{f"items.{name}": count for name, count in report.counts.items()})
+            if report.changed:
+                amounts = Amounts()
+                amounts.duration(report.seconds, "stage_duration_seconds", stage)
+                # A total is not worth a stage that has done its work.
+                with suppress(TabootError):
+                    workspace.catalog.totals.add(report.namespace, amounts)
             with logs.bind(namespace=report.namespace):
                 _log.info(
                     "stage ends",

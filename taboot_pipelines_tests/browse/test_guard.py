@@ -29,6 +29,15 @@ def test_whoever_watches_it_hears_that_it_runs_and_no_more() -> None:
     assert client().get("/health/x").status_code == 403
 
 
+def test_prometheus_comes_in_by_a_header_and_no_further_than_its_page() -> None:
+    c, given = client(), {"authorization": f"Bearer {TOKEN}"}
+    assert c.get("/metrics", headers=given).text == "inside"
+    for wrong in ({}, {"authorization": f"Bearer {ONCE}"}, {"authorization": TOKEN}):
+        assert c.get("/metrics", headers=wrong).status_code == 403
+    assert c.get("/", headers=given).status_code == 403
+    assert client("evil.example").get("/metrics", headers=given).status_code == 421
+
+
 def test_the_other_token_opens_once() -> None:
     c = client()
     opened = c.get(f"/?token={ONCE}")

@@ -19,6 +19,7 @@ from taboot_pipelines.errors import CODES, TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines_tests.browse.house import REDIS, House
+from taboot_pipelines_tests.cli.test_metrics import read
 from taboot_pipelines_tests.world import World
 
 pytestmark = pytest.mark.alone_with("house")
@@ -79,6 +80,23 @@ def test_the_overview_shows_quotas_expiry_and_deliveries(
     said = text_of(page(client, "/"))
     assert "used up: nothing more is taken in" in said and "40 delivered, 2 failed" in said
     assert "taboot retention" in said and "taboot notifications" in said
+
+
+def test_what_was_asked_is_counted_for_prometheus(client: TestClient) -> None:
+    def counted() -> dict[tuple[str, ...], float]:
+        answer = client.get("/metrics")
+        assert answer.headers["content-type"].startswith("text/plain")
+        return read(answer.text, "server")
+
+    before = counted()
+    page(client, "/search?q=redis")
+    page(client, "/document/nothing", 404)
+    found = counted()
+    for labels in (("pages_total", "/search", "ok"), ("pages_total", "/document/{doc_id}", "E_NOT_FOUND")):
+        key = (f"taboot_{labels[0]}", *labels[1:])
+        assert found[key] == before.get(key, 0) + 1
+    searches = ("taboot_searches_total", "default", "ok")
+    assert found[searches] == before.get(searches, 0) + 1
 
 
 def test_a_question_is_answered_with_the_lines(client: TestClient) -> None:

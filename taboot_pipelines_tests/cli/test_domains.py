@@ -15,7 +15,9 @@ from taboot_pipelines.crawl.proxies import Proxy
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.sources.sources_file import load_sources
 from taboot_pipelines.stages.domains import blocks, open_domains, open_proxies, set_blocked
+from taboot_pipelines.stores.catalog import crawl_urls
 from taboot_pipelines_tests.cli.test_cli import Shell
+from taboot_pipelines_tests.cli.test_metrics import read
 from taboot_pipelines_tests.connectors.servers import Site, send, serve
 from taboot_pipelines_tests.crawl.test_client import http_proxy
 from taboot_pipelines_tests.world import World
@@ -68,6 +70,46 @@ def test_a_block_holds_at_run_time_and_after_and_against_the_file(world: World, 
     assert site.hits["/a"] == before + 1
     shown = shell("domains")
     assert "ads.example" in shown and "open" in shown
+
+
+def test_what_crawls_came_to_is_counted_for_ever_and_each_domain_is_told_apart(
+    world: World, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell, name = Shell(world), f"127.0.0.1:{site.port}"
+    declare(world, site)
+    world.entries[0]["urls"] += [f"{site.base}/b", f"http://localhost:{site.port}/c"]
+    world.entries[0]["allow_cidrs"] += ["::1/128"]
+    declare_entries(world)
+    world.ingest("site")
+    row = {r["domain"]: r for r in shell.json("domains")}[name]
+    assert row["pages"] == {"fetched": 2} and row["answers"] == 2 and row["answer_seconds"] > 0
+    assert row["bytes"] == 2 * len(PAGE + b"/a") and row["rest_seconds"] is None
+    world.ingest("site")
+    world.workspace.catalog.crawls.forget_source("default", "site")
+    rows = {r["domain"]: r for r in shell.json("domains")}
+    assert rows[name]["pages"] == {"fetched": 4}, "its crawls are forgotten, it is not"
+    assert rows[f"localhost:{site.port}"]["pages"] == {"fetched": 2}
+    found = read(shell("metrics"))
+    assert found["taboot_crawl_pages_total", "default", name, "fetched"] == 4
+    assert found["taboot_crawl_duration_seconds_count", "default"] == 6
+
+    monkeypatch.setattr(crawl_urls, "MAX_HOSTS", 2)
+    world.entries[0]["urls"] = [f"http://127.0.0.{last}:{site.port}/a" for last in (1, 2, 3)]
+    declare_entries(world)
+    world.ingest("site")
+    rows = {r["domain"]: r for r in shell.json("domains")}
+    assert sum(rows[name]["pages"].values()) == 5 and sum(rows["other"]["pages"].values()) == 2
+    assert rows[f"127.0.0.2:{site.port}"]["pages"] == {}
+
+    for _ in range(2):
+        world.workspace.state.circuit_failed("default", f"circuit:{name}", threshold=2, rest_seconds=60)
+    assert 50 < {r["domain"]: r for r in shell.json("domains")}[name]["rest_seconds"] <= 60
+    assert "rests" in shell("domains")
+    assert read(shell("metrics"))["taboot_circuit_rest_seconds", "default", name] > 50
+
+
+def declare_entries(world: World) -> None:
+    (world.directory / "sources.yaml").write_text(yaml.safe_dump({"sources": world.entries}))
 
 
 def test_names_that_are_none_and_a_home_that_is_none(world: World, tmp_path: Path) -> None:

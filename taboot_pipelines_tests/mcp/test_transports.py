@@ -18,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from taboot_pipelines.browse.app import take_port
 from taboot_pipelines.mcp.server import PATH, READING, WRITING, make_app
+from taboot_pipelines_tests.cli.test_metrics import read
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.mcp.asking import PROGRAM, by_stdio, call, with_client
 from taboot_pipelines_tests.unwritable import PYTHON, tree, unwritable
@@ -163,6 +164,33 @@ def test_whoever_watches_it_hears_that_it_runs(url: str) -> None:
     health = url.rpartition("/")[0] + "/health"
     assert httpx2.get(health).text == "ok\n"
     assert httpx2.get(health, headers={"host": "evil.example"}).status_code == 421
+
+
+def test_prometheus_hears_with_the_token_what_was_asked(url: str) -> None:
+    async def talk(client: Client) -> None:
+        for _ in range(2):
+            await call(client, "search", {"query": "cache"})
+        await call(client, "explain", {"id": "nothing"})
+
+    metrics = url.rpartition("/")[0] + "/metrics"
+    assert httpx2.get(metrics).status_code == 401
+    asking = {"authorization": f"Bearer {TOKEN}"}
+    before = read(httpx2.get(metrics, headers=asking).text, "server")
+    with_client(streamable_http_client(url, http_client=httpx2.AsyncClient(headers=asking)), talk)
+    found = read(httpx2.get(metrics, headers=asking).text, "server")
+
+    def more(name: str, *labels: str) -> float:
+        key = (f"taboot_{name}", *labels)
+        return found.get(key, 0) - before.get(key, 0)
+
+    assert more("searches_total", "default", "ok") == 2 == more("tool_calls_total", "search", "ok")
+    assert more("search_duration_seconds_count", "default") == 2
+    assert found["taboot_search_duration_seconds_sum", "default"] > 0
+    (failed,) = (key[2] for key in found if key[:2] == ("taboot_tool_calls_total", "explain"))
+    assert failed.startswith("E_") and more("tool_calls_total", "explain", failed) == 1
+    lookups = (more("cache_lookups_total", "query", outcome) for outcome in ("miss", "hit"))
+    assert list(lookups) == [1, 1]
+    assert more("model_calls_total", "embeddings", "ok") >= 1, "of the server that embeds the query"
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.stages import qdrant_points, storage_audit
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.deletion import delete, finish_pending, restore
+from taboot_pipelines.stages.metrics import exposition
 from taboot_pipelines.stages.running import run_stage
 from taboot_pipelines.stores.catalog.pointers import Pointers
 from taboot_pipelines.stores.state.protocol import State
@@ -284,6 +285,8 @@ def test_an_outage_puts_the_namespace_into_the_queue_and_the_next_run_makes_it_g
     path = world.source("notes")
     (path / "a.md").write_text("First.\n")
     world.ingest()
+    behind = 'taboot_store_behind{namespace="default",store="qdrant"}'
+    assert f"{behind} 0.0" in exposition(world.settings(world.home))
     (path / "b.md").write_text("Second.\n")
     qdrant.stop()
     state: State = world.workspace.state
@@ -295,6 +298,7 @@ def test_an_outage_puts_the_namespace_into_the_queue_and_the_next_run_makes_it_g
         due, later = state.queued("default", qdrant_points.QUEUE)["default"], time.time()
         assert now + 15 * 2 ** (attempt - 1) - 1 <= due <= later + 30 * 2 ** (attempt - 1) + 1
     assert len(world.kb().search("Second").hits) == 2, "the shards were published all the same"
+    assert f"{behind} 1.0" in exposition(world.settings(world.home))
     with pytest.raises(TabootError) as caught:
         stage(world)
     assert caught.value.code == "E_CIRCUIT_OPEN"

@@ -106,6 +106,7 @@ def fill(catalog: Catalog, ns: str) -> None:
     catalog.assertions.add(ns, [NewAssertion("field", mark, mark, mark)])
     catalog.receipts.save(ns, "receipt", [mark], True, {"s": "pending"}, [mark])
     catalog.audit_log.record(ns, mark, mark)
+    catalog.totals.add(ns, {("runs_total", mark): 1.0})
     frontier = catalog.crawls.frontier(ns, catalog.crawls.begin(ns, "s", crawl_plan(mark)), mark)
     frontier.add_roots([FoundUrl(url_id(mark), mark, mark, mark)], Listing(mark))
     (claimed,) = frontier.claim(5)
@@ -321,6 +322,9 @@ def calls(
         "dead_letters.start_over": lambda: catalog.dead_letters.start_over(
             MINE, [{"source_id": "s", "stage": "documents", "item": "p0"}]
         ),
+        "answers.open_count": lambda: catalog.answers.open_count(MINE),
+        "totals.add": lambda: catalog.totals.add(MINE, {("runs_total", "of-alpha"): 1.0}),
+        "totals.all": lambda: catalog.totals.all(MINE),
         "answers.known": lambda: catalog.answers.known(MINE, ["k"]),
         "answers.keep": lambda: catalog.answers.keep(MINE, [answer("of-alpha")]),
         "answers.record_windows": lambda: catalog.answers.record_windows(

@@ -303,6 +303,21 @@ def test_a_circuit_opens_rests_lets_one_try_and_closes(state: State, ns: str) ->
     )
 
 
+def test_to_look_at_circuits_takes_no_trial(state: State, ns: str) -> None:
+    for name, rest in (("circuit:long", 60), ("circuit:over", 0.1)):
+        state.circuit_failed(ns, name, threshold=1, rest_seconds=rest)
+    state.circuit_failed(ns, "circuit:closed", threshold=3)
+    state.set(ns, "cache:query:x", b"value", 60)
+    time.sleep(0.15)
+    for _ in range(2):
+        resting = state.resting(ns)
+        assert resting.keys() == {"circuit:long", "circuit:over"}
+        assert 50 < resting["circuit:long"] <= 60 and resting["circuit:over"] == 0
+    assert state.circuit_open(ns, "circuit:over") == 0
+    state.circuit_succeeded(ns, "circuit:long")
+    assert state.resting(ns).keys() == {"circuit:over"}
+
+
 def test_a_failed_trial_opens_the_circuit_again_at_once(state: State, ns: str) -> None:
     for _ in range(2):
         state.circuit_failed(ns, "circuit:x", threshold=2, rest_seconds=0.1)
@@ -431,6 +446,7 @@ def test_what_is_no_namespace_reaches_no_key(state: State, bad: str) -> None:
         lambda: state.circuit_open(bad, "circuit:x"),
         lambda: state.circuit_failed(bad, "circuit:x"),
         lambda: state.circuit_succeeded(bad, "circuit:x"),
+        lambda: state.resting(bad),
     ]
     for call in calls:
         with pytest.raises(TabootError, match="E_NAMESPACE"):

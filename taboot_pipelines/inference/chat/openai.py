@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from taboot_pipelines import telemetry
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.http.answers import Answer
 from taboot_pipelines.http.server import Peer, ServerClient
@@ -88,8 +89,21 @@ class OpenAiChat:
             return [ChatResult(error=error)] * len(requests)
 
         def work(start: int, _end: int, stop: threading.Event) -> None:
-            with self._http.slots:
-                results[start] = self._one(requests[start], model, stop)
+            with (
+                self._http.slots,
+                telemetry.span("model", f"chat {model}", client=True, call="chat") as span,
+            ):
+                result = results[start] = self._one(requests[start], model, stop)
+                span.set_standard(
+                    {
+                        "gen_ai.operation.name": "chat",
+                        "gen_ai.request.model": model,
+                        "gen_ai.usage.input_tokens": result.usage.prompt_tokens,
+                        "gen_ai.usage.output_tokens": result.usage.completion_tokens,
+                    }
+                )
+                if result.error is not None:
+                    span.outcome = result.error.code
             self._accounts.add(results[start])
 
         gather(len(requests), 1, self._settings.max_concurrency, work)
@@ -99,10 +113,13 @@ class OpenAiChat:
         """As :meth:`ChatModel.stream`, by server-sent events. What it used is not counted: servers tell it
         at the end of a stream only if they like.
         """
-        begin = time.monotonic()
+        deadline = time.monotonic() + self._settings.timeout_seconds
         model = self.model
+        pieces = self._stream(request, model, deadline)
+        yield from telemetry.streamed(pieces, "model", f"chat {model}", client=True, call="chat")
+
+    def _stream(self, request: ChatRequest, model: str, deadline: float) -> Iterator[str | ToolCall]:
         body = _body(request, model, 0, self._settings, stream=True)
-        deadline = begin + self._settings.timeout_seconds
         calls = _Calls()
         with self._http.slots:
             for line in self._http.lines("POST", f"{self._prefix}/chat/completions", body, deadline=deadline):

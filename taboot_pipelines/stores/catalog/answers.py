@@ -96,6 +96,14 @@ class Answers:
             return [OpenWindow(doc_id, key, bool(answered)) for doc_id, key, answered in c.execute(query)]
 
     @retried
+    def open_count(self, namespace: str) -> int:
+        """How many windows are open, in all sources."""
+        w = t.llm_window.c
+        query = sa.select(sa.func.count()).where(w.namespace == namespace, w.open)
+        with self.database.read(namespace) as c:
+            return int(c.execute(query).scalar_one())
+
+    @retried
     def places(self, namespace: str, source_id: str, key: str) -> list[Mapping[str, Any]]:
         """Where an open window stands: {doc_id, blob_sha256, span_start, span_end, tokens}."""
         w = t.llm_window

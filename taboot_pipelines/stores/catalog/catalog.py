@@ -22,6 +22,7 @@ from taboot_pipelines.stores.catalog.pointers import Pointers
 from taboot_pipelines.stores.catalog.retention import Retention
 from taboot_pipelines.stores.catalog.runs import Runs
 from taboot_pipelines.stores.catalog.sources import Sources, SourceStates
+from taboot_pipelines.stores.catalog.totals import Totals
 from taboot_pipelines.stores.catalog.uploaded import DocumentTags, Uploaded
 
 
@@ -57,6 +58,7 @@ class Catalog:
         self.retention = Retention(database)
         self.notifications = Notifications(database)
         self.audit_log = AuditLog(database)
+        self.totals = Totals(database)
         self.assertions = Assertions(database, self.blobs)
 
     @retried

@@ -21,6 +21,7 @@ from taboot_pipelines.model import crawls as m
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.records import Stored
 from taboot_pipelines.stores.catalog import schema as t
+from taboot_pipelines.stores.catalog import totals
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.writing import now_micros, parts, upsert, write
 
@@ -31,6 +32,9 @@ IN_PROGRESS = sa.text("state = 'IN-PROGRESS'")
 JOINED = ":joined"
 #: The columns of the URLs.
 U = t.crawl_url.c
+
+#: So many hosts of a namespace have totals of their own, those that were asked first; all others share one.
+MAX_HOSTS, OTHER_HOSTS = 50, "other"
 
 #: Where URLs stand that are tried again: behind all others, by the time when they may be.
 _AGAIN = 1 << 61
@@ -58,6 +62,8 @@ class CrawlUrls:
         self._namespace = namespace
         self._claimant = (claimant or this_process()) + ("" if leads else JOINED)
         self._scope = (U.namespace == namespace, U.crawl_id == crawl.crawl_id)
+        #: {host: the name that it is counted under}.
+        self._counted: dict[str, str] = {}
 
     def _read(self, c: Connection, *, lock: bool = False) -> Any:
         query = sa.select(t.crawl).where(
@@ -127,7 +133,31 @@ class CrawlUrls:
                 if d.children and depths[d.claimed.url_id] < d.claimed.depth
             }
             self._move_up(c, crawl, nearer)
+            self._count(c, done)
             return m.Taken(state, lost)
+
+    def _count(self, c: Connection, done: Sequence[m.DoneUrl]) -> None:
+        """Add what became of URLs to the totals of their hosts."""
+        amounts = totals.Amounts()
+        for d in done:
+            host = self._counted_as(c, d.claimed.host)
+            again = d.outcome is m.Outcome.FAILED and d.retry
+            amounts.count(1, "crawl_pages_total", host, "tried_again" if again else d.outcome.value)
+            amounts.count(d.size, "crawl_bytes_total", host)
+            if d.seconds is not None:
+                amounts.count(1, "crawl_answers_total", host)
+                amounts.count(d.seconds, "crawl_answer_seconds_total", host)
+                amounts.duration(d.seconds, "crawl_duration_seconds")
+        totals.add(c, self._namespace, amounts)
+
+    def _counted_as(self, c: Connection, host: str) -> str:
+        """The name that a host is counted under: :data:`OTHER_HOSTS` where there are too many before it."""
+        if host not in self._counted:
+            known = totals.labels_of(c, self._namespace, "crawl_pages_total")
+            others = {name for name, *_ in known} | set(self._counted.values())
+            fits = host in others or len(others - {OTHER_HOSTS}) < MAX_HOSTS
+            self._counted[host] = host if fits else OTHER_HOSTS
+        return self._counted[host]
 
     def _held(self, c: Connection, url_ids: Sequence[bytes]) -> dict[bytes, int]:
         """The depths of those URLs that this claimant holds."""

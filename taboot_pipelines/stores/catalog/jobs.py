@@ -15,6 +15,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.jobs import JobState, check_transition
 from taboot_pipelines.stores.catalog import schema as t
+from taboot_pipelines.stores.catalog import totals
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts
 
@@ -22,6 +23,8 @@ from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts
 _MAX_SILENCE_MICROS = 24 * 3600 * 1_000_000
 #: Old jobs are forgotten together, once there are so many: whether one is named costs a look at the log.
 _FORGOTTEN_TOGETHER = 10
+#: Of what a job did with the items that it saw. What is held is seen again by the next job.
+OUTCOMES = ("fetched", "not_modified", "skipped", "failed", "removed")
 
 
 class Jobs:
@@ -80,15 +83,19 @@ class Jobs:
         namespace: str | None = None,
     ) -> None:
         where = [t.job.c.job_id == job_id, *([] if namespace is None else [t.job.c.namespace == namespace])]
-        current = c.execute(sa.select(t.job.c.state).where(*where)).scalar_one_or_none()
-        if current is None:
+        columns = (t.job.c.namespace, t.job.c.source_id, t.job.c.state, t.job.c.started_at)
+        job = c.execute(sa.select(*columns).where(*where)).one_or_none()
+        if job is None:
             raise TabootError("E_NOT_FOUND", "There is no such job here.", job=job_id)
-        check_transition(JobState(current), state)
+        check_transition(JobState(job.state), state)
         now = now_micros()
         values = {"state": state.value, "updated_at": now, "ended_at": now, **counts}
         if error is not None:
             values["error"] = canonical_json(error)
         c.execute(sa.update(t.job).where(*where).values(**values))
+        amounts = _count(totals.Amounts(), job.source_id, state, counts)
+        amounts.duration((now - job.started_at) / 1_000_000, "run_duration_seconds")
+        totals.add(c, job.namespace, amounts)
 
     @retried
     def fail_dead(self) -> list[str]:
@@ -100,6 +107,7 @@ class Jobs:
             for r in c.execute(
                 sa.select(t.job)
                 .where(t.job.c.state == JobState.RUNNING.value)
+                .order_by(t.job.c.namespace, t.job.c.source_id)
                 .with_for_update(skip_locked=True)
             ).all():
                 alive = not has_ended(r.pid, r.host, r.process_started_at)
@@ -167,9 +175,11 @@ class Jobs:
         with self.database.begin(namespace) as c:
             now = self._newest(c, namespace, found)
             times = {"started_at": started_at, "updated_at": now_micros(), "ended_at": now_micros()}
+            counted = totals.Amounts()
             for source_id, last in found.items():
                 if source_id not in now or now[source_id]["job_id"] != last["job_id"]:
                     continue
+                _count(counted, source_id, JobState.SUCCEEDED, {"not_modified": last["discovered"]})
                 if is_idle(last):
                     own = (t.job.c.namespace == namespace, t.job.c.job_id == last["job_id"])
                     c.execute(sa.update(t.job).where(*own).values(**times, **this_process()))
@@ -177,6 +187,7 @@ class Jobs:
                     present = last["discovered"]
                     job = {**last, "job_id": uuid.uuid4().hex, "fetched": 0, "not_modified": present}
                     c.execute(sa.insert(t.job).values({**job, **times, **this_process()}))
+            totals.add(c, namespace, counted)
 
     @retried
     def outdate(self, namespace: str, source_id: str) -> None:
@@ -241,6 +252,16 @@ class Jobs:
             for part in parts(sorted(old)):
                 c.execute(sa.delete(j).where(*own, j.c.job_id.in_(part)))
         return sorted(old)
+
+
+def _count(
+    amounts: totals.Amounts, source_id: str, state: JobState, counts: Mapping[str, Any]
+) -> totals.Amounts:
+    """Add what a job that ended has to be counted, and return the amounts."""
+    amounts.count(1, "runs_total", source_id, state.value)
+    for outcome in OUTCOMES:
+        amounts.count(counts.get(outcome) or 0, "items_total", source_id, outcome)
+    return amounts
 
 
 def is_idle(job: Row) -> bool:

@@ -553,6 +553,17 @@ notification = Table(
     Index("ix_notification_due", "namespace", "state", "next_at"),
 )
 
+#: What has been counted since the catalog was made, by the values of the labels: it outlives the rows that it
+#: was counted on, and never falls. No label names a document.
+total = Table(
+    "total",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("labels", Text, primary_key=True),  # a list
+    Column("value", Float, nullable=False),
+)
+
 # --- state that may be lost: the default of stores/state, where no Redis is configured ----------------------
 
 state_value = Table(

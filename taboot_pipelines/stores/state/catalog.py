@@ -227,6 +227,17 @@ class CatalogState:
         with self._begin(namespace) as c:
             c.execute(sa.delete(table).where(*_row(table, namespace, name)))
 
+    def resting(self, namespace: str) -> dict[str, float]:
+        table = t.state_circuit
+        with self._read(namespace) as c:
+            query = sa.select(*table.c, _clock(c).label("now"))
+            rows = c.execute(
+                query.where(table.c.namespace == namespace, table.c.state != "closed").order_by(table.c.name)
+            ).all()
+        return {
+            r.name: max(0.0, float(r.trial_at - r.now) / _SECOND) for r in rows if not _forgotten(r, r.now)
+        }
+
     def health(self) -> Health:
         def ask() -> tuple[str | None, str]:
             with self._catalog.database.read(None) as c:

@@ -152,6 +152,12 @@ class State(Protocol):
     def circuit_succeeded(self, namespace: str, name: str) -> None:
         """Close the circuit and forget its failures."""
 
+    def resting(self, namespace: str) -> dict[str, float]:
+        """Return {circuit: the seconds until it may be tried} of all that are not closed.
+
+        To look changes nothing, so that it takes nobody's trial.
+        """
+
     def health(self) -> Health: ...
 
     def close(self) -> None: ...

@@ -159,8 +159,7 @@ class RedisState:
 
     def find(self, namespace: str, prefix: str) -> list[tuple[str, int]]:
         """The names of the namespace's keys that begin with ``prefix``, and the bytes of each one's value."""
-        start = keys.redis_key(namespace, prefix)
-        there: list[bytes] = self._ask(lambda: sorted(set(self._client.scan_iter(f"{start}*", count=_PART))))
+        start, there = self._there(namespace, prefix)
         found = []
         for part in _parts(there):
             sizes = self._ask(partial(self._sizes, part))
@@ -169,6 +168,10 @@ class RedisState:
                 for key, size in zip(part, sizes, strict=True)
             ]
         return found
+
+    def _there(self, namespace: str, prefix: str) -> tuple[str, list[bytes]]:
+        start = keys.redis_key(namespace, prefix)
+        return start, self._ask(lambda: sorted(set(self._client.scan_iter(f"{start}*", count=_PART))))
 
     def _sizes(self, there: list[bytes]) -> list[int]:
         with self._client.pipeline(transaction=False) as pipeline:
@@ -242,6 +245,23 @@ class RedisState:
     def circuit_succeeded(self, namespace: str, name: str) -> None:
         key = keys.redis_key(namespace, name)
         self._ask(lambda: self._client.unlink(key))
+
+    def resting(self, namespace: str) -> dict[str, float]:
+        _, there = self._there(namespace, keys.CIRCUIT.prefix)
+        circuits = self._ask(lambda: self._circuits(there))
+        seconds, micros = self._ask(self._client.time)
+        now, before = int(seconds) * 1_000_000 + int(micros), len(keys.redis_key(namespace, " ")) - 1
+        return {
+            key[before:].decode(errors="replace"): max(0.0, (int(trial_at) - now) / 1_000_000)
+            for key, (state, trial_at) in zip(there, circuits, strict=True)
+            if state not in (None, b"closed")
+        }
+
+    def _circuits(self, there: list[bytes]) -> list[Any]:
+        with self._client.pipeline(transaction=False) as pipeline:
+            for key in there:
+                pipeline.hmget(key, "state", "trial_at")
+            return list(pipeline.execute())
 
     def health(self) -> Health:
         def ask() -> tuple[str | None, str]:
