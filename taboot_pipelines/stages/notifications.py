@@ -9,6 +9,8 @@ A body is signed by HMAC-SHA256 (RFC 2104) over its time and its bytes, as GitHu
     X-Taboot-Timestamp: 1767225600
     X-Taboot-Signature: sha256=<hex of HMAC(secret, "1767225600." + body)>
 
+A mail has the delivery's id as its Message-ID, so that a second one is known by it too.
+
 An address is resolved, checked and pinned as a crawled page's is: none of the own network unless the endpoint
 allows it, and no redirect is followed. Payloads have ids, counts and codes; no path, name or text of a
 document, so that an erasure has nothing to look for here.
@@ -18,10 +20,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import io
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -361,8 +365,9 @@ def _deliver(
 
 
 def _tried(endpoint: Endpoint, payload: bytes, until: float) -> str:
-    """Post a delivery, more than once in a moment where the endpoint answers at once that it is unwell."""
-    for _ in range(_QUICK_TRIES):
+    """Post a delivery, more than once in a moment where the endpoint answers at once that it is unwell; a
+    mail server that refuses means it."""
+    for _ in range(1 if endpoint.form == "mail" else _QUICK_TRIES):
         began = time.monotonic()
         code = post(endpoint, payload)
         now = time.monotonic()
@@ -389,7 +394,7 @@ def example() -> bytes:
     return orjson.dumps(_payload(ids.digest("test", event.at)[:32], "default", event))
 
 
-# --- over HTTP ----------------------------------------------------------------------------------------------
+# --- over HTTP and by mail ----------------------------------------------------------------------------------
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:
@@ -406,6 +411,8 @@ def post(endpoint: Endpoint, payload: bytes) -> str:
     try:
         url = _value(endpoint.url)
         secret = None if endpoint.secret is None else _value(endpoint.secret)
+        if endpoint.form == "mail":
+            return str(_mail(endpoint, url, secret, orjson.loads(payload)))
         headers, body = _formed(endpoint, orjson.loads(payload), payload)
         headers |= {name: _carried(name, _value(value)) for name, value in endpoint.headers.items()}
         if secret is not None:
@@ -426,10 +433,9 @@ def _formed(endpoint: Endpoint, told: Mapping[str, Any], payload: bytes) -> tupl
         "X-Taboot-Event": told["event"],
         "X-Taboot-Delivery": told["id"],
     }
-    title = f"taboot: {told['summary']}"
     match endpoint.form:
         case "slack":
-            return headers, orjson.dumps({"text": f"*{title}*\n{told['remedy']}"})
+            return headers, orjson.dumps({"text": f"*{_title(told)}*\n{told['remedy']}"})
         case "ntfy":
             urgent = told["event"] in {EventKind.FAILED, EventKind.HELD}
             headers |= {
@@ -440,6 +446,36 @@ def _formed(endpoint: Endpoint, told: Mapping[str, Any], payload: bytes) -> tupl
             }
             return headers, f"{told['summary']} {told['remedy']}".encode()
     return headers, payload
+
+
+def _title(told: Mapping[str, Any]) -> str:
+    return f"taboot: {told['summary']}"
+
+
+def _message(endpoint: Endpoint, told: Mapping[str, Any]) -> bytes:
+    """A delivery as a mail (RFC 5322). Whatever an event says, it adds no header and no line to one."""
+    from email import policy
+    from email.message import EmailMessage
+    from email.utils import format_datetime
+
+    # Lines of 7 bits: a server need not take any other.
+    message = EmailMessage(policy.SMTP.clone(cte_type="7bit"))
+    shown = "".join(letter if letter.isprintable() else " " for letter in _title(told))
+    at = datetime.fromtimestamp(told["at"], UTC)
+    sender = endpoint.sender or ""
+    for name, value in (
+        ("From", sender),
+        ("To", ", ".join(endpoint.to)),
+        ("Subject", shown),
+        ("Date", format_datetime(at)),
+        ("Message-ID", f"<{told['id']}@{sender.rpartition('@')[2]}>"),
+        ("Auto-Submitted", "auto-generated"),
+        ("X-Taboot-Event", told["event"]),
+        ("X-Taboot-Delivery", told["id"]),
+    ):
+        message[name] = value
+    message.set_content(f"{told['summary']}\n\n{told['remedy']}\n")
+    return message.as_bytes()
 
 
 def _carried(name: str, value: str) -> str:
@@ -461,16 +497,71 @@ def _value(text: str) -> str:
 
 
 def _post(url: str, headers: Mapping[str, str], body: bytes, *, allow_private: bool) -> int:
-    """The status of the answer. Raises ``E_URL_BAD``, ``E_URL_BLOCKED``, ``E_TIMEOUT``, ``E_NETWORK``."""
+    """The status of the answer. Raises as :func:`_asked`."""
+    import pycurl
+
+    def is_answer(_status: int) -> bool:
+        return True  # it answered, whatever became of the rest
+
+    options = (
+        (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
+        (pycurl.FOLLOWLOCATION, 0),
+        (pycurl.HTTPHEADER, [*(f"{k}: {v}" for k, v in headers.items()), "Expect:"]),
+        (pycurl.POSTFIELDS, body),
+        # What an answer says does not matter: it is given up with its first byte.
+        (pycurl.WRITEFUNCTION, lambda _: 0),
+    )
+    return _asked(url, {"http": 80, "https": 443}, options, is_answer, allow_private=allow_private)
+
+
+def _mail(endpoint: Endpoint, url: str, secret: str | None, told: Mapping[str, Any]) -> int:
+    """The status (RFC 5321) with which the server took the mail, or refused it. Raises as :func:`_asked`."""
+    import pycurl
+
+    body = _message(endpoint, told)
+
+    def is_answer(status: int) -> bool:
+        # One that is well is that of the last step that went well, and not of the mail.
+        return status >= 400
+
+    options: list[tuple[int, Any]] = [
+        (pycurl.PROTOCOLS, pycurl.PROTO_SMTP | pycurl.PROTO_SMTPS),
+        # A password goes over TLS or not at all.
+        (pycurl.USE_SSL, pycurl.USESSL_TRY if secret is None else pycurl.USESSL_ALL),
+        (pycurl.MAIL_FROM, f"<{endpoint.sender}>"),
+        (pycurl.MAIL_RCPT, [f"<{address}>" for address in endpoint.to]),
+        (pycurl.UPLOAD, 1),
+        (pycurl.INFILESIZE, len(body)),
+        (pycurl.READDATA, io.BytesIO(body)),
+    ]
+    if endpoint.user is not None and secret is not None:
+        options += [(pycurl.USERNAME, endpoint.user), (pycurl.PASSWORD, secret)]
+    allow_private = endpoint.allow_private
+    return _asked(url, {"smtp": 25, "smtps": 465}, options, is_answer, allow_private=allow_private)
+
+
+def _asked(
+    url: str,
+    ports: Mapping[str, int],
+    options: Iterable[tuple[int, Any]],
+    is_answer: Callable[[int], bool],
+    *,
+    allow_private: bool,
+) -> int:
+    """The status that a server answers. ``ports``: of each scheme that may be; ``is_answer`` says of a status
+    that came before an error whether it is the answer all the same.
+
+    Raises ``E_URL_BAD``, ``E_URL_BLOCKED``, ``E_TIMEOUT``, ``E_NETWORK``.
+    """
     import pycurl
 
     try:
         parts = urlsplit(url)
-        port = parts.port or (443 if parts.scheme.lower() == "https" else 80)
+        port = parts.port or ports.get(parts.scheme.lower(), 0)
         host = (parts.hostname or "").encode("idna").decode() if parts.hostname else ""
     except (ValueError, UnicodeError):
         host, port = "", 0
-    if not host or parts.scheme.lower() not in {"http", "https"} or parts.username:
+    if not host or parts.scheme.lower() not in ports or parts.username:
         raise TabootError("E_URL_BAD", "The endpoint's URL is none.")
     try:
         address = reachable(host, port, ANYWHERE if allow_private else ())[0]
@@ -481,26 +572,21 @@ def _post(url: str, headers: Mapping[str, str], body: bytes, *, allow_private: b
     try:
         for option, value in (
             (pycurl.NOSIGNAL, 1),
-            (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
-            (pycurl.FOLLOWLOCATION, 0),
             (pycurl.NETRC, pycurl.NETRC_IGNORED),
             (pycurl.PROXY, ""),
             (pycurl.CAINFO, authorities()),
             (pycurl.TIMEOUT_MS, int(TIMEOUT_SECONDS * 1000)),
             (pycurl.URL, url),
             (pycurl.RESOLVE, [f"{host}:{port}:{pinned}"]),
-            (pycurl.HTTPHEADER, [*(f"{k}: {v}" for k, v in headers.items()), "Expect:"]),
-            (pycurl.POSTFIELDS, body),
-            # What an answer says does not matter: it is given up with its first byte.
-            (pycurl.WRITEFUNCTION, lambda _: 0),
+            *options,
         ):
             curl.setopt(option, value)
         try:
             curl.perform()
         except pycurl.error as error:
             status = int(curl.getinfo(pycurl.RESPONSE_CODE))
-            if status:
-                return status  # it answered, whatever became of the rest
+            if status and is_answer(status):
+                return status
             code = "E_TIMEOUT" if error.args[0] == pycurl.E_OPERATION_TIMEDOUT else "E_NETWORK"
             raise TabootError(code, f"The endpoint at {host} did not answer.") from None
         return int(curl.getinfo(pycurl.RESPONSE_CODE))

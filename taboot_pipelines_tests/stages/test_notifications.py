@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -9,18 +10,23 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from email import message_from_bytes, policy
+from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aiosmtpd.smtp import SMTP, AuthResult
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.notifications import DeliveryState, Endpoint, EventKind
 from taboot_pipelines.stages import notifications, retention
 from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines.stores.catalog import notifications as stored
+from taboot_pipelines_tests.connectors.servers import certificate
 from taboot_pipelines_tests.world import World
 
 NOTE = "# Note\n\nThe note of the night says where the cache is.\n"
@@ -73,7 +79,7 @@ def receiver(answer: Callable[[], int] = lambda: 204) -> Iterator[Receiver]:
 
 def endpoint(url: str, **fields: Any) -> Endpoint:
     kinds = [kind for kind in EventKind if kind is not EventKind.CONTENT_CHANGE]
-    return Endpoint(url=url, allow_private=True, **{"events": kinds, **fields})
+    return Endpoint(url=url, **{"allow_private": True, "events": kinds, **fields})
 
 
 @pytest.fixture
@@ -541,3 +547,180 @@ def test_headers_of_an_endpoint_go_with_every_delivery(monkeypatch: pytest.Monke
     for wrong in ({"X-Taboot-Event": "a"}, {"Host": "a"}, {"a b": "c"}, {"A": "b\r\nc: d"}):
         with pytest.raises(ValueError, match="header"):
             endpoint(server.url, headers=wrong)
+
+
+# --- by mail ------------------------------------------------------------------------------------------------
+
+
+class Mailbox:
+    """A real SMTP server on loopback that keeps what it takes; ``refusals`` are its answers to the first
+    recipients, and ``broken`` so many mails are not answered at their end."""
+
+    def __init__(self, refusals: Sequence[str] = (), broken: int = 0, **options: Any) -> None:
+        self.refusals, self.broken = list(refusals), broken
+        self.taken: list[tuple[Any, EmailMessage]] = []
+        self.logins: list[tuple[bytes, bytes]] = []
+        ready, tls = threading.Event(), options.pop("ssl_context", None)
+
+        async def run() -> None:
+            loop, self.stop = asyncio.get_running_loop(), asyncio.Event()
+
+            def made() -> SMTP:
+                return SMTP(self, authenticator=self._authenticate, loop=loop, **options)
+
+            async with await loop.create_server(made, "127.0.0.1", 0, ssl=tls) as server:
+                self.port, self.loop = server.sockets[0].getsockname()[1], loop
+                ready.set()
+                await self.stop.wait()
+
+        self.thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
+        self.thread.start()
+        assert ready.wait(30)
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.stop.set)
+        self.thread.join(30)
+
+    async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, _: Any) -> str:
+        if self.refusals:
+            return self.refusals.pop(0)
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+        if self.broken:
+            self.broken -= 1
+            server.transport.abort()
+            return "250 OK"
+        message = message_from_bytes(envelope.content, policy=policy.default)
+        assert isinstance(message, EmailMessage)
+        self.taken.append((envelope, message))
+        return "250 OK"
+
+    def _authenticate(self, _server: Any, _session: Any, _envelope: Any, _how: str, data: Any) -> AuthResult:
+        self.logins.append((data.login, data.password))
+        return AuthResult(success=data.password == b"the-right-word", handled=False)
+
+
+@contextmanager
+def mailbox(*refusals: str, **options: Any) -> Iterator[Mailbox]:
+    made = Mailbox(refusals, **options)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def by_mail(url: str, **fields: Any) -> Endpoint:
+    own = {"form": "mail", "from": "taboot@home.example", "to": ["me@home.example", "you@home.example"]}
+    return endpoint(url, **{**own, **fields})
+
+
+def test_a_mail_is_taken_once_it_is_taken_and_known_by_its_id(
+    world: World, later: Callable[[float], None]
+) -> None:
+    notes(world)
+    with mailbox("451 4.7.1 Later", "250 OK", "550 5.1.1 Unknown", broken=1) as server:
+        endpoints = {"post": by_mail(f"smtp://127.0.0.1:{server.port}")}
+        notifications.run(world.workspace, endpoints)
+        world.ingest()
+        for code in ("451", "550", "E_NETWORK"):
+            assert notifications.run(world.workspace, endpoints).again == 1 and not server.taken
+            (row,) = world.workspace.catalog.notifications.find("default")
+            assert row["code"] == code and row["state"] == DeliveryState.PENDING
+            later(3600)
+        assert notifications.run(world.workspace, endpoints).delivered == 1
+        assert notifications.run(world.workspace, endpoints).new == 0
+        ((envelope, mail),) = server.taken
+        assert (envelope.mail_from, envelope.rcpt_tos) == (
+            "taboot@home.example",
+            ["me@home.example", "you@home.example"],
+        )
+        assert mail["Message-ID"] == f"<{row['id']}@home.example>"
+        assert mail["Subject"].startswith("taboot: notes was read") and mail["From"] == "taboot@home.example"
+        assert "notes was read" in mail.get_content() and "Nothing is to be done." in mail.get_content()
+        assert mail["Auto-Submitted"] == "auto-generated"
+        notifications.replay(world.workspace, "default", [row["id"]])
+        notifications.run(world.workspace, endpoints)
+        assert server.taken[1][1]["Message-ID"] == mail["Message-ID"]
+
+
+def test_what_an_event_says_adds_nothing_to_the_head_of_a_mail() -> None:
+    evil = "a\r\nBcc: all@evil.example\r\n\r\nHello\r\n.\r\nMAIL FROM:<x@evil.example>\r\n\x00\x0b\u2028é"
+    evil += "x" * 900
+    told = json.loads(notifications.example()) | {"summary": evil, "remedy": evil}
+    with mailbox() as server:
+        known = by_mail(f"smtp://127.0.0.1:{server.port}")
+        assert notifications.post(known, json.dumps(told).encode()) == "250"
+        ((envelope, mail),) = server.taken
+        assert set(mail.keys()) == {
+            *("From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "X-Taboot-Event"),
+            *("X-Taboot-Delivery", "MIME-Version", "Content-Type", "Content-Transfer-Encoding"),
+        }
+        assert envelope.rcpt_tos == known.to and "Bcc: all@evil.example" in mail["Subject"]
+        assert "MAIL FROM:<x@evil.example>" in mail.get_content() and mail.get_content().count("é") == 2
+        assert all(len(line) <= 998 for line in envelope.content.split(b"\r\n"))
+
+
+def test_a_password_goes_over_tls_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAIL_WORD", "the-right-word")
+    login = {"user": "me", "secret": "${MAIL_WORD}"}
+    context = certificate(tmp_path, "localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    with mailbox(tls_context=context, require_starttls=True) as server:
+        url = f"smtp://localhost:{server.port}"
+        assert notifications.post(by_mail(url, **login), notifications.example()) == "250"
+        assert notifications.post(by_mail(url), notifications.example()) == "250", "where it is offered"
+        assert server.logins == [(b"me", b"the-right-word")]
+        monkeypatch.setenv("MAIL_WORD", "a-wrong-word")
+        assert notifications.post(by_mail(url, **login), notifications.example()) == "535"
+        other = by_mail(f"smtp://127.0.0.1:{server.port}", **login)
+        assert notifications.post(other, notifications.example()) == "E_NETWORK", "another's certificate"
+        assert len(server.logins) == 2 and len(server.taken) == 2
+    with mailbox(ssl_context=context) as server:
+        url = f"smtps://localhost:{server.port}"
+        assert notifications.post(by_mail(url), notifications.example()) == "250"
+    with mailbox(auth_require_tls=False) as server:
+        url = f"smtp://127.0.0.1:{server.port}"
+        assert notifications.post(by_mail(url, **login), notifications.example()) == "E_NETWORK"
+        assert server.logins == [] and server.taken == []
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed", "code"),
+    [
+        ("smtp://127.0.0.1:PORT", False, "E_URL_BLOCKED"),
+        ("smtp://localhost:PORT", False, "E_URL_BLOCKED"),
+        ("smtp://169.254.169.254:25", True, "E_URL_BLOCKED"),
+        ("smtp://no-such-host.invalid", True, "E_NETWORK"),
+        ("${MAIL_SERVER}", True, "E_URL_BAD"),
+    ],
+)
+def test_the_address_of_a_mail_server_is_checked_as_others_are(
+    url: str, allowed: bool, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mailbox() as server:
+        monkeypatch.setenv("MAIL_SERVER", f"http://127.0.0.1:{server.port}")
+        told = by_mail(url.replace("PORT", str(server.port)), allow_private=allowed)
+        assert notifications.post(told, notifications.example()) == code and server.taken == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"to": []},
+        {"from": None},
+        {"to": ["me@home.example\r\nDATA"]},
+        {"to": ["me@home.example>, <you@evil.example"]},
+        {"user": "me"},
+        {"secret": "${MAIL_WORD}"},
+        {"headers": {"X-Room": "attic"}},
+        {"form": "json"},
+        {"url": "https://home.example/hook"},
+    ],
+)
+def test_a_mail_that_cannot_be_sent_is_refused_by_the_file(fields: dict[str, Any]) -> None:
+    own = {"form": "mail", "url": "smtp://home.example", "from": "a@home.example", "to": ["b@home.example"]}
+    Endpoint.model_validate(own)
+    with pytest.raises(ValueError, match=r"mail|to|from"):
+        Endpoint.model_validate({**own, **fields})

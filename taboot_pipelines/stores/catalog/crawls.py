@@ -33,7 +33,7 @@ def crawls_in_memory() -> Crawls:
     engine = sa.create_engine(
         "sqlite://", poolclass=sa.pool.StaticPool, connect_args={"check_same_thread": False}
     )
-    t.metadata.create_all(engine, tables=[t.crawl, t.crawl_url, t.crawl_lead])
+    t.metadata.create_all(engine, tables=[t.crawl, t.crawl_url, t.crawl_lead, t.total])
     return Crawls(Database(engine, FileLeases(Path(), 0)))
 
 
