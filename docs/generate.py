@@ -249,7 +249,8 @@ def _fields(model: type[BaseModel], without: set[str], types: str = "") -> str:
 
 
 def _factory(model: type[BaseModel], name: str) -> object:
-    return model.model_fields[name].get_default(call_default_factory=True, validated_data={})
+    field = next(f for own, f in model.model_fields.items() if name in (own, f.alias))
+    return field.get_default(call_default_factory=True, validated_data={})
 
 
 # --- errors, commands, columns, model -----------------------------------------------------------------------

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_context
 def domains(context: click.Context, namespace: str | None, as_json: bool) -> None:
-    """Show the domains of web sources with their limits and what all crawls came to; block and unblock one
-    at run time."""
+    """Show the domains of web sources: limits, what crawls came to; block and unblock one at run time."""
     if context.invoked_subcommand is not None:
         context.obj = namespace
         return

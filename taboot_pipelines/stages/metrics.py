@@ -60,6 +60,7 @@ class MetricSpec:
 
 
 _SOURCE, _HOST = ("namespace", "source"), ("namespace", "host")
+_DELIVERY = ("namespace", "endpoint", "outcome")
 _BY_OUTCOME = ("namespace", "outcome")
 METRICS = (
     MetricSpec("build_info", ("release",), "1, with the release that answers."),
@@ -125,6 +126,7 @@ METRICS = (
     MetricSpec("crawl_bytes_total", _HOST, "Bytes of the pages that answered.", "counter"),
     MetricSpec("crawl_answers_total", _HOST, "Pages that answered.", "counter"),
     MetricSpec("crawl_answer_seconds_total", _HOST, "How long they took, together.", "counter"),
+    MetricSpec("deliveries_total", _DELIVERY, "Tries to notify an endpoint, by how they ended.", "counter"),
     MetricSpec("crawl_duration_seconds", ("namespace",), "How long a page took to answer.", "histogram"),
     MetricSpec("searches_total", _BY_OUTCOME, "Searches, by `ok` or error code.", "counter", "server"),
     MetricSpec("search_duration_seconds", ("namespace",), "How long a search took.", "histogram", "server"),

@@ -643,6 +643,11 @@ def test_a_mail_is_taken_once_it_is_taken_and_known_by_its_id(
         notifications.replay(world.workspace, "default", [row["id"]])
         notifications.run(world.workspace, endpoints)
         assert server.taken[1][1]["Message-ID"] == mail["Message-ID"]
+    counted = world.workspace.catalog.totals.all("default")
+    assert {key[2]: n for key, n in counted.items() if key[:2] == ("deliveries_total", "post")} == {
+        "tried_again": 3,
+        "delivered": 2,
+    }
 
 
 def test_what_an_event_says_adds_nothing_to_the_head_of_a_mail() -> None:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from taboot_pipelines.model.notifications import DeliveryState
 from taboot_pipelines.stores.catalog import schema as t
+from taboot_pipelines.stores.catalog import totals
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts, write
 
@@ -96,11 +97,15 @@ class Notifications:
         mine = (n.c.state == DeliveryState.PENDING.value, n.c.attempts == attempts - 1)
         values = {"state": state.value, "attempts": attempts, "next_at": next_at, "code": code}
         with self.database.begin(namespace) as c:
-            c.execute(
+            changed = c.execute(
                 sa.update(n)
                 .where(n.c.namespace == namespace, n.c.id == delivery_id, *mine)
                 .values(**values, updated_at=now_micros())
-            )
+                .returning(n.c.endpoint)
+            ).scalar_one_or_none()
+            if changed is not None:
+                outcome = "tried_again" if state is DeliveryState.PENDING else state.value
+                totals.add(c, namespace, {("deliveries_total", changed, outcome): 1})
 
     @retried
     def start_over(self, namespace: str, ids: Collection[str]) -> None:
