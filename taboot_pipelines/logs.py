@@ -30,7 +30,7 @@ from taboot_pipelines.settings import Settings
 
 ROOT = "taboot_pipelines"
 #: Libraries that talk to servers for us; they log where these are and what they said.
-FOREIGN = ("neo4j", "qdrant_client", "httpx", "httpcore", "redis", "sqlalchemy", "urllib3")
+FOREIGN = ("neo4j", "qdrant_client", "httpx", "httpcore", "redis", "sqlalchemy", "urllib3", "opentelemetry")
 MASK = "***"
 #: Keys that come first in a line, in this order; others follow as they were given.
 CONTEXT = ("run", "partition", "namespace", "source", "stage", "document")

@@ -225,3 +225,13 @@ def test_what_waits_in_dagsters_queue_is_told_where_parts_are_asked(world: World
         ("taboot_dagster_runs", "NOT_STARTED"): 2,
         ("taboot_dagster_runs", "STARTED"): 1,
     }
+
+
+def test_windows_that_wait_for_a_model_are_told(world: World) -> None:
+    world.source("notes")
+    world.workspace.sync_sources()
+    window = {"doc_id": "d", "blob_sha256": "s", "span_start": 0, "span_end": 1, "tokens": 1}
+    windows = [{**window, "key": key, "open": key != "read"} for key in ("read", "open", "other")]
+    world.workspace.catalog.answers.record_windows("default", "notes", ["d"], windows)
+    found = read(metrics.exposition(world.settings(world.home)))
+    assert found["taboot_windows_waiting", "default"] == 2
