@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from taboot_pipelines import telemetry
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.inference.batching import gather
 from taboot_pipelines_tests.connectors.servers import send, serve
 from taboot_pipelines_tests.forking import python
 from taboot_pipelines_tests.mcp.test_transports import environment
@@ -202,6 +204,18 @@ def test_a_collector_that_is_away_is_no_failure(anew: None) -> None:
         timeout=120,
     )
     assert (done.returncode, done.stdout) == (0, "done\n")
+
+
+def test_what_several_threads_ask_a_model_lies_beneath_whoever_asks() -> None:
+    where, seen = ContextVar("where", default=""), list[str]()
+
+    def work(_start: int, _end: int, _stop: threading.Event) -> None:
+        seen.append(where.get())
+
+    token = where.set("here")
+    gather(6, 2, 3, work)
+    where.reset(token)
+    assert seen == ["here"] * 3
 
 
 def test_spans_are_told_to_those_who_count_with_how_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
