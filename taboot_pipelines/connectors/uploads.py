@@ -1,4 +1,5 @@
-"""Documents that people uploaded (type ``uploads``), by ``taboot upload`` or ``KnowledgeBase.upload``.
+"""Documents that people uploaded (type ``uploads``), by ``taboot upload`` or ``KnowledgeBase.upload``, and
+texts that they handed in with facts.
 
 Their bytes lie in the blob store already, and the catalog says which path has which, so that reading the
 source asks for no file and no server. Uploading the same path again is an edit of the document.
@@ -68,4 +69,5 @@ class UploadsConnector:
                     final_url=x.final_url,
                     etag=digest(*x),
                 )
-        yield Enumerated(True)
+        # Nothing leaves the catalog by itself: what is not there any more was taken back with its fact.
+        yield Enumerated(True, confirmed=True)

@@ -5,13 +5,15 @@ chunks. Its blob is the record as JSON, so that what follows from it has bytes b
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from taboot_pipelines.connectors.files import is_env, is_example
 from taboot_pipelines.documents.secrets.masking import MASK_VERSION, mask
-from taboot_pipelines.knowledge.assertions import Assertion, AssertionKind
+from taboot_pipelines.knowledge.assertions import STATING, Assertion, AssertionKind, in_force
 from taboot_pipelines.knowledge.evidence import SourceSpan
 from taboot_pipelines.knowledge.names import NAMED
 from taboot_pipelines.knowledge.observations import Observation, discriminator
@@ -19,6 +21,7 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import NODES, Basis, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.offsets import OffsetMap
+from taboot_pipelines.model.records import UploadedItem
 
 #: Stands for a source of which the records are the documents; no source of the sources file is called so.
 STATED = "_stated"
@@ -27,6 +30,9 @@ RECORD_MIME = "application/json"
 _METHOD = "structured"
 #: Of what was handed in with a fact; it comes after the record itself.
 _HANDED_IN = "structured_raw"
+#: The folder, in the source of uploads, of texts that were handed in with facts.
+RAW_FOLDER = "stated"
+_NO_NAME = re.compile(r"[^\w .+-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +180,10 @@ def record_id(namespace: str, assertion: Assertion) -> str:
 
 
 def record_fingerprint(assertion: Assertion) -> str:
-    """What changes with the record of an assertion, which itself never does."""
-    return ids.digest(RECORD_VERSION, MASK_VERSION, assertion.id)
+    """What changes with the record of an assertion, which itself never does but for an erasure of what was
+    handed in with it."""
+    erased = ("raw",) if assertion.payload.get("raw_erased") else ()
+    return ids.digest(RECORD_VERSION, MASK_VERSION, assertion.id, *erased)
 
 
 def record(namespace: str, assertion: Assertion) -> Record:
@@ -198,6 +206,55 @@ def record(namespace: str, assertion: Assertion) -> Record:
         said["raw"] = p["raw"]
     text = json.dumps(said, ensure_ascii=False, indent=2) + "\n"
     return Record(assertion, record_id(namespace, assertion), text.encode(), mask(text, RECORD_MIME))
+
+
+def raw_texts(assertions: Sequence[Assertion]) -> list[UploadedItem]:
+    """The texts that were handed in with facts in force, each once, as documents of the source of uploads."""
+    paths = raw_paths(assertions)
+    raws = [raw for a in in_force(assertions) if (raw := raw_text(a)) is not None]
+    held = {raw["sha256"]: UploadedItem(paths[raw["sha256"]], raw["sha256"], raw["size"]) for raw in raws}
+    return sorted(held.values())
+
+
+def raw_paths(assertions: Iterable[Assertion]) -> dict[str, str]:
+    """{SHA-256 of a text that was handed in: its path}, which says what the bytes were first called.
+
+    It stays while the fact that brought them first is there, undone or not: an erasure takes its name too.
+    """
+    paths: dict[str, str] = {}
+    for a in assertions:
+        raw = raw_text(a)
+        if raw is not None:
+            paths.setdefault(raw["sha256"], _raw_path(a))
+    return paths
+
+
+def raw_text(assertion: Assertion) -> Mapping[str, Any] | None:
+    """What was handed in with a fact, if that is a text that can be a document; None otherwise.
+
+    As for uploads, a file of environment variables is none.
+    """
+    raw: Mapping[str, Any] | None = assertion.payload.get("raw") if assertion.kind in STATING else None
+    if raw is None or not raw["shown_bytes"] or (is_env(raw["name"]) and not is_example(raw["name"])):
+        return None
+    return raw
+
+
+def with_raw_texts(uploaded: Iterable[UploadedItem], assertions: Sequence[Assertion]) -> list[UploadedItem]:
+    """What a namespace's source of uploads holds: what was uploaded, and the texts of facts whose bytes are
+    not among that."""
+    items = list(uploaded)
+    known = {x.sha256 for x in items}
+    return sorted([*items, *(x for x in raw_texts(assertions) if x.sha256 not in known)])
+
+
+def _raw_path(assertion: Assertion) -> str:
+    """Where the text of a fact stands; its name is that of the file, else what the fact is about."""
+    raw = assertion.payload["raw"]
+    name = raw["name"] or f"{_title(assertion)}.txt"
+    stem, dot, extension = _NO_NAME.sub("-", name).rpartition(".")
+    short = f"{stem[:80]}{dot}{extension[:20]}" if stem else extension[:80]
+    return f"{RAW_FOLDER}/{raw['sha256'][:16]}/{short}"
 
 
 def _title(assertion: Assertion) -> str:

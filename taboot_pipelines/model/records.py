@@ -173,6 +173,8 @@ class Enumerated:
 
     complete: bool
     reason: str = ""
+    #: Whether what was not seen is gone because a person said so, so that nobody is asked once more.
+    confirmed: bool = False
 
 
 Event = Fetched | Stored | NotModified | Unchanged | Skipped | Failed | Gone | Checkpoint | Enumerated

@@ -16,8 +16,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.assertions import STATING
 from taboot_pipelines.knowledge.runs import Archive
-from taboot_pipelines.knowledge.structured import STATED
+from taboot_pipelines.knowledge.structured import STATED, raw_paths, record
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.jobs import Lifecycle
 from taboot_pipelines.shards.protocol import load_manifest
@@ -274,16 +275,15 @@ def _carry_out(
         for source in sorted(sources):
             keys = {x.path for s, x in located if s == source}
             crawl_graph.forget_urls(workspace, namespace, source, keys)
+        gone = [*doc_ids, *(x.doc_id for _, x in captures)]
+        blobs = _own_blobs(workspace, namespace, located, gone)
+        _take_from_facts(workspace, namespace, blobs)
     stores = dict.fromkeys([*(STORES if erase else _DERIVED), *servers(workspace)], "done")
     stores |= follow(workspace, namespace, sources).pending
     stores |= dict.fromkeys(absent_servers(workspace, namespace), "pending")
     if _still_held(workspace, namespace, doc_ids):
         stores |= {"tables": "pending"} | ({"vectors": "pending"} if erase else {})
     if erase:
-        gone = [*doc_ids, *(x.doc_id for _, x in captures)]
-        paths = {x.path for s, x in located if s == ids.uploads_source(namespace)}
-        waiting = {x.sha256 for x in catalog.uploaded.all(namespace) if x.path not in paths}
-        blobs = [b for b in catalog.locators.hashes_only_of(namespace, gone) if b not in waiting]
         live = texts_in_use(workspace, namespace)
         for name in vector_tables(workspace, namespace):
             drop_vectors(workspace, namespace, name, keep=live)
@@ -302,6 +302,36 @@ def _carry_out(
         stores |= forget_results(workspace, namespace)
     catalog.receipts.save(namespace, receipt_id, doc_ids, erase, stores, [], expired=expired)
     return Receipt(receipt_id, namespace, doc_ids, erase, stores)
+
+
+def _own_blobs(
+    workspace: Workspace, namespace: str, located: Collection[tuple[str, Locator]], gone: Collection[str]
+) -> list[str]:
+    """Return the blobs of documents that are erased, but for those that are, or may be, another document."""
+    catalog = workspace.catalog
+    paths = {x.path for s, x in located if s == ids.uploads_source(namespace)}
+    uploaded = [(x.sha256, x.path) for x in catalog.uploaded.all(namespace)]
+    # What was uploaded is the document of equal texts that were handed in with facts.
+    texts = raw_paths(asserted(workspace, namespace))
+    for sha256, _ in uploaded:
+        texts.pop(sha256, None)
+    kept = {b for b, path in (*uploaded, *texts.items()) if path not in paths}
+    return [b for b in catalog.locators.hashes_only_of(namespace, gone) if b not in kept]
+
+
+def _take_from_facts(workspace: Workspace, namespace: str, blobs: Collection[str]) -> None:
+    """Take bytes that are erased out of the facts that they were handed in with: the facts stay, without."""
+    facts = [
+        a
+        for a in asserted(workspace, namespace)
+        if a.kind in STATING and (raw := a.payload.get("raw")) is not None and raw["sha256"] in blobs
+    ]
+    if facts:
+        # While the rows still name them: the records tell the name and the hash of the bytes.
+        records = sorted(record(namespace, a).sha256 for a in facts)
+        workspace.blobs.delete(namespace, *records)
+        workspace.catalog.forget(namespace, (), records)
+        workspace.catalog.assertions.erase_raw(namespace, [a.id for a in facts])
 
 
 def remove_old_files(workspace: Workspace, namespace: str) -> None:

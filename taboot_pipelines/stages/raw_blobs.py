@@ -203,7 +203,7 @@ class Batch:
         if self.report.limited:
             # What a cursor has gone past would not be told again once there is room.
             self.state.forget()
-        if judged.held and not confirm_deletes:
+        if judged.held and not (confirm_deletes or enumerated.confirmed):
             # Nor what is told before the deletions are confirmed.
             self.state.forget()
             hold(self.workspace, self.entry, judged, self.report)

@@ -22,8 +22,10 @@ from taboot_pipelines.crawl.robots import RobotsCache
 from taboot_pipelines.documents.forms.mail import attached_texts
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose.references import project_files, references
+from taboot_pipelines.knowledge.assertions import read_assertions
+from taboot_pipelines.knowledge.structured import with_raw_texts
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.records import Known, KnownItems, Role
+from taboot_pipelines.model.records import Known, KnownItems, Role, UploadedItem
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.sources import open_connector
 from taboot_pipelines.stages.domains import open_domains, open_proxies
@@ -215,9 +217,15 @@ def open_source(
         stored_page=stored_page,
         proxies=partial(open_proxies, catalog, hints, namespace),
         state=state or MemoryState(),
-        uploaded=partial(catalog.uploaded.all, namespace),
+        uploaded=partial(uploaded, catalog, namespace),
     )
     return open_connector(entry.config, access)
+
+
+def uploaded(catalog: Catalog, namespace: str) -> list[UploadedItem]:
+    """Return what the namespace's source of uploads holds, texts that were handed in with facts included."""
+    assertions = read_assertions(catalog.assertions.all(namespace))
+    return with_raw_texts(catalog.uploaded.all(namespace), assertions)
 
 
 def tombstoned_paths(

@@ -109,7 +109,7 @@ def upload(
                     remedy="Give them names of their own.",
                     path=path,
                 )
-            _check_size(workspace, path, item.data)
+            check_size(workspace, path, item.data)
             new = ids.doc_id(namespace, ids.locator(source_id, path)) not in there
             meter.take(ids.sha256_hex(item.data), len(item.data), new_document=new)
             states[path] = "new"
@@ -215,7 +215,8 @@ def check_path(name: str) -> str:
     return path
 
 
-def _check_size(workspace: Workspace, path: str, data: bytes) -> None:
+def check_size(workspace: Workspace, path: str, data: bytes) -> None:
+    """Raise ``E_TOO_LARGE`` or ``E_EMPTY`` for bytes that can be no document."""
     limit = workspace.settings.limits.max_blob_bytes
     if len(data) > limit:
         raise TabootError("E_TOO_LARGE", f"{path} has more than {limit:,} bytes.", path=path)
@@ -223,7 +224,7 @@ def _check_size(workspace: Workspace, path: str, data: bytes) -> None:
         raise TabootError("E_EMPTY", f"{path} has no bytes.", path=path)
 
 
-def _add_source(workspace: Workspace, namespace: str, source_id: str) -> None:
+def add_source(workspace: Workspace, namespace: str, source_id: str) -> None:
     """Make the namespace's source of uploads, if it is not there."""
     with workspace.adding_sources(namespace):
         known = {row["source_id"]: row for row in workspace.catalog.sources.find(namespace)}
@@ -236,7 +237,7 @@ def _add_source(workspace: Workspace, namespace: str, source_id: str) -> None:
 def _store(workspace: Workspace, namespace: str, source_id: str, part: Sequence[Handed]) -> dict[str, str]:
     """Store documents and record them; return what is so of each path: new, replaced or unchanged."""
     catalog = workspace.catalog
-    _add_source(workspace, namespace, source_id)
+    add_source(workspace, namespace, source_id)
     doc_ids = {ids.doc_id(namespace, ids.locator(source_id, _path(x))) for x in part}
     deleted = sorted(doc_ids & catalog.tombstones.all(namespace).keys())
     if deleted:

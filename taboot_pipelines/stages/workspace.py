@@ -183,7 +183,8 @@ class Workspace:
 
         An invalid file changes nothing. ``former_sources`` is set if the home belonged to another file.
         """
-        sources = with_uploads(load_sources(self.settings.sources_file), self.catalog.uploaded.namespaces())
+        handed = self.catalog.uploaded.namespaces() | self.catalog.assertions.handing()
+        sources = with_uploads(load_sources(self.settings.sources_file), handed)
         rows = self.catalog.sources.find()
         known = {(r["namespace"], r["source_id"]) for r in rows}
         paused = {(r["namespace"], r["source_id"]) for r in rows if is_paused(r)}
@@ -336,7 +337,7 @@ def entry_row(entry: SourceEntry, root: Path) -> dict[str, str]:
 
 
 def with_uploads(sources: SourcesFile, namespaces: Collection[str]) -> SourcesFile:
-    """Return the sources with those of what was uploaded to these namespaces, which need no entry."""
+    """Return the sources with those of what people handed to these namespaces, which need no entry."""
     held = {uploads_source(namespace): namespace for namespace in sorted(namespaces)}
     entries = {
         id_: UploadsSource(id=id_, type="uploads", namespace=namespace) for id_, namespace in held.items()

@@ -8,7 +8,8 @@ vacuumed at any time. Compose projects with overrides, ``.env`` and Dockerfiles,
 prose change together with a tailnet, a network, mailboxes of several messages and a chat that grows; names
 become ambiguous and unambiguous again, and so do titles; what links lead to comes and goes. A chat model
 reads along, and now and then answers nonsense or not at all; units are interpreted once more, such runs are
-promoted and promotions taken back. Documents expire, and come back with other bytes. At the end the stores
+promoted and promotions taken back. Documents expire, and come back with other bytes. Facts are stated with
+texts, undone, and their documents deleted. At the end the stores
 equal a replay of the catalog's inputs into empty ones, which asks the model nothing.
 """
 
@@ -409,6 +410,9 @@ operation = st.one_of(
     st.tuples(st.just("pause"), place, st.integers(0, 1)),
     st.tuples(st.just("graph"), place, st.integers(0, 1)),
     st.tuples(st.just("quota"), place, st.integers(0, 6)),
+    st.tuples(st.just("state"), place, st.integers(0, 5)),
+    st.tuples(st.just("undo"), place, st.integers(0, 5)),
+    st.tuples(st.just("erase fact"), place, st.integers(0, 5)),
 )
 
 #: Where sources move to and come back from.
@@ -701,6 +705,18 @@ def apply(world: World, clock: Clock, llm: FakeOpenAi, kind: str, where: tuple[s
             hosts = ("vault", "theatre", "cache")
             page = f"# Handed over\n\nThe {hosts[n // 2]} depends on {hosts[n // 2 - 1]}, says page {n}.\n"
             uploads.take(world.workspace, "default", [page.encode()], f"pages/{n % 2}.md", tags=["handed"])
+        case "state":
+            event("stated with a text")
+            host, text = f"hearth-{n}.lan", f"The vault of rack {n // 2} depends on theatre.\n"
+            world.kb().ingest_structured("Host", {"hostname": host}, raw_content=text, who="ann")
+        case "undo" | "erase fact":
+            said = [x for x in world.kb().assertions(all_states=True).items if x.state != "erased"]
+            if said:
+                event(kind)
+                try:
+                    world.kb().undo(said[n % len(said)].observation_id, erase=kind != "undo", who="ann")
+                except TabootError as error:
+                    assert error.code == "E_TRANSITION"
         case "delete upload":
             held = world.workspace.catalog.locators.of_source("default", "uploads").values()
             if held:
@@ -768,6 +784,22 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
     start=st.lists(st.tuples(place, st.integers(0, 3)), min_size=3, max_size=9),
     operations=st.lists(operation, min_size=2, max_size=8),
     confirmed=st.booleans(),
+)
+@example(
+    # Two facts have one text, which is deleted, taken back and brought back with them, and erased.
+    start=[(("notes", "runbook.md"), 0)],
+    operations=[
+        ("state", PATHS[0], 0),
+        ("state", PATHS[0], 1),
+        ("delete upload", PATHS[0], 0),
+        ("erase fact", PATHS[0], 0),
+        ("restore", PATHS[0], 0),
+        ("undo", PATHS[0], 0),
+        ("undo", PATHS[0], 1),
+        ("state", PATHS[0], 2),
+        ("delete upload", PATHS[0], 1),
+    ],
+    confirmed=False,
 )
 @example(
     # All but the first leave the file, which is confirmed of none; one moves to another namespace and back.

@@ -363,6 +363,7 @@ def calls(
             MINE, [HandedIn(sha, 1, "text/plain")], "of-alpha"
         ),
         "assertions.erase": lambda: catalog.assertions.erase(MINE, [random_.choice(theirs)]),
+        "assertions.erase_raw": lambda: catalog.assertions.erase_raw(MINE, [random_.choice(theirs)]),
         "locators.restore": lambda: catalog.locators.restore(MINE, [doc]),
         "forget": lambda: catalog.forget(MINE, [doc], [sha]),
         "receipts.save": lambda: catalog.receipts.save(MINE, "receipt", [], True, {"s": "done"}, []),
@@ -401,7 +402,8 @@ def every_method(frontier: Frontier) -> list[object]:
 
 #: Those that span namespaces on purpose, or none.
 SPANNING = {
-    *("close", "health", "sources.sync", "jobs.fail_dead", "batches.fail_stale", "uploaded.namespaces"),
+    *("close", "health", "sources.sync", "jobs.fail_dead", "batches.fail_stale"),
+    *("uploaded.namespaces", "assertions.handing"),
 }
 
 

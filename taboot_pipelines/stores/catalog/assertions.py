@@ -5,6 +5,7 @@ What a kind of row means, and which are in force, is for ``knowledge.assertions`
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,9 @@ from taboot_pipelines.stores.catalog import schema as t
 from taboot_pipelines.stores.catalog.blobs import Blobs, blob_row
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.writing import Row, now_micros, parts, write
+
+#: What stands in the payload of a fact with which something was handed in, and of one whose was erased.
+_RAW, _RAW_ERASED = '"shown_bytes":', '"raw_erased":true'
 
 
 class NewAssertion(NamedTuple):
@@ -95,12 +99,36 @@ class Assertions:
 
     @retried
     def position(self, namespace: str) -> str:
-        """What changes with every row that is added or erased; empty where there is none."""
+        """What changes with every row that is added or erased, be it in part; empty where there is none."""
         a = t.assertion
+        without_raw = sa.case((a.c.payload.contains(_RAW_ERASED, autoescape=True), 1))
         with self.database.read(namespace) as c:
-            query = sa.select(sa.func.max(a.c.number), sa.func.count(a.c.erased_at))
-            number, erased = c.execute(query.where(a.c.namespace == namespace)).one()
-        return "" if number is None else f"{number}.{erased}"
+            query = sa.select(
+                sa.func.max(a.c.number), sa.func.count(a.c.erased_at), sa.func.count(without_raw)
+            )
+            number, erased, emptied = c.execute(query.where(a.c.namespace == namespace)).one()
+        if number is None:
+            return ""
+        return f"{number}.{erased}" + (f".{emptied}" if emptied else "")
+
+    @retried
+    def handing(self) -> set[str]:
+        """The namespaces in which something was handed in with a fact."""
+        a = t.assertion
+        with self.database.read(None) as c:
+            query = sa.select(a.c.namespace).where(a.c.payload.contains(_RAW, autoescape=True))
+            return set(c.execute(query.distinct()).scalars())
+
+    @retried
+    def erase_raw(self, namespace: str, assertion_ids: Collection[str]) -> None:
+        """Take out what was handed in with these facts: the facts stay."""
+        a = t.assertion
+        with self.database.publishing(namespace) as c:
+            for id_ in sorted(assertion_ids):
+                ours = (a.c.namespace == namespace, a.c.id == id_, a.c.payload.is_not(None))
+                for payload in c.execute(sa.select(a.c.payload).where(*ours)).scalars().all():
+                    said = {**json.loads(payload), "raw": None, "raw_erased": True}
+                    c.execute(sa.update(a).where(*ours).values(payload=ids.canonical_json(said)))
 
     @retried
     def erase(self, namespace: str, assertion_ids: Collection[str]) -> None:
