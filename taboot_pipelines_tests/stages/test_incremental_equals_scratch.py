@@ -538,8 +538,9 @@ def unharmed(world: World, *sources: str) -> None:
 def well(world: World, llm: FakeOpenAi) -> None:
     """Let the model answer everything again, and what it failed at be due."""
     llm.forgive()
-    world.workspace.state.circuit_succeeded("default", "circuit:llm")
-    dead_letters.replay(world.workspace, "default")
+    for namespace in ("default", OTHER):
+        world.workspace.state.circuit_succeeded(namespace, "circuit:llm")
+        dead_letters.replay(world.workspace, namespace)
 
 
 def apply(world: World, clock: Clock, llm: FakeOpenAi, kind: str, where: tuple[str, str], n: int) -> None:
