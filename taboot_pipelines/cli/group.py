@@ -131,6 +131,7 @@ for command in (
     discover.discover,
     runs.runs,
     runs.reinterpret,
+    runs.reindex,
     admin.schema,
     admin.delete,
     admin.restore,

@@ -1,13 +1,15 @@
-"""``runs`` and ``reinterpret``: how documents were read, by which run, and otherwise."""
+"""``runs``, ``reinterpret`` and ``reindex``: how documents were read, by which run, otherwise, and anew."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from taboot_pipelines.cli.admin import existing_workspace
 from taboot_pipelines.cli.output import console, emit_json, json_option, namespace_option, table, text
 
 if TYPE_CHECKING:
@@ -267,6 +269,39 @@ def _print_fact(fact: Fact, sign: str, note: str = "") -> None:
 def _print_pending(pending: tuple[str, ...]) -> None:
     if pending:
         console().print(text(f"{', '.join(pending)} did not answer and is written by the next ingest."))
+
+
+@click.command()
+@click.argument("documents", metavar="DOCUMENT...", nargs=-1)
+@click.option("--source", metavar="SOURCE", default=None, help="All documents of this source.")
+@namespace_option
+@json_option
+def reindex(documents: tuple[str, ...], source: str | None, namespace: str | None, as_json: bool) -> None:
+    """Parse, cut, embed and interpret documents anew from their stored bytes, without fetching.
+
+    A DOCUMENT is named as for `taboot document`. For what a defect or a lost file has spoiled: where nothing
+    was wrong nothing changes. `taboot audit --repair` looks for it everywhere instead. Exit code 1 if a
+    document failed.
+    """
+    if not documents and source is None:
+        raise click.UsageError("Name documents, or a source by --source.")
+    from taboot_pipelines.stages import reindexing
+
+    with existing_workspace() as workspace:
+        tenant = namespace or workspace.settings.namespace
+        done = reindexing.reindex(workspace, tenant, documents, source=source)
+    if as_json:
+        emit_json({"documents": [asdict(x) for x in done]})
+    else:
+        for x in [x for x in done if x.code is None and (x.state != "unchanged" or documents)]:
+            told = f"{x.chunks:,} chunks, {x.facts:,} facts"
+            console().print(text(f"{x.doc_id[:8]}  {x.state:<9}  {x.source_id}:{x.path}  {told}"))
+        for x in [x for x in done if x.code is not None]:
+            console().print(text(f"{x.source_id}:{x.path}: {x.code}: {x.message}"), style="yellow")
+        counts = Counter(x.state for x in done)
+        told = ", ".join(f"{n:,} {state}" for state, n in sorted(counts.items()))
+        console().print(text(told or "There is no document."), style="dim")
+    sys.exit(1 if any(x.code for x in done) else 0)
 
 
 def _opened(namespace: str | None) -> Interpretations:

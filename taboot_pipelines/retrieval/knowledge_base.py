@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.writing import Writing
     from taboot_pipelines.shards.manifest import Manifest
     from taboot_pipelines.stages.deletion import Receipt, Restored
+    from taboot_pipelines.stages.reindexing import Reindexed
     from taboot_pipelines.stages.reinterpretation import Promoted, Reinterpreted, RolledBack
     from taboot_pipelines.stages.uploads import Uploaded
 
@@ -668,6 +669,24 @@ class KnowledgeBase:
         """
         new, gone = checked_texts(add=add), checked_texts(remove=remove)
         self._writing().tag(checked_texts(doc_ids=doc_ids), new, gone)
+
+    @_changes
+    def reindex(
+        self, documents: str | Collection[str] = (), *, source: str | None = None
+    ) -> tuple[Reindexed, ...]:
+        """Derive documents, or all of a source, anew from their stored bytes: parsed, cut, embedded where a
+        vector lacks, interpreted and published. Nothing is fetched; recorded answers of a model hold.
+
+        ``documents``: named as for :meth:`document`. Where nothing was wrong nothing is another than before.
+        Returns what became of each: ``unchanged``, ``changed``, ``restored`` (some of it was lost), or
+        ``failed`` with a code and a reason. Raises ``E_NOT_FOUND`` naming the nearest, ``E_SOURCE_UNKNOWN``,
+        ``E_BLOB_MISSING``, ``E_BLOB_CORRUPT``, ``E_BUSY``; nothing is changed then.
+        """
+        check_texts(source=source)
+        names = checked_texts(documents=documents)
+        if not names and source is None:
+            raise TabootError("E_QUERY", "Name documents, or a source.")
+        return self._writing().reindex(names, source)
 
     @_changes
     def retain(self, doc_ids: Collection[str], days: int | None) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.session import View
     from taboot_pipelines.stages.decisions import Recorded, Wanted
     from taboot_pipelines.stages.deletion import Receipt, Restored
+    from taboot_pipelines.stages.reindexing import Reindexed
     from taboot_pipelines.stages.uploads import Uploaded
     from taboot_pipelines.stages.workspace import Workspace
 
@@ -70,6 +71,13 @@ class Writing:
 
         with self._workspace() as workspace:
             tags.tag(workspace, self._namespace, doc_ids, add=add, remove=remove)
+
+    def reindex(self, names: Sequence[str], source: str | None) -> tuple[Reindexed, ...]:
+        """See ``KnowledgeBase.reindex``."""
+        from taboot_pipelines.stages import reindexing
+
+        with self._workspace() as workspace:
+            return tuple(reindexing.reindex(workspace, self._namespace, names, source=source))
 
     def retain(self, doc_ids: Collection[str], days: int | None) -> None:
         """See ``KnowledgeBase.retain``."""

@@ -15,7 +15,7 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy
 from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.shards.inputs import DocumentRows, ShardInput
-from taboot_pipelines.shards.manifest import Manifest, NewerManifest
+from taboot_pipelines.shards.manifest import Manifest, NewerManifest, ShardEntry
 from taboot_pipelines.shards.plan import plan
 from taboot_pipelines.shards.protocol import ShardStore, damaged_shards, load_manifest, verify
 from taboot_pipelines.shards.publish import publish
@@ -139,19 +139,8 @@ class _Shards:
                 )
         damaged = set(damaged_shards(workspace.shards, manifest))
         for key, entry in held.items():
-            if key not in damaged and deep:
-                alone = manifest.model_copy(update={"shards": (entry,)})
-                try:
-                    verify(workspace.shards, alone)
-                    altered = any(map(altered_texts, Shards.open(workspace.shards, alone).documents))
-                except TabootError as error:
-                    if error.code not in {"E_SHARD_CORRUPT", "E_SHARD_MISSING"}:
-                        raise
-                    damaged.add(key)
-                else:
-                    if altered:
-                        workspace.shards.mark_damaged(namespace, entry)
-                        damaged.add(key)
+            if key not in damaged and deep and is_damaged(workspace, namespace, manifest, entry):
+                damaged.add(key)
         for key in sorted(damaged):
             yield Discrepancy(
                 "shards",
@@ -168,6 +157,22 @@ class _Shards:
 
 
 SERVING = _Shards()
+
+
+def is_damaged(workspace: Workspace, namespace: str, manifest: Manifest, entry: ShardEntry) -> bool:
+    """Hash every file of a shard, and every text in it; what is not as published is marked, so that the next
+    publish builds it again."""
+    alone = manifest.model_copy(update={"shards": (entry,)})
+    try:
+        verify(workspace.shards, alone)
+        altered = any(map(altered_texts, Shards.open(workspace.shards, alone).documents))
+    except TabootError as error:
+        if error.code not in {"E_SHARD_CORRUPT", "E_SHARD_MISSING"}:
+            raise
+        return True
+    if altered:
+        workspace.shards.mark_damaged(namespace, entry)
+    return altered
 
 
 def _inputs(workspace: Workspace, namespace: str, snapshot: Pointer, space: Space) -> str:

@@ -10,7 +10,7 @@ which that ingest asks for its bytes again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -421,18 +421,34 @@ def _repair(workspace: Workspace, namespace: str, found: list[Discrepancy], owne
         if d.store == "tables" and d.kind == "unreadable":
             owner, name = d.item.split("/", 1)
             workspace.tables.drop(namespace, owner, name)
-    for owner in owners:
-        catalog.pointers.drop(namespace, owner, _repaired(workspace) if owner == NAMESPACE else None)
+    derive_again(workspace, namespace, owners, ask={d.store for d in found})
+    if any(d.store == "blobs" and d.kind == "surplus" for d in found):
+        workspace.blobs.sweep(namespace, catalog.blobs.hashes(namespace))
+
+
+def derive_again(
+    workspace: Workspace, namespace: str, owners: Collection[str], *, ask: Collection[str]
+) -> None:
+    """Let the stages of these owners (``_``: the namespace) compare row by row, and all behind them follow.
+
+    What the stores in ``ask`` hold is compared too, and not our own record of it. Only while alone in the
+    namespace.
+    """
+    forget_progress(workspace, namespace, owners)
     if owners:
         derive(workspace, namespace, [e.source_id for e in workspace.entries_of(namespace)])
-    differing = {d.store for d in found}
     for stage in CHAIN.of_namespace:
-        if stage.serving is not None and stage.serving.store in differing:
+        if stage.serving is not None and stage.serving.store in ask:
             stage.serving.repair(workspace, namespace)
         elif owners:
             stage.run(workspace, namespace, "")
-    if any(d.store == "blobs" and d.kind == "surplus" for d in found):
-        workspace.blobs.sweep(namespace, catalog.blobs.hashes(namespace))
+
+
+def forget_progress(workspace: Workspace, namespace: str, owners: Collection[str]) -> None:
+    """Let the next run of these owners take nothing for unchanged."""
+    for owner in owners:
+        stages = _repaired(workspace) if owner == NAMESPACE else None
+        workspace.catalog.pointers.drop(namespace, owner, stages)
 
 
 def _repaired(workspace: Workspace) -> list[str]:

@@ -101,6 +101,7 @@ WRITING: Mapping[str, Callable[[KnowledgeBase], Any]] = {
     "restore": lambda kb: kb.restore([doc_id(kb)]),
     "upload": lambda kb: kb.upload(b"A lantern.", name="lantern.txt"),
     "tag": lambda kb: kb.tag([doc_id(kb)], add=["lit"]),
+    "reindex": lambda kb: kb.reindex([doc_id(kb)]),
     "retain": lambda kb: kb.retain([doc_id(kb)], 5),
     "retain_as_source": lambda kb: kb.retain_as_source([doc_id(kb)]),
     "correct": lambda kb: kb.correct("web", "description", "the page"),
