@@ -103,9 +103,7 @@ def search(request: Request) -> Response:
             modes=[Choice(m, options.get("mode", "hybrid") == m) for m in get_args(Mode)],
             dates={name: options.get(name, "") for name in ("date_from", "date_to")},
             active=_active(query, page),
-            others={
-                n: v for n, v in page.items() if n in ("language", "domain", "collection", "path_prefix")
-            },
+            others={n: v for n, v in page.items() if n in ("language", "domain", "path_prefix")},
         )
     )
 
@@ -148,14 +146,17 @@ def _answer(answer: Answer, manifest: Manifest) -> ShownAnswer:
 def _choices(manifest: Manifest, options: dict[str, Any]) -> dict[str, list[Choice]]:
     """The filters with a box for each value. What was asked for is among them, known or not."""
     known = {
+        "collection": set(manifest.collections),
         "source": set(manifest.sources),
         "type": {s.type for s in manifest.sources.values()},
         "tag": manifest.all_tags(),
         "content_type": set(_KINDS),
     }
+    chosen = {name: {*values, *options.get(name, ())} for name, values in known.items()}
     return {
-        name: [Choice(v, v in options.get(name, ())) for v in sorted({*values, *options.get(name, ())})]
-        for name, values in known.items()
+        name: [Choice(v, v in options.get(name, ())) for v in sorted(values)]
+        for name, values in chosen.items()
+        if values
     }
 
 

@@ -1,4 +1,5 @@
-"""``documents`` and ``document``: lists the documents that are served, and shows one."""
+"""``documents``, ``collections`` and ``document``: lists the documents that are served, the saved filters of
+them, and shows one."""
 
 from __future__ import annotations
 
@@ -42,6 +43,7 @@ _GAPS = 13
     "--tag", "tags", metavar="TAG", multiple=True, help="Only with this tag, or of a source with it."
 )
 @click.option("--language", "languages", metavar="CODE", multiple=True, help="Only in this language.")
+@click.option("--collection", "named", metavar="NAME", multiple=True, help="Only of this collection.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Most documents.")
 @namespace_option
 @json_option
@@ -51,6 +53,7 @@ def documents(
     types: tuple[str, ...],
     tags: tuple[str, ...],
     languages: tuple[str, ...],
+    named: tuple[str, ...],
     limit: int,
     namespace: str | None,
     as_json: bool,
@@ -60,7 +63,7 @@ def documents(
     With `*` or `?` PATTERN is a glob of the whole path; case does not matter.
     """
     kb = open_kb(namespace)
-    rows = sorted(kb.documents().to_pylist(), key=lambda r: (r["source"], r["path"]))
+    rows = sorted(kb.documents(collection=named or None).to_pylist(), key=lambda r: (r["source"], r["path"]))
     check_sources(sources, {*kb.manifest.sources, *(r["source"] for r in rows)})
     found = [
         row
@@ -94,6 +97,22 @@ def documents(
         out.print(shown)
     more = "" if len(found) <= limit else f", {limit:,} of them shown (--limit)"
     out.print(text(f"{len(found):,} of {len(rows):,} documents{more}"), style="dim")
+
+
+@click.command()
+@namespace_option
+@json_option
+def collections(namespace: str | None, as_json: bool) -> None:
+    """List the saved filters of the sources file that `--collection` takes, with their documents."""
+    found = open_kb(namespace).collections()
+    if as_json:
+        emit_json({"collections": [c.model_dump(mode="json") for c in found]})
+        return
+    shown = table("collection", "documents", "filters", "for", right=("documents",), short=True)
+    for c in found:
+        said = [f"{name} {v if isinstance(v, str) else ', '.join(v)}" for name, v in c.filters.items()]
+        shown.add_row(text(c.name), f"{c.documents:,}", text("; ".join(said)), text(c.description))
+    console().print(shown if found else text("The sources file declares no `collections`."))
 
 
 @click.command()

@@ -117,6 +117,7 @@ for command in (
     sources.sources,
     documents.documents,
     documents.document,
+    documents.collections,
     changes.changes,
     export.export,
     usage.usage,

@@ -47,7 +47,7 @@ def _filters(function: Any) -> Any:
     for name, metavar, what in (
         ("--path-prefix", "PATH", "Only documents whose path in their source begins so."),
         ("--content-type", "KIND", "Only passages of this kind: prose, code, table or list."),
-        ("--collection", "NAME", "Only the source called so, or sources with this tag."),
+        ("--collection", "NAME", "Only this collection (`taboot collections`), or source or tag."),
         ("--domain", "HOST", "Only web pages of this host."),
         ("--language", "CODE", "Only documents in this language."),
         ("--tag", "TAG", "Only sources with this tag."),

@@ -75,10 +75,13 @@ class Tools:
         source: str | None = None,
         mode: Literal["hybrid", "vector", "keyword", "graph", "adaptive"] = "hybrid",
         cursor: str | None = None,
+        collection: str | None = None,
     ) -> str:
-        """Find the passages of documents and files that fit a query best: words, meaning and names."""
+        """Find the passages of documents and files that fit a query best: words, meaning and names.
+        `collection`: only in a named part of the documents, a source or a tag."""
         start = start_of(cursor)
         options: dict[str, Any] = {"mode": mode, **({"source": [source]} if source else {})}
+        options |= {"collection": [collection]} if collection else {}
         self._check_source(source)
         wanted = min(start + _HITS, _MAX_FOUND)
         found = self._kb.search(query, wanted, **options)

@@ -89,6 +89,8 @@ class Candidates:
         named = (wanted.tags or frozenset()) | (wanted.collections or frozenset())
         if wanted.paths is not None or index.manifest.tagged(named):
             return None  # payloads hold no path, and no tag of a single document
+        if not index.manifest.collections.keys().isdisjoint(wanted.collections or ()):
+            return None  # what a saved filter passes is worked out from the shards
         if time.monotonic() < self._not_before:
             return None
         try:

@@ -10,9 +10,14 @@ import pyarrow as pa
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.tables import TIME
 from taboot_pipelines.retrieval.evidence import text_of
-from taboot_pipelines.retrieval.filters import Filter
+from taboot_pipelines.retrieval.filters import Filter, read_filter
 from taboot_pipelines.retrieval.links import check_document
-from taboot_pipelines.retrieval.results.documents import DocumentChunk, DocumentVersion, DocumentView
+from taboot_pipelines.retrieval.results.documents import (
+    CollectionView,
+    DocumentChunk,
+    DocumentVersion,
+    DocumentView,
+)
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines.settings import Settings
 
@@ -59,6 +64,19 @@ def _chunks(view: View) -> tuple[list[str], list[int]]:
     """The documents, and how many chunks each has."""
     ids = view.graph.documents.column("doc_id").to_pylist()
     return ids, np.bincount(view.index.document, minlength=len(ids)).tolist()
+
+
+def collections(view: View) -> tuple[CollectionView, ...]:
+    """See ``KnowledgeBase.collections``."""
+    return tuple(
+        CollectionView(
+            name=name,
+            description=saved.description,
+            filters=saved.filters(),
+            documents=int(view.index.documents_passing(read_filter(**saved.filters())).sum()),
+        )
+        for name, saved in sorted(view.manifest.collections.items())
+    )
 
 
 def document(view: View, settings: Settings, namespace: str, name: str) -> DocumentView:

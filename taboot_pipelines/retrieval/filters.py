@@ -40,9 +40,9 @@ class Filter:
     """What a hit must be. None: anything.
 
     ``sources``, ``types``, ``languages``, ``domains`` (hosts of web pages), ``content_types``: one of;
-    ``tags``: it, or its source, has one of; ``collections``: its source is called, or it has a tag that is,
-    one of; ``paths``:
-    begins with one of; dates: the document's own date, else when its bytes were first seen, in
+    ``tags``: it, or its source, has one of; ``collections``: a saved filter of one of these names passes it,
+    or, where there is none of the name, its source is called or it has a tag that is so; ``paths``: begins
+    with one of; dates: the document's own date, else when its bytes were first seen, in
     ``[date_from, date_to)``. All but ``content_types`` speak of the whole document.
     """
 

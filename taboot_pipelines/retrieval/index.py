@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.model.ids import domain_of
-from taboot_pipelines.retrieval.filters import Filter, as_micros
+from taboot_pipelines.retrieval.filters import Filter, as_micros, read_filter
 from taboot_pipelines.shards.layout import MAPPED, numbers
 from taboot_pipelines.shards.manifest import Manifest
 from taboot_pipelines.shards.reader import Shards
@@ -132,8 +133,7 @@ class Index:
         if wanted.tags is not None:
             keep &= self._tagged(wanted.tags)
         if wanted.collections is not None:
-            named = [s in wanted.collections for s in self._sources.values]
-            keep &= np.array(named, dtype=bool)[self._sources.codes] | self._tagged(wanted.collections)
+            keep &= self._collected(wanted.collections)
         if wanted.languages is not None:
             spoken = [language in wanted.languages for language in self._languages.values]
             keep &= np.array(spoken, dtype=bool)[self._languages.codes]
@@ -149,6 +149,28 @@ class Index:
             paths = self.documents.column("path").to_pylist() if self.documents.num_rows else []
             keep &= np.array([path.startswith(prefixes) for path in paths], dtype=bool)
         return keep
+
+    def _collected(self, names: frozenset[str]) -> Mask:
+        """Which documents are in one of these collections: what a saved filter of the name passes, else what
+        is of the source or has the tag. Raises ``E_QUERY`` for a name that is none of these.
+        """
+        saved, sources = self.manifest.collections, self.manifest.sources
+        known = {*saved, *sources, *self.manifest.all_tags()}
+        for name in sorted(names - known):
+            told = f" There are {', '.join(sorted(saved))}." if saved else ""
+            raise TabootError(
+                "E_QUERY",
+                f"No collection or source is called, and no document has the tag, {name[:80]!r}."
+                + (or_near(name, known) or told),
+                remedy="`taboot collections` lists the collections; tags and sources are collections too.",
+                collections=sorted(saved),
+            )
+        others = names - saved.keys()
+        named = [s in others for s in self._sources.values]
+        mask: Mask = np.array(named, dtype=bool)[self._sources.codes] | self._tagged(others)
+        for name in names & saved.keys():
+            mask |= self.documents_passing(read_filter(**saved[name].filters()))
+        return mask
 
     def _tagged(self, tags: frozenset[str]) -> Mask:
         """Which documents have one of these tags, or are of a source that has."""

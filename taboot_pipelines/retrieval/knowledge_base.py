@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         EntitySupports,
         Stated,
     )
-    from taboot_pipelines.retrieval.results.documents import DocumentView
+    from taboot_pipelines.retrieval.results.documents import CollectionView, DocumentView
     from taboot_pipelines.retrieval.results.drift import DriftReport
     from taboot_pipelines.retrieval.results.evaluations import Evaluation
     from taboot_pipelines.retrieval.results.explanations import Explanation, Original
@@ -220,7 +220,8 @@ class KnowledgeBase:
         first 1,000 characters are searched. An embedder that reads less reads a beginning of it.
 
         *Filters*, each one value or several, of which a hit must have one: ``source``, ``type``, ``tag``,
-        ``language``, ``domain`` (host of a web page), ``collection`` (a source's id or a tag),
+        ``language``, ``domain`` (host of a web page), ``collection`` (a saved filter of :meth:`collections`,
+        else a source's id or a tag; ``E_QUERY`` for any other name),
         ``content_type`` (``prose``, ``code``, ``table``, ``list``), ``path_prefix`` (how the document's path
         in its source begins). ``date_from`` and ``date_to`` (inclusive days, or moments up to but excluding
         the second): the document's own date, else when its bytes were first seen.
@@ -558,6 +559,15 @@ class KnowledgeBase:
         from taboot_pipelines.retrieval.export import export
 
         return self._session.ask(lambda view: export(view, Path(path), replace=replace))
+
+
+    def collections(self) -> tuple[CollectionView, ...]:
+        """The saved filters of the sources file that searches take as ``collection``, by name: what each is
+        for, its filters, and how many documents pass them. They are as the last ingest published them.
+        """
+        from taboot_pipelines.retrieval.documents import collections
+
+        return self._session.ask(collections)
 
     def document(self, name: str) -> DocumentView:
         """One document: what is known of it, its text, its chunks, and the versions that it had.

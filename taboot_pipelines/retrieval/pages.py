@@ -456,7 +456,6 @@ def _remarks(view: View, request: SearchRequest) -> list[str]:
     for name, values, known in (
         ("source is called", wanted.sources, set(sources)),
         ("document has the tag", wanted.tags, tags),
-        ("source is called or has the tag", wanted.collections, tags | set(sources)),
         (
             "document is of the domain",
             wanted.domains,

@@ -38,6 +38,7 @@ class ShardInput:
     ``load_entities(first, last)`` label, key, name, scope and properties of the entities between two
     positions, both included; each is called for one shard at a time. ``decisions``: ``tables.DECISIONS``.
     ``policies``: how long documents are kept; ``tags``: {doc_id: its own}; both of live documents only.
+    ``collections``: the fields of saved filters by name.
     """
 
     namespace: str
@@ -52,3 +53,4 @@ class ShardInput:
     decisions: pa.Table = field(default_factory=lambda: tables.empty("decisions"))
     policies: Policies = field(default_factory=Policies)
     tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    collections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.collections import SavedFilter
 from taboot_pipelines.model.retention import Policies, Policy
 from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.shards.layout import FORMAT, manifest_name
@@ -111,6 +112,8 @@ class Manifest(_Model):
     retention: dict[str, RetentionEntry] = Field(default_factory=dict)
     #: The tags that people gave documents, by doc_id; those of their sources hold for them too.
     tags: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    #: Saved filters, by name.
+    collections: dict[str, SavedFilter] = Field(default_factory=dict)
 
     def tags_of(self, source: str, doc_id: str) -> tuple[str, ...]:
         """The tags of a document: its source's, then those of its own."""

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.collections import SavedFilter
 from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.model.retention import Policy
 from taboot_pipelines.settings import ShardSettings
@@ -78,6 +79,9 @@ def publish(store: ShardStore, shard_input: ShardInput, settings: ShardSettings)
             },
             retention={k: _retention(v) for k, v in sorted(shard_input.policies.documents.items())},
             tags=dict(sorted(shard_input.tags.items())),
+            collections={
+                n: SavedFilter.model_validate(c) for n, c in sorted(shard_input.collections.items())
+            },
         )
     except (ValueError, TypeError, KeyError) as error:
         raise TabootError(

@@ -1,6 +1,7 @@
 """The sources file: a YAML mapping with a list ``sources``, one entry per source, one partition per entry;
 what several entries share (``profiles``); what all web sources go by (``domains`` and ``proxies``); who is
-told of events (``notifications``); and how much each namespace may hold (``quotas``).
+told of events (``notifications``); how much each namespace may hold (``quotas``); and saved filters
+(``collections``).
 
 Everything wrong with it is ``E_SOURCES`` and nothing is changed (rule ``complete-enumeration``): all problems
 are listed, each with its line and column and the entry's number and id, counted from 1; no content is quoted.
@@ -23,14 +24,15 @@ from taboot_pipelines.connectors.entries import SourceEntry, UnavailableSource
 from taboot_pipelines.crawl.domains import DomainSettings, domain_name
 from taboot_pipelines.crawl.proxies import ProxySettings
 from taboot_pipelines.errors import TabootError, near
+from taboot_pipelines.model.collections import CollectionEntry
 from taboot_pipelines.model.graph import is_source_type
-from taboot_pipelines.model.ids import NAME_PATTERN, UPLOADS
+from taboot_pipelines.model.ids import NAME_PATTERN, UPLOADS, uploads_source
 from taboot_pipelines.model.notifications import Endpoint
 from taboot_pipelines.model.quotas import Limits
 from taboot_pipelines.sources.registry import source_kind, source_kinds, type_names
 
 MAX_BYTES = 8 * 1024 * 1024
-_TOP = ("sources", "profiles", "domains", "proxies", "notifications", "quotas")
+_TOP = ("sources", "profiles", "domains", "proxies", "notifications", "quotas", "collections")
 #: So many unknown fields at the top are listed: a file that is another kind of file may have very many.
 _MOST_UNKNOWN = 5
 Named = TypeVar("Named", bound=BaseModel)
@@ -136,7 +138,7 @@ def parse(data: bytes, path: Path) -> Document:
 class SourcesFile:
     """A valid sources file: entries by id in the file's order, the directory that paths are relative to, the
     file's hash; settings of domains by their names in the form that URLs have, lists of proxies by name, who
-    is told of events, by name, and the limits of namespaces.
+    is told of events, by name, the limits of namespaces, and saved filters by name.
     """
 
     entries: Mapping[str, SourceEntry]
@@ -146,6 +148,7 @@ class SourcesFile:
     proxies: Mapping[str, ProxySettings] = field(default_factory=dict)
     notifications: Mapping[str, Endpoint] = field(default_factory=dict)
     quotas: Mapping[str, Limits] = field(default_factory=dict)
+    collections: Mapping[str, CollectionEntry] = field(default_factory=dict)
 
 
 def json_schema() -> dict[str, Any]:
@@ -153,7 +156,10 @@ def json_schema() -> dict[str, Any]:
     kinds = source_kinds()
     references, schema = models_json_schema(
         [(kind.entry, "validation") for kind in kinds.values()]
-        + [(model, "validation") for model in (DomainSettings, ProxySettings, Endpoint, Limits)]
+        + [
+            (model, "validation")
+            for model in (DomainSettings, ProxySettings, Endpoint, Limits, CollectionEntry)
+        ]
     )
     for definition in schema["$defs"].values():
         # Where a docstring's lines break is no matter of the schema.
@@ -212,6 +218,13 @@ def json_schema() -> dict[str, Any]:
                 "title": "Quotas",
                 "type": "object",
             },
+            "collections": {
+                "additionalProperties": references[CollectionEntry, "validation"],
+                "description": "Saved filters, by the name that searches call as `collection`.",
+                "propertyNames": {"pattern": NAME_PATTERN.pattern},
+                "title": "Collections",
+                "type": "object",
+            },
         },
         "required": ["sources"],
         "title": "Sources of taboot_pipelines",
@@ -255,6 +268,17 @@ def load_sources(path: Path) -> SourcesFile:
     proxies = _named(content, "proxies", "list of proxies", ProxySettings, _plain_name, problems)
     endpoints = _named(content, "notifications", "endpoint", Endpoint, _plain_name, problems)
     quotas = _named(content, "quotas", "namespace", Limits, _plain_name, problems)
+    collections = _named(content, "collections", "collection", CollectionEntry, _plain_name, problems)
+    for name, saved in collections.items():
+        ids = {e.id for e in entries.values() if e.namespace == saved.namespace}
+        for key, what, values, known in (
+            ("source", "source", saved.source, ids | {uploads_source(saved.namespace)}),
+            ("type", "type", saved.type, type_names()),
+        ):
+            for value in [v for v in values or () if v not in known]:
+                told = f"collection {name} names {what} {_show(value)}, which "
+                told += "the file does not list in its namespace" if what == "source" else "is no type"
+                problems.add(told + _meant(value, known), "collections", name, key)
     for name, endpoint in endpoints.items():
         for source in sorted(set(endpoint.sources) - entries.keys()):
             problems.add(
@@ -276,7 +300,9 @@ def load_sources(path: Path) -> SourcesFile:
     if problems.found:
         raise problems.error(path)
     digest = hashlib.sha256(data).hexdigest()
-    return SourcesFile(entries, path.absolute().parent, digest, domains, proxies, endpoints, quotas)
+    return SourcesFile(
+        entries, path.absolute().parent, digest, domains, proxies, endpoints, quotas, collections
+    )
 
 
 class _Problems:

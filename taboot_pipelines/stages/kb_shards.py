@@ -5,7 +5,7 @@ Holds rule ``bounded-rewrite``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from taboot_pipelines.embedding.protocol import Space
@@ -29,7 +29,7 @@ from taboot_pipelines.stages.snapshot import (
     snapshot_pointer,
     tags_of,
 )
-from taboot_pipelines.stages.workspace import Progress, Workspace, no_progress
+from taboot_pipelines.stages.workspace import COLLECTIONS, Progress, Workspace, no_progress
 from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE
 
@@ -180,7 +180,8 @@ def _inputs(workspace: Workspace, namespace: str, snapshot: Pointer, space: Spac
     policies = policies_of(workspace, namespace, snapshot)
     kept = ([policies.sources, policies.documents],) if policies else ()
     tags = tags_of(workspace, namespace, snapshot)
-    said = (*kept, *([tags] if tags else []))
+    collections = _collections(workspace, namespace)
+    said = (*kept, *([tags] if tags else []), *([["collections", collections]] if collections else []))
     return ids.digest(snapshot.tables, snapshot.inputs, sources, space.id, settings, VERSION, ANALYZER, *said)
 
 
@@ -259,7 +260,14 @@ def _input(
         decisions=reader.snapshot("decisions", None),
         policies=policies_of(workspace, namespace, snapshot),
         tags=tags_of(workspace, namespace, snapshot),
+        collections=_collections(workspace, namespace),
     )
+
+
+def _collections(workspace: Workspace, namespace: str) -> Mapping[str, Any]:
+    """Return the saved filters of a namespace, as the sources file had them last."""
+    kept = workspace.catalog.pointers.get(namespace, NAMESPACE, COLLECTIONS)
+    return {} if kept is None else kept.applied
 
 
 def _published(store: ShardStore, namespace: str) -> Manifest | None:

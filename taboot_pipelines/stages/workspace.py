@@ -24,6 +24,7 @@ from taboot_pipelines.embedding import open_embedder
 from taboot_pipelines.embedding.protocol import Embedder, Space, check_limit
 from taboot_pipelines.embedding.remembered import Remembered, RememberedEmbedder
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.collections import CollectionEntry
 from taboot_pipelines.model.health import PartClient
 from taboot_pipelines.model.ids import digest, uploads_source
 from taboot_pipelines.settings import Settings, load_settings
@@ -51,6 +52,8 @@ from taboot_pipelines.stores.catalog.catalog import Catalog
 Server = TypeVar("Server", bound=PartClient)
 #: Where the limits that the sources file gives a namespace are kept: a pointer that publishes no table.
 QUOTAS = "quotas"
+#: The saved filters that the sources file gives a namespace.
+COLLECTIONS = "collections"
 #: Called with (stage, done, total) as work goes on; total is 0 when it is not known.
 Progress = Callable[[str, int, int], None]
 
@@ -198,7 +201,10 @@ class Workspace:
         for namespace in {e.namespace for e in sources.entries.values()}:
             publish_settings(self.catalog, namespace, sources)
         for namespace in {namespace for namespace, _ in known} | new:
-            self._publish_quota(namespace, sources)
+            limits = sources.quotas.get(namespace)
+            self._keep(namespace, QUOTAS, {} if limits is None else limits.model_dump(exclude_none=True))
+            saved = {n: c for n, c in sources.collections.items() if c.namespace == namespace}
+            self._keep(namespace, COLLECTIONS, published_collections(saved))
             self.catalog.retention.sync(
                 namespace,
                 {
@@ -216,13 +222,11 @@ class Workspace:
         )
         return sources
 
-    def _publish_quota(self, namespace: str, sources: SourcesFile) -> None:
-        """Keep the limits that the file gives a namespace (``stages.quotas``), if others are kept."""
-        limits = sources.quotas.get(namespace)
-        said = {} if limits is None else limits.model_dump(exclude_none=True)
-        kept = self.catalog.pointers.get(namespace, NAMESPACE, QUOTAS)
+    def _keep(self, namespace: str, what: str, said: Mapping[str, Any]) -> None:
+        """Keep what the file says of a namespace, if something else is kept: a worker has no such file."""
+        kept = self.catalog.pointers.get(namespace, NAMESPACE, what)
         if said != ({} if kept is None else kept.applied):
-            pointer = Pointer(stage=QUOTAS, tables={}, inputs=digest(said), txn="", applied=said)
+            pointer = Pointer(stage=what, tables={}, inputs=digest(said), txn="", applied=said)
             self.catalog.pointers.publish(namespace, NAMESPACE, pointer)
 
     def adding_sources(self, namespace: str) -> AbstractContextManager[None]:
@@ -324,6 +328,13 @@ class _CatalogMemory:
             NAMESPACE,
             Pointer(stage=self._STAGE, tables={}, inputs=self._server, txn="", applied=applied),
         )
+
+
+def published_collections(saved: Mapping[str, CollectionEntry]) -> dict[str, dict[str, Any]]:
+    """Return saved filters by name as they are kept and published."""
+    return {
+        name: c.model_dump(exclude_defaults=True, exclude={"namespace"}) for name, c in sorted(saved.items())
+    }
 
 
 def entry_row(entry: SourceEntry, root: Path) -> dict[str, str]:

@@ -82,6 +82,7 @@ READING: Mapping[str, Callable[[KnowledgeBase], Any]] = {
     "edges": lambda kb: rows_of(kb.edges()),
     "documents": lambda kb: rows_of(kb.documents()),
     "export": lambda kb: exported(kb),
+    "collections": lambda kb: [c.name for c in kb.collections()],
     "document": lambda kb: len(kb.document(doc_id(kb)).versions),
     "changes": lambda kb: dict(kb.changes("2020-01-01").counts),
     "sources": lambda kb: [(s.id, s.state, s.last_job and s.last_job.state) for s in kb.sources().sources],

@@ -445,3 +445,30 @@ def test_the_schema_knows_domains_and_proxies() -> None:
     ):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(good | bad, schema)
+
+
+def test_collections_are_filters_by_name(tmp_path: Path) -> None:
+    entries = "sources: [{id: a, type: files, path: x}, {id: b, type: files, path: y, namespace: other}]\n"
+    saved = load(
+        tmp_path,
+        entries + "collections: {day: {source: a, type: [files], date_from: 2026-01-02, tag: [x, y]}}",
+    ).collections["day"]
+    assert saved.filters() == {
+        "source": ["a"],
+        "type": ["files"],
+        "date_from": "2026-01-02",
+        "tag": ["x", "y"],
+    }
+    for fields, said in (
+        ("{}", "line 2, column 15: collection day has no filter"),
+        ("{sourc: a}", "has the unknown field sourc (did you mean source?)"),
+        ("{source: b}", "names source b, which the file does not list in its namespace"),
+        ("{type: file}", "names type file, which is no type (did you mean files?)"),
+        ("{date_to: soon}", "date_to: "),
+        ("{tag: 3}", "tag: "),
+        ("{tag: x, namespace: No}", "namespace: "),
+    ):
+        with pytest.raises(TabootError) as error:
+            load(tmp_path, f"{entries}collections: {{day: {fields}}}")
+        assert error.value.code == "E_SOURCES" and said in error.value.message, error.value.message
+    assert load(tmp_path, f"{entries}collections: {{u: {{source: uploads}}}}").collections["u"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from datetime import datetime
+from typing import Any
 
 from taboot_pipelines.retrieval import rendering
 from taboot_pipelines.retrieval.results.base import Result
@@ -62,3 +63,12 @@ class DocumentView(Result):
         ]
         head = rendering.table(self.title or self.path, ("field", "value"), known)
         return f"{head}<pre>{html.escape(self.text)}</pre>"
+
+
+class CollectionView(Result):
+    """A saved filter: what it is for, its ``filters`` as a search takes them, and how many documents pass."""
+
+    name: str
+    description: str
+    filters: dict[str, Any]
+    documents: int
