@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ from taboot_pipelines.cli.group import cli
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.mcp.tools import Tools
 from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines.stages import kb_shards
+from taboot_pipelines_tests.fakes.qdrant import any_qdrant
+from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
 
 COLLECTIONS: dict[str, Any] = {
@@ -31,6 +35,10 @@ def declare(world: World, **collections: Any) -> None:
 
 @pytest.fixture
 def house(world: World) -> World:
+    return fill(world)
+
+
+def fill(world: World) -> World:
     notes = world.source("notes", tags=["house"])
     (notes / "runbooks").mkdir()
     (notes / "runbooks" / "cache.md").write_text("# Cache\n\nThe cache is emptied at night.\n")
@@ -45,14 +53,12 @@ def house(world: World) -> World:
 
 
 def publish(world: World, namespace: str = "default") -> None:
-    from taboot_pipelines.stages import kb_shards
-
     kb_shards.run(world.workspace, namespace, "")
 
 
 def found(kb: KnowledgeBase, **options: Any) -> set[str]:
     titles = {h.title for h in kb.search("cache", mode="keyword", **options).hits}
-    assert titles == {h.title for h in kb.search("cache", mode="vector", **options).hits}
+    assert titles == {h.title for h in kb.search("cache", mode="vector", exact=True, **options).hits}
     rows = kb.documents(**options).column("title").to_pylist()
     assert titles == set(rows)
     return titles
@@ -74,6 +80,18 @@ def test_a_search_by_name_is_one_by_its_filters(house: World) -> None:
     assert (runbooks.description, runbooks.documents) == ("What to do.", 1)
     assert runbooks.filters == {"source": ["notes"], "path_prefix": ["runbooks/"]}
     assert [c.name for c in kb.collections()] == ["recent", "runbooks"]
+
+
+def test_it_is_the_same_where_qdrant_is_asked(tmp_path: Path, tei: FakeTei) -> None:
+    with any_qdrant() as qdrant:
+        world = World(
+            tmp_path, tei.url, qdrant={"url": qdrant.url, "max_retries": 0, "search_from_chunks": 0}
+        )
+        kb = fill(world).kb()
+        assert found(kb, collection="house") == {"Cache", "Plan"} and qdrant.requests["query"]
+        assert found(kb, collection="runbooks") == {"Cache"}
+        assert found(kb, collection=["runbooks", "stacks"]) == {"Cache", "Stack"}
+        world.workspace.close()
 
 
 def test_a_saved_filter_comes_before_a_source_or_tag_of_its_name(house: World) -> None:
