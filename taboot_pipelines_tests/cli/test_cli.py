@@ -237,7 +237,7 @@ def test_search_explains_compares_pages_and_says_why_not(shell: Shell) -> None:
     assert re.search(r"^hybrid 1 +vector .*sessions.md", shell("search", "sessions", "--compare"), re.M)
 
     assert shell.json("search", "web", "--collection", "stack", "--content-type", "code")["hits"]
-    assert "Nothing found." in shell("search", "web", "--collection", "stacks", "--domain", "none.lan")
+    assert "Nothing found." in shell("search", "web", "--tag", "stacks", "--domain", "none.lan")
     assert "Did you mean 'stack'?" in shell.err and "domain 'none.lan'" in shell.err
 
 

@@ -91,6 +91,9 @@ def test_it_is_the_same_where_qdrant_is_asked(tmp_path: Path, tei: FakeTei) -> N
         assert found(kb, collection="house") == {"Cache", "Plan"} and qdrant.requests["query"]
         assert found(kb, collection="runbooks") == {"Cache"}
         assert found(kb, collection=["runbooks", "stacks"]) == {"Cache", "Stack"}
+        # The server is not taken for one that lacks points.
+        asked = qdrant.requests["query"]
+        assert found(kb, tag="house") == {"Cache", "Plan"} and qdrant.requests["query"] > asked
         world.workspace.close()
 
 
