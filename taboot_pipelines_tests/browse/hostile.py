@@ -60,7 +60,13 @@ class HostileBase:
         entries = {t: SourceEntry(type=t, tags=(t,), root=t) for t in ("one", *self.rows)}
         tags = {t for entry in entries.values() for t in entry.tags}
         return SimpleNamespace(
-            version=1, sources=entries, documents=1, chunks=1, all_tags=lambda: tags, tags={}
+            version=1,
+            sources=entries,
+            documents=1,
+            chunks=1,
+            all_tags=lambda: tags,
+            tags={},
+            collections=dict.fromkeys(tags),
         )
 
     def search(self, query: str, limit: int = 10, **_options: Any) -> SearchResult:

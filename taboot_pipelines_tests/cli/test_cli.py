@@ -238,7 +238,9 @@ def test_search_explains_compares_pages_and_says_why_not(shell: Shell) -> None:
 
     assert shell.json("search", "web", "--collection", "stack", "--content-type", "code")["hits"]
     assert "Nothing found." in shell("search", "web", "--tag", "stacks", "--domain", "none.lan")
-    assert "Did you mean 'stack'?" in shell.err and "domain 'none.lan'" in shell.err
+    assert "No document has the tag 'stacks'." in shell.err and "domain 'none.lan'" in shell.err
+    shell("search", "web", "--collection", "stacks", code=1)
+    assert "Did you mean 'stack'?" in shell.err
 
 
 def test_cached_results_are_shown_and_dropped(shell: Shell) -> None:
