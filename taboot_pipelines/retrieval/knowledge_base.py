@@ -560,7 +560,6 @@ class KnowledgeBase:
 
         return self._session.ask(lambda view: export(view, Path(path), replace=replace))
 
-
     def collections(self) -> tuple[CollectionView, ...]:
         """The saved filters of the sources file that searches take as ``collection``, by name: what each is
         for, its filters, and how many documents pass them. They are as the last ingest published them.
