@@ -24,6 +24,8 @@ MAX_ROUTES = 30_000
 #: Steps that following references of one unit may take: blocks, servers, services, guards.
 MAX_STEPS = 200_000
 
+_PERIOD = re.compile(r"([0-9]{1,8})(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 _ADDRESS = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[^:]*))?")
 
 
@@ -76,6 +78,16 @@ def port_number(text: str) -> int | None:
     """A port that is written as a number; None for anything else."""
     digits = text.isascii() and text.isdigit() and len(text) <= 5
     return int(text) if digits and 1 <= int(text) <= 65535 else None
+
+
+def per_minute(count: str, period: str) -> int | None:
+    """The requests a minute of so many in a span of time as Go writes it, of one unit (``30s``); None where
+    one of them is no such number, or nothing is let through."""
+    spans = _PERIOD.fullmatch(period)
+    if spans is None or not (count.isascii() and count.isdigit() and len(count) <= 9 and int(count)):
+        return None
+    seconds = int(spans[1]) * _SECONDS[spans[2]]
+    return max(1, round(int(count) * 60 / seconds)) if seconds else None
 
 
 def split_address(text: str) -> tuple[str, str | None] | None:

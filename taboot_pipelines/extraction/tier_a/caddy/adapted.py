@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.caddy.upstreams import (
@@ -15,7 +16,14 @@ from taboot_pipelines.extraction.tier_a.caddy.upstreams import (
     places_of,
 )
 from taboot_pipelines.extraction.tier_a.endpoints import Target
-from taboot_pipelines.extraction.tier_a.proxying import Guard, Route, RouteClaims, Steps, port_number
+from taboot_pipelines.extraction.tier_a.proxying import (
+    Guard,
+    Route,
+    RouteClaims,
+    Steps,
+    per_minute,
+    port_number,
+)
 from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, UnitTexts
 from taboot_pipelines.model.json_text import Value, parse
 from taboot_pipelines.model.records import Evidence, FileView, Interpretation, SourceFacts
@@ -36,7 +44,7 @@ class CaddyJsonReader:
     """Tier A for Caddy's JSON: a unit is a file."""
 
     name = "caddy_json"
-    version = "3"
+    version = "4"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file says, in the claims that its Caddyfile makes. What cannot be read or resolved is a
@@ -109,6 +117,10 @@ class _Unit:
                         inner = inner.guarded(Guarded(guard, None))
                         whole = not places or any(m.places is None for m in matches)
                         scope = scope.guarded(Guarded(guard, None if whole else places_of(places)))
+                    elif kind == "rate_limit" and (rate := _rate(handler)) is not None:
+                        inner = replace(inner, rate_limit=rate)
+                        if not matches:
+                            scope = replace(scope, rate_limit=rate)
                     elif kind == "rewrite":
                         prefix = handler.string("strip_path_prefix")
                         # It holds for the routes behind this one, within the same list.
@@ -243,7 +255,7 @@ def _narrowed(scope: Scope, match: Match, secure: _Secure | None) -> Scope:
     if match.hosts is None or secure is None:
         return inner
     hosts = tuple((host, secure.of(host)) for host in match.hosts)
-    return Scope(hosts, inner.places, inner.stripped, inner.guards)
+    return replace(inner, hosts=hosts)
 
 
 def _match(value: Value) -> Match:
@@ -251,6 +263,17 @@ def _match(value: Value) -> Match:
     places = [v.data for v in value.items("path") if isinstance(v.data, str)]
     pattern = value.string("path_regexp", "pattern")
     return Match(hosts or None, (*places, *([f"~ {pattern}"] if pattern else [])) or None)
+
+
+def _rate(handler: Value) -> int | None:
+    """The requests a minute that the module ``rate_limit`` lets each client make; a span of time is written
+    as Go does, or in nanoseconds."""
+    rates = []
+    for zone in handler.members("rate_limits").values():
+        nanoseconds = zone.integer("window")
+        window = zone.string("window") if nanoseconds is None else f"{nanoseconds // 1_000_000}ms"
+        rates.append(per_minute(str(zone.integer("max_events") or ""), window))
+    return min((rate for rate in rates if rate is not None), default=None)
 
 
 def _guard(handler: Value) -> Guard | None:

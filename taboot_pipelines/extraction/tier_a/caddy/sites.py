@@ -18,7 +18,14 @@ from taboot_pipelines.extraction.tier_a.caddy.upstreams import (
     upstream_targets,
 )
 from taboot_pipelines.extraction.tier_a.endpoints import Target
-from taboot_pipelines.extraction.tier_a.proxying import Guard, Route, RouteClaims, Steps, port_number
+from taboot_pipelines.extraction.tier_a.proxying import (
+    Guard,
+    Route,
+    RouteClaims,
+    Steps,
+    per_minute,
+    port_number,
+)
 from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, UnitTexts
 from taboot_pipelines.model.records import Evidence, FileView, Interpretation, SourceFacts
 
@@ -54,7 +61,7 @@ class CaddyfileReader:
     """Tier A for Caddyfiles: a unit is a Caddyfile with all that it imports."""
 
     name = "caddyfile"
-    version = "4"
+    version = "5"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file says with its imports. What cannot be read, followed or resolved is a problem beside
@@ -249,6 +256,9 @@ class _Unit:
     def _guarded(self, directive: Directive, scope: Scope, matchers: Mapping[str, Match]) -> Scope:
         guard: Guard | None = None
         match, args = _matching(directive, matchers)
+        if directive.name == "rate_limit" and match is None:
+            rates = [r for zone in directive.block or () if (r := _rate(zone)) is not None]
+            return replace(scope, rate_limit=min(rates)) if rates else scope
         if directive.name == "forward_auth":
             to = [*args, *(a for s in directive.block or () if s.name == "to" for a in s.args)]
             guard = Guard("oauth2", dialled(to[0].text) if to else None)
@@ -317,6 +327,12 @@ class _Unit:
             self._texts.problem_at(where, "E_UNRESOLVED", "the upstreams are found while Caddy runs.")
             return
         yield from scope.routes(Target(scheme, name.text, number), where)
+
+
+def _rate(zone: Directive) -> int | None:
+    """The requests a minute that a zone of the module ``rate_limit`` lets each client make."""
+    said = {option.name: option.args[0].text for option in zone.block or () if option.args}
+    return per_minute(said.get("events", ""), said.get("window", ""))
 
 
 def _transport(option: Directive, scheme: str) -> str:

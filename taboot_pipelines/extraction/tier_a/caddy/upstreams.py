@@ -69,6 +69,8 @@ class Scope:
     #: What was taken from the beginning of the path.
     stripped: str = ""
     guards: tuple[Guarded, ...] = ()
+    #: The requests a minute that a client may make.
+    rate_limit: int | None = None
 
     def matching(self, match: Match) -> Scope:
         """The scope of what one alternative of a matcher lets through."""
@@ -106,7 +108,7 @@ class Scope:
         for host, tls in self.hosts:
             for place in self.places:
                 guard = next((g.guard for g in reversed(self.guards) if g.holds(place)), None)
-                yield Route(target, where, host, place[0], place[1], tls, guard)
+                yield Route(target, where, host, place[0], place[1], tls, guard, rate_limit=self.rate_limit)
 
 
 def dial_targets(address: str, scheme: str) -> list[Target]:

@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from taboot_pipelines.extraction.tier_a.endpoints import Target
-from taboot_pipelines.extraction.tier_a.proxying import Guard, Route, Steps, port_number, split_address
+from taboot_pipelines.extraction.tier_a.proxying import (
+    Guard,
+    Route,
+    Steps,
+    per_minute,
+    port_number,
+    split_address,
+)
 from taboot_pipelines.extraction.tier_a.texts import UNKNOWN, UnitTexts
 from taboot_pipelines.extraction.tier_a.traefik import rules
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node
@@ -29,10 +36,6 @@ SINGLE_SIGN_ON = re.compile(
     r"(?i)(?:^|[._@-])(?:authelia|authentik|ldap|tinyauth|oauth2?-?proxy|forward-?auth)(?:[._@-]|$)"
 )
 _TEMPLATE = re.compile(rf"\{{\{{|\$\{{|{UNKNOWN}")
-
-#: A span of time as Go writes it, of one unit.
-_PERIOD = re.compile(r"([0-9]{1,6})(ms|s|m|h)")
-_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 
 Named = dict[str, Node]
 
@@ -231,12 +234,9 @@ class Router:
             self._steps.take()
             middleware = self._protocol.middlewares.get(name.partition("@")[0])
             limit = option(middleware, "rateLimit")
-            average, period = text_of(option(limit, "average")), text_of(option(limit, "period")) or "1s"
-            spans = _PERIOD.fullmatch(period)
-            if average.isascii() and average.isdigit() and int(average) and spans is not None:
-                seconds = int(spans[1]) * _SECONDS[spans[2]]
-                if seconds:
-                    yield max(1, round(int(average) * 60 / seconds))
+            rate = per_minute(text_of(option(limit, "average")), text_of(option(limit, "period")) or "1s")
+            if rate is not None:
+                yield rate
             if name not in chain and len(chain) < _MAX_CHAIN:
                 yield from self._rates(words_of(option(middleware, "chain", "middlewares")), (*chain, name))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from taboot_pipelines.model.records import Interpretation
 from taboot_pipelines_tests.extraction.tier_a.proxies.reading import (
     Row,
@@ -318,3 +320,47 @@ def test_what_stands_outside_of_a_site() -> None:
 def test_two_ports_of_one_service_are_two_routes() -> None:
     said = read("a.b {\n reverse_proxy app:8001-8002 app:9000\n}")
     assert rows(said) == {web("a.b", f"http app:{port}") for port in (8001, 8002, 9000)}
+
+
+LIMITED = """
+    (slow) {
+        rate_limit {
+            zone each {
+                key {remote_host}
+                events 50
+                window 30s
+            }
+            zone all {
+                events 10000
+                window 1h
+            }
+        }
+    }
+    a.lan {
+        reverse_proxy app:80
+        import slow
+    }
+    b.lan {
+        @slow path /search*
+        rate_limit @slow {
+            zone z {
+                events 1
+                window 1s
+            }
+        }
+        reverse_proxy other:80
+    }
+"""
+ADAPTED = """{"apps": {"http": {"servers": {"s": {"listen": [":443"], "routes": [
+    {"match": [{"host": ["a.lan"]}], "handle": [{"handler": "subroute", "routes": [{"handle": [
+        {"handler": "rate_limit", "rate_limits": {"each": {"max_events": 50, "window": 30000000000}}},
+        {"handler": "reverse_proxy", "upstreams": [{"dial": "app:80"}]}]}]}]},
+    {"match": [{"host": ["b.lan"]}], "handle": [
+        {"handler": "reverse_proxy", "upstreams": [{"dial": "other:80"}]}]}]}}}}}"""
+
+
+@pytest.mark.parametrize(("name", "text"), [("Caddyfile", LIMITED), ("caddy.json", ADAPTED)])
+def test_a_limit_of_requests_is_read_in_requests_a_minute(name: str, text: str) -> None:
+    said = interpret({name: text}, name)
+    rates = {e.start.name: e.properties.get("rateLimit") for e in said.edges if e.type == "EXPOSES_ENDPOINT"}
+    assert rates == {"app": 100, "other": None}
