@@ -143,7 +143,8 @@ def test_it_opens_without_touching_anything_and_ends_with_the_enumeration(type_:
         connector = open_connector(entry, access)
         stream = connector.events({}, lambda _: False)
     assert touched == []
-    assert list(stream) == [Enumerated(True)]
+    # What is uploaded leaves the catalog by a decision, which needs no other.
+    assert list(stream) == [Enumerated(True, confirmed=type_ == "uploads")]
 
 
 def test_the_watch_sees_what_is_touched(tmp_path: Path) -> None:

@@ -102,8 +102,11 @@ class ImapMailbox:
             for uid in uids:
                 path = _path(folder, str(uid))
                 message = known.get(path)
-                paths = held.get(path, ())
-                if message is not None and message.etag == f"{validity}:{uid}" and not tombstoned(path):
+                own = f"{validity}:{uid}"
+                if message is not None and message.etag == own and not tombstoned(path):
+                    # What an earlier message of this number had attached is not this one's; what an earlier
+                    # release has read of one has no mark.
+                    paths = [p for p in held.get(path, ()) if known[p].etag in (None, own)]
                     if all(known[p].whole for p in paths):
                         same.update(dict.fromkeys(paths, "document"))
                         continue
@@ -145,14 +148,15 @@ class ImapMailbox:
         data = session.message(uid)
         if data is None:
             return
+        own = f"{validity}:{uid}"
         for text in self._access.attachments(data, MAIL):
             attached = f"{path}#{text.name}"
             if tombstoned(attached):
                 yield Skipped(attached, "E_TOMBSTONED", f"{attached} was deleted on purpose.")
             elif text.data is not None:
-                yield Fetched(attached, text.data, mime=text.mime, charset=text.charset)
+                yield Fetched(attached, text.data, mime=text.mime, charset=text.charset, etag=own)
         # Last: a message that is known has all that is attached to it.
-        yield Fetched(path, data, mime=MAIL, etag=f"{validity}:{uid}")
+        yield Fetched(path, data, mime=MAIL, etag=own)
 
 
 class _Run:
