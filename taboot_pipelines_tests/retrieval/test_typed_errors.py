@@ -72,7 +72,7 @@ def test_odd_arguments_are_typed_errors(house: tuple[KnowledgeBase, list[str]]) 
     def one(usual: list[Any]) -> Any:
         return chance.choice(ODD if chance.random() < 0.5 else usual)
 
-    for _ in range(120):
+    for _ in range(60):
         node, other, count = one(known), one(known), chance.choice(numbers)
         document = one([d[c] for d in documents for c in ("doc_id", "path")])
         label, odd, span = one(["Service", "Host"]), chance.choice(ODD), chance.choice(spans)

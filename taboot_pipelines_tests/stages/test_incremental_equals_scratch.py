@@ -50,7 +50,7 @@ from taboot_pipelines_tests.world import World, differences, graph, logical
 pytestmark = pytest.mark.slow
 
 SOAK = float(os.environ.get("TABOOT_TEST_SOAK_SECONDS", "0"))
-EXAMPLES = int(SOAK / 8) or 10
+EXAMPLES = int(SOAK / 8) or 6
 
 SHARING = (
     "services:\n  {service}:\n    build: .\n    networks: [shared]\n    {said}\n"
