@@ -71,6 +71,7 @@ METRICS = (
     MetricSpec("documents_expiring", ("namespace",), "Documents in the last week of retention."),
     MetricSpec("published_documents", ("namespace",), "Documents that are served."),
     MetricSpec("published_chunks", ("namespace",), "Chunks that are served."),
+    MetricSpec("published_words", ("namespace",), "Words of these chunks, as keyword search counts them."),
     MetricSpec("published_entities", ("namespace",), "Entities of the graph that is served."),
     MetricSpec("published_bytes", ("namespace",), "Bytes of the shards that are served."),
     MetricSpec("published_version", ("namespace",), "Version of the manifest in force."),
@@ -361,6 +362,7 @@ def _of_namespace(workspace: Workspace, namespace: str) -> Iterator[Sample]:
     if manifest is not None:
         yield "published_documents", at, manifest.documents
         yield "published_chunks", at, manifest.chunks
+        yield "published_words", at, sum(shard.length for shard in manifest.shards)
         yield "published_entities", at, manifest.entities
         yield "published_bytes", at, sum(f.size for s in manifest.shards for f in s.files)
         yield "published_version", at, manifest.version

@@ -53,6 +53,7 @@ def test_what_is_told_is_what_status_tells(lab: Shell) -> None:
     served = state["namespaces"]["default"]
     assert found["taboot_published_documents", "default"] == served["documents"]
     assert found["taboot_published_chunks", "default"] == served["chunks"]
+    assert found["taboot_published_words", "default"] > served["chunks"]
     assert found["taboot_blob_bytes", "default"] == served["blob_bytes"]
     for source in state["sources"]:
         at = ("default", source["id"])
