@@ -46,6 +46,11 @@ def links(kb: KnowledgeBase, *types: str) -> set[str]:
     }
 
 
+def encrypted(kb: KnowledgeBase) -> dict[str, bool | None]:
+    rows = [r for r in kb.edges().to_pylist() if r["type"] == "CONNECTS_TO"]
+    return {r["end_name"]: json.loads(r["properties"]).get("encrypted") for r in rows}
+
+
 def between(world: World, a: str, b: str = DB, **more: str) -> set[str]:
     return links(ingest(world, {"a/compose.yaml": a, "b/compose.yaml": b, **more}))
 
@@ -66,6 +71,9 @@ BOTH = {"app CONNECTS_TO db", "app DEPENDS_ON db"}
 def test_a_name_on_a_shared_network_is_the_other_projects_container(world: World) -> None:
     kb = ingest(world, {"a/compose.yaml": URL, "b/compose.yaml": DB})
     assert links(kb) == BOTH
+    assert encrypted(kb) == {"db": None}
+    secure = URL.replace(":5432/app", ":5432/app?sslmode=require")
+    assert encrypted(ingest(world, {"a/compose.yaml": secure})) == {"db": True}
     assert "app" in kb.answer("What depends on shared-db?").text
     assert "db" in kb.answer("What does app depend on?").text
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 import sqlalchemy as sa
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.knowledge.runs import beating
 from taboot_pipelines.stages import reinterpretation
 from taboot_pipelines.stages.deletion import delete
 from taboot_pipelines.stages.housekeeping import vacuum
@@ -283,6 +285,28 @@ FOLLOWING = [
     (Pointers, "publish", 2),
 ]
 IDS = [f"{name}-{call}" for _, name, call in FOLLOWING]
+
+
+def test_what_waits_for_its_source_is_told_to_be_alive(
+    world: World, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases, batches = world.workspace.leases, world.workspace.catalog.batches
+    free, beats = leases.source, set[int]()
+
+    @contextmanager
+    def later(namespace: str, source: str) -> Iterator[None]:
+        for _ in range(1000):
+            beats.update(row["heartbeat_at"] for row in batches.find(namespace, source))
+            if len(beats) > 1:
+                break
+            time.sleep(0.01)
+        with free(namespace, source):
+            yield
+
+    monkeypatch.setattr(reinterpretation, "beating", partial(beating, seconds=0.01))
+    monkeypatch.setattr(leases, "source", later)
+    again(world)
+    assert len(beats) > 1
 
 
 @pytest.mark.parametrize(("owner", "name"), STEPS, ids=[name for _, name in STEPS])

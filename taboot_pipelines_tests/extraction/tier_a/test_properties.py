@@ -6,6 +6,7 @@ import pytest
 
 from taboot_pipelines.extraction.tier_a.compose.connections import encryption
 from taboot_pipelines_tests.extraction.tier_a.compose.helpers import interpret
+from taboot_pipelines_tests.extraction.tier_a.config.reading import interpret as read_files
 from taboot_pipelines_tests.extraction.tier_a.config.reading import one
 from taboot_pipelines_tests.extraction.tier_a.proxies.reading import interpret as interpret_proxy
 
@@ -87,6 +88,18 @@ def test_a_connection_is_encrypted_by_the_scheme_of_its_url() -> None:
 )
 def test_what_tells_of_encryption(scheme: str | None, text: str, encrypted: bool | None) -> None:
     assert encryption(scheme, text) is encrypted
+
+
+def test_quadlets_tell_it_of_the_containers_beside_them_and_of_others() -> None:
+    said = read_files(
+        {
+            "app.container": "[Container]\nImage=app\n"
+            "Environment=A=rediss://systemd-cache:6379 B=http://far:80\n",
+            "cache.container": "[Container]\nImage=redis\n",
+        }
+    )["app.container"]
+    assert [e.properties["encrypted"] for e in said.edges if e.type == "CONNECTS_TO"] == [True]
+    assert [use.encrypted for use in said.uses] == [False]
 
 
 def test_a_host_has_the_one_address_that_it_resolves_to_and_the_remark_behind_it() -> None:

@@ -57,6 +57,10 @@ def edges(found: Interpretation, type_: str) -> set[tuple[str, str]]:
 
 def access(found: Interpretation) -> set[tuple[str, str, str, str]]:
     """(source, target, protocol or -, ports) of the connections that a policy or a filter lets through."""
+    for edge in found.edges:
+        if "ports" in edge.properties:
+            # WireGuard reaches from device to device, and not behind a router of a subnet.
+            assert edge.properties.get("encrypted") is (True if edge.end.label == "Host" else None)
     return {
         (e.start.key[0], e.end.key[0], e.properties.get("protocol") or "-", e.properties["ports"])
         for e in found.edges
