@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from taboot_pipelines.errors import TabootError
@@ -65,6 +66,11 @@ TRANSITIONS: dict[type[StrEnum], dict[str, frozenset[StrEnum]]] = {
         Lifecycle.DELETED: frozenset({Lifecycle.INGESTED}),
     },
 }
+
+
+def expiring(lifecycles: Mapping[str, Mapping[str, int]]) -> int:
+    """How many documents are ``EXPIRING``, of those that are counted by source and lifecycle."""
+    return sum(of_source.get(Lifecycle.EXPIRING, 0) for of_source in lifecycles.values())
 
 
 def check_transition(current: StrEnum, target: StrEnum) -> None:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from taboot_pipelines import logs
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.jobs import Lifecycle
+from taboot_pipelines.model.jobs import expiring
 from taboot_pipelines.retrieval import rendering
 from taboot_pipelines.retrieval.results.base import Result, TableResult
 from taboot_pipelines.settings import Settings
@@ -205,7 +205,7 @@ def _with_catalog(workspace: Workspace, namespace: str, published: Mapping[str, 
         sources=tuple(found),
         dead_letters=tuple(letters),
         quotas=tuple(Amount(what=what, used=used, limit=limit) for what, (used, limit) in held.items()),
-        expiring=sum(of_source.get(Lifecycle.EXPIRING, 0) for of_source in lives.values()),
+        expiring=expiring(lives),
         deliveries=catalog.notifications.counts(namespace),
     )
 

@@ -184,50 +184,53 @@ def json_schema() -> dict[str, Any]:
                 "title": "Sources",
                 "type": "array",
             },
-            "profiles": {
-                "additionalProperties": {"type": "object"},
-                "description": "Fields that several entries share, by the name that these call as `profile`.",
-                "propertyNames": {"pattern": NAME_PATTERN.pattern},
-                "title": "Profiles",
-                "type": "object",
-            },
-            "domains": {
-                "additionalProperties": references[DomainSettings, "validation"],
-                "description": "What is set for a domain, by its name (`example.org`, `nas.lan:8080`).",
-                "title": "Domains",
-                "type": "object",
-            },
-            "proxies": {
-                "additionalProperties": references[ProxySettings, "validation"],
-                "description": "Lists of proxies, by the name that sources call them.",
-                "propertyNames": {"pattern": NAME_PATTERN.pattern},
-                "title": "Proxies",
-                "type": "object",
-            },
-            "notifications": {
-                "additionalProperties": references[Endpoint, "validation"],
-                "description": "Who is told of events, by a name of one's own.",
-                "propertyNames": {"pattern": NAME_PATTERN.pattern},
-                "title": "Notifications",
-                "type": "object",
-            },
-            "quotas": {
-                "additionalProperties": references[Limits, "validation"],
-                "description": "How much each namespace may hold and ask.",
-                "propertyNames": {"pattern": NAME_PATTERN.pattern},
-                "title": "Quotas",
-                "type": "object",
-            },
-            "collections": {
-                "additionalProperties": references[CollectionEntry, "validation"],
-                "description": "Saved filters, by the name that searches call as `collection`.",
-                "propertyNames": {"pattern": NAME_PATTERN.pattern},
-                "title": "Collections",
-                "type": "object",
-            },
+            "profiles": _section(
+                "Profiles",
+                "Fields that several entries share, by the name that these call as `profile`.",
+                {"type": "object"},
+            ),
+            "domains": _section(
+                "Domains",
+                "What is set for a domain, by its name (`example.org`, `nas.lan:8080`).",
+                references[DomainSettings, "validation"],
+                plain_names=False,
+            ),
+            "proxies": _section(
+                "Proxies",
+                "Lists of proxies, by the name that sources call them.",
+                references[ProxySettings, "validation"],
+            ),
+            "notifications": _section(
+                "Notifications",
+                "Who is told of events, by a name of one's own.",
+                references[Endpoint, "validation"],
+            ),
+            "quotas": _section(
+                "Quotas",
+                "How much each namespace may hold and ask.",
+                references[Limits, "validation"],
+            ),
+            "collections": _section(
+                "Collections",
+                "Saved filters, by the name that searches call as `collection`.",
+                references[CollectionEntry, "validation"],
+            ),
         },
         "required": ["sources"],
         "title": "Sources of taboot_pipelines",
+        "type": "object",
+    }
+
+
+def _section(
+    title: str, description: str, entry: Mapping[str, Any], *, plain_names: bool = True
+) -> dict[str, Any]:
+    """The schema of a section that has entries by name."""
+    return {
+        "additionalProperties": entry,
+        "description": description,
+        **({"propertyNames": {"pattern": NAME_PATTERN.pattern}} if plain_names else {}),
+        "title": title,
         "type": "object",
     }
 

@@ -6,6 +6,7 @@ Holds rule ``bounded-rewrite``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from taboot_pipelines.embedding.protocol import Space
@@ -13,6 +14,7 @@ from taboot_pipelines.embedding.remembered import UNANSWERED
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.audit import Discrepancy
+from taboot_pipelines.model.retention import Policies
 from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.shards.inputs import DocumentRows, ShardInput
 from taboot_pipelines.shards.manifest import Manifest, NewerManifest, ShardEntry
@@ -57,10 +59,11 @@ def run(
             report.counts |= {"shards_new": 0, "shards_reused": old.applied["shards"], **_held(held)}
             return report
         space = _space(workspace, namespace, snapshot, progress)
-        report.data_version = inputs = _inputs(workspace, namespace, snapshot, space)
+        said = _said(workspace, namespace, snapshot)
+        report.data_version = inputs = _inputs(workspace, snapshot, said, space)
         published = publish(
             workspace.shards,
-            _input(workspace, namespace, snapshot, space, progress),
+            _input(workspace, namespace, snapshot, said, space, progress),
             workspace.settings.shards,
         )
         shards = published.shards_new + published.shards_reused
@@ -126,7 +129,9 @@ class _Shards:
                 "shards", "different", namespace, "The manifest is of another snapshot than the newest.", True
             )
         space = workspace.embedder.space
-        wanted = plan(_input(workspace, namespace, snapshot, space, no_progress), workspace.settings.shards)
+        said = _said(workspace, namespace, snapshot)
+        given = _input(workspace, namespace, snapshot, said, space, no_progress)
+        wanted = plan(given, workspace.settings.shards)
         held = {s.key: s for s in manifest.shards}
         for key in sorted(wanted.keys() ^ held.keys()):
             if key in wanted:
@@ -175,20 +180,44 @@ def is_damaged(workspace: Workspace, namespace: str, manifest: Manifest, entry: 
     return altered
 
 
-def _inputs(workspace: Workspace, namespace: str, snapshot: Pointer, space: Space) -> str:
-    sources, settings = _sources(workspace, namespace, snapshot), workspace.settings.shards.model_dump()
-    policies = policies_of(workspace, namespace, snapshot)
-    kept = ([policies.sources, policies.documents],) if policies else ()
-    tags = tags_of(workspace, namespace, snapshot)
-    collections = _collections(workspace, namespace)
-    said = (*kept, *([tags] if tags else []), *([["collections", collections]] if collections else []))
-    return ids.digest(snapshot.tables, snapshot.inputs, sources, space.id, settings, VERSION, ANALYZER, *said)
+@dataclass(frozen=True)
+class _Said:
+    """What people say of a snapshot that a manifest tells beside its shards: {source id: its type, tags and
+    root}, policies, tags of documents, and saved filters."""
+
+    sources: Mapping[str, Mapping[str, Any]]
+    policies: Policies
+    tags: Mapping[str, tuple[str, ...]]
+    collections: Mapping[str, Any]
+
+
+def _said(workspace: Workspace, namespace: str, snapshot: Pointer) -> _Said:
+    saved = workspace.catalog.pointers.get(namespace, NAMESPACE, COLLECTIONS)
+    return _Said(
+        _sources(workspace, namespace, snapshot),
+        policies_of(workspace, namespace, snapshot),
+        tags_of(workspace, namespace, snapshot),
+        {} if saved is None else saved.applied,
+    )
+
+
+def _inputs(workspace: Workspace, snapshot: Pointer, said: _Said, space: Space) -> str:
+    settings, policies = workspace.settings.shards.model_dump(), said.policies
+    kept = (
+        *([[policies.sources, policies.documents]] if policies else ()),
+        *([said.tags] if said.tags else ()),
+        *([["collections", said.collections]] if said.collections else ()),
+    )
+    return ids.digest(
+        snapshot.tables, snapshot.inputs, said.sources, space.id, settings, VERSION, ANALYZER, *kept
+    )
 
 
 def _known_inputs(workspace: Workspace, namespace: str, snapshot: Pointer) -> str | None:
     """Return the inputs that the shards should have; None while nobody knows which space is in force."""
     try:
-        return _inputs(workspace, namespace, snapshot, workspace.embedder.space)
+        said = _said(workspace, namespace, snapshot)
+        return _inputs(workspace, snapshot, said, workspace.embedder.space)
     except TabootError as error:
         if error.code not in UNANSWERED:
             raise
@@ -234,7 +263,7 @@ def _sources(workspace: Workspace, namespace: str, snapshot: Pointer) -> dict[st
 
 
 def _input(
-    workspace: Workspace, namespace: str, snapshot: Pointer, space: Space, progress: Progress
+    workspace: Workspace, namespace: str, snapshot: Pointer, said: _Said, space: Space, progress: Progress
 ) -> ShardInput:
     """Return the snapshot in the form that a publisher takes."""
     published = PublishedVectors(workspace.shards, namespace, space)
@@ -253,21 +282,15 @@ def _input(
         docs=docs,
         entities=reader.snapshot("entities", ["position", "fingerprint"]),
         names=reader.snapshot("names", None),
-        sources=_sources(workspace, namespace, snapshot),
+        sources=said.sources,
         snapshot=snapshot.inputs,
         load=load,
         load_entities=reader.entities,
         decisions=reader.snapshot("decisions", None),
-        policies=policies_of(workspace, namespace, snapshot),
-        tags=tags_of(workspace, namespace, snapshot),
-        collections=_collections(workspace, namespace),
+        policies=said.policies,
+        tags=said.tags,
+        collections=said.collections,
     )
-
-
-def _collections(workspace: Workspace, namespace: str) -> Mapping[str, Any]:
-    """Return the saved filters of a namespace, as the sources file had them last."""
-    kept = workspace.catalog.pointers.get(namespace, NAMESPACE, COLLECTIONS)
-    return {} if kept is None else kept.applied
 
 
 def _published(store: ShardStore, namespace: str) -> Manifest | None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from taboot_pipelines import telemetry
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.jobs import JobState, Lifecycle
+from taboot_pipelines.model.jobs import JobState, expiring
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards import open_shards
 from taboot_pipelines.shards.protocol import load_manifest
@@ -336,8 +336,7 @@ def _of_namespace(workspace: Workspace, namespace: str) -> Iterator[Sample]:
     yield "blob_bytes", at, stored["total_bytes"]
     yield "uploads_waiting", at, len(catalog.uploads.due(namespace, _EVER))
     states = catalog.locators.lifecycles(namespace)
-    expiring = sum(of_source.get(Lifecycle.EXPIRING, 0) for of_source in states.values())
-    yield "documents_expiring", at, expiring
+    yield "documents_expiring", at, expiring(states)
     for source, of_source in sorted(states.items()):
         yield "documents", (namespace, source), sum(of_source.values())
     for state, count in sorted(catalog.notifications.counts(namespace).items()):

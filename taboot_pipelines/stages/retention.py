@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.jobs import Lifecycle
+from taboot_pipelines.model.jobs import Lifecycle, expiring
 from taboot_pipelines.model.retention import DAY, MAX_DAYS, NOTICE_DAYS, Policy, notice
 from taboot_pipelines.stages import deletion
 from taboot_pipelines.stages.deriving import Followed, follow
@@ -117,7 +117,7 @@ def run(workspace: Workspace, namespace: str, now: int | None = None) -> Retenti
     at = now_micros() if now is None else now
     due = [k for k in _looked_at(workspace, namespace) if _changes(k, at)]
     if not due:
-        return RetentionPass(namespace, expiring=_expiring(workspace, namespace))
+        return RetentionPass(namespace, expiring=expiring(workspace.catalog.locators.lifecycles(namespace)))
     upgrade_tables(workspace, namespace)
     sources = {k.source_id for k in due}
     with workspace.leases.several(namespace, sources):
@@ -126,7 +126,9 @@ def run(workspace: Workspace, namespace: str, now: int | None = None) -> Retenti
         announced, withdrawn = _tell(workspace, namespace, due, at)
         over = {k.locator.doc_id: k.locator.sha256 for k in due if k.state(at) is Lifecycle.DELETED}
         receipt = deletion.expire(workspace, namespace, over) if over else None
-    return RetentionPass(namespace, announced, withdrawn, receipt, _expiring(workspace, namespace))
+    return RetentionPass(
+        namespace, announced, withdrawn, receipt, expiring(workspace.catalog.locators.lifecycles(namespace))
+    )
 
 
 def run_all(workspace: Workspace, namespaces: Collection[str]) -> list[RetentionPass]:
@@ -154,11 +156,6 @@ def _tell(workspace: Workspace, namespace: str, due: Collection[Kept], at: int) 
             workspace.catalog.locators.change(namespace, source_id, paths, after, pass_id, at)
         found.append(len(changed))
     return found[0], found[1]
-
-
-def _expiring(workspace: Workspace, namespace: str) -> int:
-    states = workspace.catalog.locators.lifecycles(namespace).values()
-    return sum(of_source.get(Lifecycle.EXPIRING, 0) for of_source in states)
 
 
 def keep(workspace: Workspace, namespace: str, doc_ids: Collection[str], days: int | None) -> Followed:

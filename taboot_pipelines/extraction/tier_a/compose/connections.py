@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from taboot_pipelines.extraction.tier_a.compose import merging
@@ -77,15 +77,17 @@ def asking_scheme(key: str | None, scheme: str) -> str | None:
     return None if key is not None and _IS_OF_BROWSER.search(key) else scheme
 
 
-def claim_connections(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> None:
-    """Connections to the services that the texts of this one name, and the hosts that may be other
-    projects'."""
+def claim_connections(
+    c: ProjectClaims, ref: NodeRef, name: str, node: Node, labels: Mapping[str, Entry]
+) -> None:
+    """Connections to the services that the texts of this one name, its ``labels`` among them, and the hosts
+    that may be other projects'."""
     links = node.get("links")
     local = {
         a: t for t, _, a in (i.text.partition(":") for i in (links.each() if links is not None else ())) if a
     }
     answering = c.answering
-    texts = list(_texts(c, name, node))
+    texts = list(_texts(c, name, node, labels))
     ports = {variable.upper(): text for variable, text, _ in texts if variable and text.isdecimal()}
     for variable, text, quoted in texts:
         for scheme, host, port in named_hosts(text):
@@ -129,7 +131,9 @@ def claim_connections(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> 
                 c.use(ref, host, where, "compose_mounted_host", confidence=confidence)
 
 
-def _texts(c: ProjectClaims, name: str, node: Node) -> Iterator[tuple[str | None, str, Node]]:
+def _texts(
+    c: ProjectClaims, name: str, node: Node, labels: Mapping[str, Entry]
+) -> Iterator[tuple[str | None, str, Node]]:
     """(what it is the value of, text, the node that says it). A label is the value of nothing (None): it
     speaks to another program, not of what the service asks for."""
     environment = node.get("environment")
@@ -154,7 +158,7 @@ def _texts(c: ProjectClaims, name: str, node: Node) -> Iterator[tuple[str | None
         for value in part.each() if part is not None else ():
             yield option, value.text, value
             option = value.text if value.text.startswith("-") else ""
-    for _, value in all_labels(c, name, node).values():
+    for _, value in labels.values():
         yield None, value.text, value
 
 

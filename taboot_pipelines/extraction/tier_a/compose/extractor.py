@@ -192,7 +192,7 @@ def claim_project(c: ProjectClaims) -> None:
         claim_ports(c, ref, name, node)
         _containers(c, name, key, node)
         claim_extra_hosts(c, node)
-        claim_connections(c, ref, name, node)
+        claim_connections(c, ref, name, node, labels[name])
         claim_vpn(c, ref, name, node)
         claim_routes(c, ref, name, key, proxy, routes, rule)
     for name, marks in c.unresolved.items():
