@@ -97,10 +97,10 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs a server and what is slow, skip what needs what is not here, note the groups, and put
-    what is slow first.
+    what is slow first, and of the rest what is shared last.
 
-    A worker that began the longest test last would end alone. Acceptance tests are slow by nature: they run
-    the whole chain on real data.
+    A worker that began the longest test last would end alone: the scheduler takes from both ends.
+    Acceptance tests are slow by nature: they run the whole chain on real data.
     """
     groups = {}
     for item in items:
@@ -112,7 +112,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         groups[item.nodeid] = group_of(item)
     # Sorting is stable, so that a group stays in its order.
     slow = {groups[item.nodeid] for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (groups[item.nodeid] not in slow, "::" in groups[item.nodeid]))
+
+    def place(item: pytest.Item) -> int:
+        group = groups[item.nodeid]
+        shared = "::" not in group
+        return (0 if shared else 1) if group in slow else (3 if shared else 2)
+
+    items.sort(key=place)
     if hasattr(config, "workerinput"):
         written = servers.RUN.folder / f"{servers.WORKER}.{GROUPS}"
         written.write_text(json.dumps(groups))
@@ -156,7 +162,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """``-n auto``: one worker more than there are cores, since a good part of the tests' time is waiting.
+    """``-n auto``: two workers more than there are cores, since a good part of the tests' time is waiting.
 
     ``-n logical`` stays one for each core, for tests that wait little: a worker takes ten seconds of a core
     to import and collect all tests.
@@ -164,7 +170,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     named = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
     if named or config.option.numprocesses != "auto":
         return int(named) if named else None
-    return 1 + (os.cpu_count() or 1)
+    return 2 + (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -175,7 +181,11 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Hand out groups, in the order in which the workers sorted them."""
+    """Hand out groups: half of the workers begin with what is slow, the others with the rest.
+
+    What is slow waits more than it computes, for a browser, a server or a daemon. If all workers waited at
+    once, the cores would stand still.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class Groups(LoadScopeScheduling):
@@ -187,6 +197,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
             if self.known is None:
                 self.known = json.loads((servers.RUN.folder / GROUPS).read_text())
             return self.known[nodeid]
+
+        def _assign_work_unit(self, node: Any) -> None:
+            # What is done is counted again at each test's end as long as it is kept.
+            assigned = self.assigned_work[node]
+            for group in [group for group, tests in assigned.items() if all(tests.values())]:
+                del assigned[group]
+            if self.nodes.index(node) >= self.numnodes // 2:
+                self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+            super()._assign_work_unit(node)
 
     config.option.loadscopereorder = False
     return Groups(config, log)
