@@ -240,10 +240,12 @@ def _rebuild(code: str, message: str, remedy: str, details: Mapping[str, Any]) -
 
 
 def near(word: str, known: Iterable[str]) -> list[str]:
-    """Of ``known`` up to three that ``word`` may have been meant to be, the nearest first."""
+    """Of ``known`` up to three that ``word`` may have been meant to be, the nearest first; a path may have
+    been meant by what its file is called."""
     import difflib
 
-    by_folded = {k.casefold(): k for k in known}
+    whole = {k.casefold(): k for k in known}
+    by_folded = whole if "/" in word else {k.rpartition("/")[2]: v for k, v in whole.items()} | whole
     return [by_folded[k] for k in difflib.get_close_matches(word.casefold(), by_folded, n=3, cutoff=0.6)]
 
 

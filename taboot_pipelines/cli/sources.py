@@ -34,14 +34,15 @@ _TAIL = "\n  # What is not beneath this folder, to be filled in:\n"
 def init(folder: Path | None, force: bool, as_json: bool) -> None:
     """Begin a sources file after looking around beneath FOLDER (default: the folder that it is to lie in).
 
-    Compose projects, confs of nginx, configuration of other known formats and documents are found. The file
-    is TABOOT_SOURCES, by default sources.yaml here.
+    Compose projects and confs of nginx become sources of their own, all other text is one. The file is
+    TABOOT_SOURCES, by default sources.yaml here.
     """
     from taboot_pipelines.settings import load_settings
     from taboot_pipelines.sources.sources_file import load_sources
     from taboot_pipelines.sources.survey import survey
 
-    file = load_settings().sources_file
+    settings = load_settings()
+    file = settings.sources_file
     if file.exists() and not force:
         raise TabootError(
             "E_CONFLICT",
@@ -50,11 +51,11 @@ def init(folder: Path | None, force: bool, as_json: bool) -> None:
             path=str(file),
         )
     around = (folder or file.parent).absolute()
-    looked = survey(around)
+    looked = survey(around, own=(file.absolute(), settings.home.absolute()))
     if not looked.found:
         raise TabootError(
             "E_SOURCES",
-            f"Beneath {around} there is no Compose file, no conf of nginx and no Markdown.",
+            f"Beneath {around} there is no Compose file, no conf of nginx and no other text.",
             remedy="Name another folder, or write the file by hand: docs/sources.md shows entries.",
             path=str(around),
         )
@@ -99,9 +100,8 @@ def _entries(found: Collection[Found], around: Path, root: Path) -> Iterator[str
             f"  type: {f.type}",
             f"  path: {_quoted(path)}",
         ]
-        for name, globs in (("include", f.include), ("exclude", f.exclude)):
-            if globs:
-                lines.append(f"  {name}: [{', '.join(json.dumps(g, ensure_ascii=False) for g in globs)}]")
+        if f.exclude:
+            lines.append(f"  exclude: [{', '.join(json.dumps(g, ensure_ascii=False) for g in f.exclude)}]")
         if f.proxy is not None:
             lines.append(f"  proxy: {f.proxy}")
         lines += [f"  {line}" for line in f.beginning.lines]

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from taboot_pipelines.documents.forms import Form
     from taboot_pipelines.knowledge.project_units import ProjectExtractor
 
-#: Of a conf so much is read to see whether it is one of nginx.
-_DOCUMENT = re.compile(r".+\.(md|markdown|rst|adoc)", re.IGNORECASE)
 #: The repository of a file of GitHub, with its slash.
 _REPOSITORY = re.compile(r"[^/#]+/[^/#]+/")
 
@@ -58,30 +56,24 @@ class Files(SourceKind["FilesSource"]):
 
     @property
     def beginning(self) -> Beginning:
-        return Beginning(
-            lambda file: _DOCUMENT.fullmatch(file.name) is not None,
-            "Documents.",
-            (
-                "languages: [en]        # others are passed over; ISO 639 codes",
-                "# tags: [operations]   # free labels to filter by",
-            ),
-            label="docs",
-            by_ending=True,
-        )
-
-    @property
-    def beginnings(self) -> Sequence[Beginning]:
+        from taboot_pipelines.connectors.files import DEFAULT_INCLUDE
+        from taboot_pipelines.connectors.globs import Globs
         from taboot_pipelines.sources.configuration import is_configuration, proxy_of_files
 
-        configuration = Beginning(
-            is_configuration,
-            "Configuration of formats that are known; it becomes relations in the graph.",
-            ("interpret: true", "# host: nas.lan        # the machine that it is of"),
-            label="config",
-            by_name=True,
+        text = Globs(DEFAULT_INCLUDE)
+        return Beginning(
+            lambda file: text.matches(file.name.lower()) or is_configuration(file),
+            "All other text: documents, and configuration.",
+            (
+                "interpret: true        # what known formats declare becomes relations in the graph",
+                "# host: nas.lan        # the machine that the configuration is of",
+                "# languages: [en]      # texts in others are passed over; ISO 639 codes",
+                "# tags: [operations]   # free labels to filter by",
+            ),
+            label="files",
+            the_rest=True,
             proxy=proxy_of_files,
         )
-        return configuration, self.beginning
 
 
 class Compose(SourceKind["ComposeSource"]):

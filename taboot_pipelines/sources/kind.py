@@ -51,9 +51,9 @@ class Beginning:
 
     ``takes``: whether a file is one of the type's; ``comment`` stands above the entry, ``lines`` below its
     path; ``label`` is added to an id that another source has. ``in_projects``: whether a file stands for its
-    folder, so that the source is what holds these; ``by_ending``: whether only files with the ending of most
-    are included; ``by_name``: whether only files called like those that were found are. ``proxy``: the name
-    of the reverse proxy that some files are of or speak to, None where they are of none.
+    folder, so that the source is what holds these; ``the_rest``: whether one source has all that no other
+    takes. ``proxy``: the name of the reverse proxy that some files are of or speak to, None where they are
+    of none.
     """
 
     takes: Callable[[Path], bool]
@@ -61,8 +61,7 @@ class Beginning:
     lines: tuple[str, ...]
     label: str
     in_projects: bool = False
-    by_ending: bool = False
-    by_name: bool = False
+    the_rest: bool = False
     proxy: Callable[[Sequence[Path]], str | None] = lambda _: None
 
 
@@ -116,8 +115,3 @@ class SourceKind(ABC, Generic[E]):
     def beginning(self) -> Beginning | None:
         """How ``taboot init`` finds folders of the type; None if it does not look for any."""
         return None
-
-    @property
-    def beginnings(self) -> Sequence[Beginning]:
-        """All ways in which it does, the more special before the more general."""
-        return () if self.beginning is None else (self.beginning,)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from taboot_pipelines.connectors.walk import PRUNED
@@ -20,13 +21,11 @@ _MANY = 4
 @dataclass(frozen=True)
 class Found:
     """A folder that a source may be made of: ``path`` relative to where was looked, ``.`` for all of it.
-    ``include`` and ``exclude``: globs of what is read of it, empty where the type says so; ``proxy``: the
-    reverse proxy that its files are of."""
+    ``exclude``: globs of what is not read of it; ``proxy``: the reverse proxy that its files are of."""
 
     type: str
     path: str
     beginning: Beginning
-    include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     proxy: str | None = None
 
@@ -39,17 +38,20 @@ class Survey:
     whole: bool
 
 
-def survey(folder: Path) -> Survey:
-    """Look through what is beneath ``folder``; links are not followed, folders of tools are passed over."""
+def survey(folder: Path, own: Collection[Path] = ()) -> Survey:
+    """Look through what is beneath ``folder``; links are not followed, folders of tools are passed over.
+
+    ``own``: files and folders of the knowledge base itself, which are no source of it.
+    """
     # What declares things comes first, and takes a file that documents might take too.
     kinds = sorted(source_kinds().values(), key=lambda kind: kind.stance is not Stance.DECLARES)
-    beginnings = [(kind.name, beginning) for kind in kinds for beginning in kind.beginnings]
+    beginnings = [(kind.name, kind.beginning) for kind in kinds if kind.beginning is not None]
     taken: list[list[PurePosixPath]] = [[] for _ in beginnings]
-    hidden: list[PurePosixPath] = []
+    hidden: set[str] = set()
     left = MAX_ENTRIES
     for directory, names, files in os.walk(folder):
         at = PurePosixPath(Path(directory).relative_to(folder).as_posix())
-        hidden += [at / n for n in names if n.startswith(".") and n not in PRUNED]
+        hidden |= {f"{n}/" for n in names if n.startswith(".") and n not in PRUNED}
         names[:] = sorted(n for n in names if n not in PRUNED and not n.startswith("."))
         left -= len(names) + len(files)
         if left < 0:
@@ -58,10 +60,20 @@ def survey(folder: Path) -> Survey:
             number = next((n for n, (_, b) in enumerate(beginnings) if b.takes(Path(directory, name))), None)
             if number is not None:
                 taken[number].append(at / name)
+    parted = list(zip(beginnings, taken, strict=True))
     found = [
-        replace(f, exclude=tuple(sorted({f"{h.name}/" for h in hidden if h.is_relative_to(f.path)})))
-        for (type_, beginning), paths in zip(beginnings, taken, strict=True)
-        for f in _folders(type_, beginning, paths, folder)
+        f
+        for (type_, b), paths in parted
+        if paths and not b.the_rest
+        for f in _folders(type_, b, paths, folder)
+    ]
+    read = {_glob(b, path) for (_, b), paths in parted if not b.the_rest for path in paths}
+    inside = {f"/{_escaped(p.relative_to(folder).as_posix())}" for p in own if p.is_relative_to(folder)}
+    exclude = tuple(sorted(read | hidden | inside))
+    found += [
+        Found(type_, ".", b, exclude, b.proxy([folder / p for p in paths]))
+        for (type_, b), paths in parted
+        if paths and b.the_rest
     ]
     return Survey(tuple(found), left >= 0)
 
@@ -71,36 +83,13 @@ def _folders(
 ) -> Iterator[Found]:
     """The folders that hold these files: of each first folder the deepest that holds all of its own."""
     tops: dict[str, list[PurePosixPath]] = {}
-    # What says what the whole folder is makes no source of all of it, but one of its own.
-    inner = [p for p in paths if len(p.parts) > 1 or p.stem.upper() != "README"]
-    for path in inner or paths:
+    for path in paths:
         tops.setdefault(path.parts[0] if len(path.parts) > 1 else ".", []).append(path)
     if "." in tops or len(tops) >= _MANY:
-        tops = {".": list(paths)} if paths else {}
-    elif beginning.by_ending and (readme := [p for p in paths if p not in inner]):
-        yield Found(type_, ".", beginning, tuple(f"/{p}" for p in readme))
+        tops = {".": list(paths)}
     for top, inside in sorted(tops.items()):
-        common = PurePosixPath(".") if top == "." else _common([_home(beginning, p) for p in inside])
-        proxy = beginning.proxy([folder / p for p in inside])
-        yield Found(type_, str(common), beginning, tuple(_include(beginning, inside)), proxy=proxy)
-
-
-def _include(beginning: Beginning, paths: Collection[PurePosixPath]) -> Iterator[str]:
-    """The globs of what is read of a folder in which these files were found."""
-    if beginning.by_ending:
-        endings = [p.suffix.lower() for p in paths]
-        yield f"**/*{max(sorted(set(endings)), key=endings.count)}"
-    elif beginning.by_name:
-        yield from sorted(
-            {
-                f"**/*{''.join(PurePosixPath(p.parent.name).suffixes[-2:])}/*{p.suffix}"
-                if p.parent.suffix == ".d"
-                else f"**/*{p.suffix}"
-                if p.suffix
-                else f"**/{p.name}"
-                for p in paths
-            }
-        )
+        common = "." if top == "." else os.path.commonpath([_home(beginning, p) for p in inside])
+        yield Found(type_, str(common), beginning, proxy=beginning.proxy([folder / p for p in inside]))
 
 
 def _home(beginning: Beginning, path: PurePosixPath) -> PurePosixPath:
@@ -108,5 +97,14 @@ def _home(beginning: Beginning, path: PurePosixPath) -> PurePosixPath:
     return path.parent.parent if beginning.in_projects and len(path.parts) > 2 else path.parent
 
 
-def _common(folders: Collection[PurePosixPath]) -> PurePosixPath:
-    return PurePosixPath(os.path.commonpath([str(f) for f in folders]))
+def _glob(beginning: Beginning, path: PurePosixPath) -> str:
+    """What is passed over of the rest since another source reads it: a project's file by its name wherever it
+    lies, others by their folder and ending."""
+    if beginning.in_projects:
+        return _escaped(path.name)
+    folder = "" if len(path.parts) == 1 else f"{_escaped(path.parent.as_posix())}/"
+    return f"/{folder}{'*' + _escaped(path.suffix) if path.suffix else _escaped(path.name)}"
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", name)

@@ -5,7 +5,6 @@ The catalog is asked, since a document can be deleted before it is served, and r
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -53,9 +52,7 @@ def _one(name: str, known: Collection[str], called: dict[str, set[str]]) -> str:
             remedy=f"Name one by its id, such as {' or '.join(found[:3])}.",
             doc_ids=found[:10],
         )
-    raise TabootError(
-        "E_NOT_FOUND", f"There is no document {name!r}.{did_you_mean(name, called)}", document=name
-    )
+    raise TabootError("E_NOT_FOUND", f"There is no document {name!r}.{or_near(name, called)}", document=name)
 
 
 def present_documents(workspace: Workspace, namespace: str, doc_ids: Collection[str]) -> list[str]:
@@ -85,12 +82,6 @@ def documents_of(workspace: Workspace, namespace: str, source: str) -> list[str]
         )
     located = workspace.catalog.locators.of_source(namespace, source).values()
     return sorted(x.doc_id for x in located if x.role == "document")
-
-
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """The end of a message about a ``name`` that nothing has: what could have been meant; else empty."""
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
-    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def _names(workspace: Workspace, namespace: str) -> Iterator[tuple[str, list[str]]]:

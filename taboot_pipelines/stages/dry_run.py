@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from taboot_pipelines.connectors.protocol import Planned, Planner
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.knowledge.document_units import SourceDocuments
 from taboot_pipelines.knowledge.window_units import WindowCutter, WindowRow
 from taboot_pipelines.model import ids
@@ -28,7 +28,6 @@ from taboot_pipelines.model.records import (
 )
 from taboot_pipelines.sources.sources_file import SourcesFile
 from taboot_pipelines.stages import documents
-from taboot_pipelines.stages.document_lookup import did_you_mean
 from taboot_pipelines.stages.held_deletions import Listed, fresh_paths, judge
 from taboot_pipelines.stages.letter_retries import WindowLetters
 from taboot_pipelines.stages.quotas import questions_of, room
@@ -242,7 +241,7 @@ def unknown_sources(unknown: Sequence[str], known: Collection[str]) -> TabootErr
     """What is said of names that no source has, with those ``known`` that are nearest to the first."""
     return TabootError(
         "E_SOURCE_UNKNOWN",
-        f"There is no source {', '.join(map(repr, unknown))}.{did_you_mean(unknown[0], known)}",
+        f"There is no source {', '.join(map(repr, unknown))}.{or_near(unknown[0], known)}",
         sources=list(unknown),
     )
 

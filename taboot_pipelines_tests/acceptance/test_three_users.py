@@ -105,6 +105,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     made.first["nothing yet"] = made("search", "redis", code=1) + made.err
     assert not made.home.exists(), "looking, and failing, leaves nothing behind"
     made.first["init"] = made("init")
+    made.file.write_text(made.file.read_text().replace("# languages:", "languages:"))
     made.first["check"] = made("sources", "check")
     made.first["dry run"] = made("ingest", "--dry-run")
     assert not made.home.exists()
@@ -120,11 +121,11 @@ def test_the_owner_begins(house: House) -> None:
     assert "→ taboot init" in first["status"]
     assert "does not exist" in first["too early"] and "taboot init" in first["too early"]
     assert "E_KB_UNINITIALIZED" in first["nothing yet"] and "taboot ingest" in first["nothing yet"]
-    for found in ("stacks (compose): 13 files", "proxy (swag): 13 files", "runbooks (files): 13 files"):
+    for found in ("stacks (compose): 13 files", "proxy (swag): 13 files", "lab (files): 15 files"):
         assert found in first["init"]
     assert "# host:" in house.file.read_text() and "is right: 3 sources" in first["check"]
-    assert "+ redis.md" in first["dry run"] and "runbooks (files, new): 13 added" in first["dry run"]
-    assert re.search(r"runbooks +raw_blobs +13 discovered, 13 fetched", first["ingest"])
+    assert "+ runbooks/redis.md" in first["dry run"] and "lab (files, new): 15 added" in first["dry run"]
+    assert re.search(r"lab +raw_blobs +15 discovered, 15 fetched", first["ingest"])
     # What the namespace's stages did is said once, and so is what is not configured.
     assert first["ingest"].count("kb_shards") == 1 == first["ingest"].count("TABOOT_QDRANT__URL")
 
@@ -139,10 +140,10 @@ def test_counts_agree(house: House) -> None:
     assert {s["id"]: s["documents"] for s in state["sources"]} == own
     assert {s["id"]: s["documents"] for s in listed.values()} == own
     # One runbook is in German, which its source does not list: it is no document, and is told as rejected.
-    (runbooks,) = (s for s in state["sources"] if s["id"] == "runbooks")
-    assert (runbooks["documents"], runbooks["rejected"], counts["rejected"]) == (12, 1, 1)
+    (runbooks,) = (s for s in state["sources"] if s["id"] == "lab")
+    assert (runbooks["documents"], runbooks["rejected"], counts["rejected"]) == (14, 1, 1)
     assert runbooks["last_job"]["discovered"] == runbooks["documents"] + runbooks["rejected"]
-    assert "1 rejected" in house.first["ingest"] and "E_LANGUAGE" in house("status", "--failed", "runbooks")
+    assert "1 rejected" in house.first["ingest"] and "E_LANGUAGE" in house("status", "--failed", "lab")
 
 
 def test_a_slip_takes_nothing_away(house: House) -> None:
@@ -155,27 +156,27 @@ def test_a_slip_takes_nothing_away(house: House) -> None:
     slip = {"TABOOT_SOURCES": str(other / "sources.yaml")}
 
     foreseen = {s["source"]: s for s in house.json("ingest", "--dry-run", **slip)["sources"]}
-    assert foreseen["runbooks"]["held"] and "redis.md" in foreseen["runbooks"]["deleted"]
+    assert foreseen["lab"]["held"] and "runbooks/redis.md" in foreseen["lab"]["deleted"]
     told = {s["source"]: s for s in house.json("ingest", code=1, **slip)["sources"]}
-    assert {s for s, t in told.items() if t["state"] == "held"} == {"stacks", "proxy", "runbooks"}
+    assert {s for s, t in told.items() if t["state"] == "held"} == {"stacks", "proxy", "lab"}
     assert str(house.file) in house.err and slip["TABOOT_SOURCES"] in house.err, "whose home it is"
-    assert told["runbooks"]["held"][0]["code"] == "E_MASS_DELETE"
+    assert told["lab"]["held"][0]["code"] == "E_MASS_DELETE"
     assert house.json("documents")["total"] == whole + 1
     waiting = words(house.screen("held"))
-    assert "- redis.md" in waiting and "`taboot ingest runbooks --confirm-deletes`" in waiting
+    assert "- runbooks/redis.md" in waiting and "`taboot ingest lab --confirm-deletes`" in waiting
     needs = words(house.screen("status"))
-    assert "runbooks: 13 deletions wait for a confirmation" in needs and str(house.file) in needs
+    assert "lab: 15 deletions wait for a confirmation" in needs and str(house.file) in needs
 
     # The right file again, cut short where an entry ends: still a valid file, and still a slip.
-    house.file.write_text(right[: right.index("  # Documents.")])
+    house.file.write_text(right[: right.index("  # All other text")])
     cut = {s["source"]: s for s in house.json("ingest", "--dry-run")["sources"]}
-    assert {s for s, told in cut.items() if told["held"]} == {"runbooks", "notes"}
+    assert {s for s, told in cut.items() if told["held"]} == {"lab", "notes"}
     house.file.write_text(right)
     assert house.json("ingest", "notes", "--confirm-deletes")["sources"][0]["state"] == "retired"
     # Progress is seen in a terminal, and nothing was fetched again.
     shown = bare(house.screen("ingest"))
-    assert re.search(r"runbooks +done ", shown) and "namespace default" in shown
-    assert "unchanged (13 not modified)" in words(shown)
+    assert re.search(r"lab +done ", shown) and "namespace default" in shown
+    assert "unchanged (15 not modified)" in words(shown)
     assert house.json("held") == {"held": []} and house.json("documents")["total"] == whole
 
 
@@ -189,7 +190,7 @@ def test_wrong_settings_are_told(house: House) -> None:
 
     wrong = {"TABOOT_CHUNKING__MAX_TOKENS": "many"}
     told = words(house.screen("status", code=1, **wrong))
-    assert "TABOOT_CHUNKING__MAX_TOKENS: is wrong" in told and "runbooks" in told, "the rest is shown"
+    assert "TABOOT_CHUNKING__MAX_TOKENS: is wrong" in told and "lab" in told, "the rest is shown"
     config = house("config", "chunking", code=1, **wrong)
     assert "TABOOT_CHUNKING__MAX_TOKENS is wrong" in config
     assert "TABOOT_CHUNKING__OVERLAP_TOKENS=50" in config
@@ -241,14 +242,14 @@ def test_eighty_columns(house: House) -> None:
     found = house.screen("search", "which container dumps the household databases")
     assert "\x1b[33m" in found and not re.search(r"(?m)^\d+\. (.+) > \1( >|$)", bare(found))
     links = {text: link for link, text in LINK.findall(house.screen("search", "redis", FORCE_HYPERLINK="1"))}
-    at = next(text for text in links if text.startswith("runbooks:redis.md"))
+    at = next(text for text in links if text.startswith("lab:runbooks/redis.md"))
     assert links[at].endswith(f"{house.folder}/runbooks/redis.md")
 
 
 def test_a_snippet_is_the_passage_that_matched(house: House) -> None:
     runbook = house.folder / "runbooks" / "backups.md"
     assert runbook.read_text().startswith("---\n"), "it has front matter"
-    shown = bare(house("search", "restic forget", "--source", "runbooks", "--limit", "3"))
+    shown = bare(house("search", "restic forget", "--source", "lab", "--limit", "3"))
     assert "restic" in shown and "---" not in shown and "Backups > Backups" not in shown
 
 
@@ -264,8 +265,8 @@ def test_short_ids_and_missed_names(house: House) -> None:
     for arguments, near in (
         (["neighbors", "grafanna"], "grafana"),
         (["delete", "redsi.md"], "redis.md"),
-        (["search", "x", "--source", "runbok"], "runbooks"),
-        (["ingest", "runbok"], "runbooks"),
+        (["search", "x", "--source", "labb"], "lab"),
+        (["ingest", "labb"], "lab"),
     ):
         error = house.json(*arguments, code=1)["error"]
         assert error["code"] in ("E_NOT_FOUND", "E_SOURCE_UNKNOWN"), arguments
@@ -295,7 +296,7 @@ def test_the_engineer_finds_what_the_command_line_did(house: House) -> None:
         # An ingest is no run of Dagster's: each stage of each source, and each check, is an event of its own.
         assert instance.get_runs() == []
         sources = set(instance.get_dynamic_partitions("sources"))
-        assert sources == {"stacks", "proxy", "runbooks"}
+        assert sources == {"stacks", "proxy", "lab"}
         for stage in CHAIN.names:
             # What was retired on the way is no partition any more; its events stay, since nothing of Dagster
             # takes those of a partition out of SQLite.
@@ -316,7 +317,7 @@ def test_the_engineer_finds_what_the_command_line_did(house: House) -> None:
 
 def test_the_notebook_user_asks(house: House) -> None:
     kb = KnowledgeBase.open(house.home)
-    hit = kb.search("which container dumps the household databases", 3, source=["runbooks"]).hits[0]
+    hit = kb.search("which container dumps the household databases", 3, source=["lab"]).hits[0]
     shown = snippet(hit.text, hit.highlights, 240)
     assert any(bright for word in shown.words for _, bright in word.pieces) and "---" not in shown.text
     around = kb.neighbors("grafana")
@@ -339,7 +340,7 @@ def test_bash_completes(house: House) -> None:
         'eval "$(taboot completion bash)"\n'
         "complete_line() { COMP_WORDS=($1); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); COMPREPLY=();"
         " _taboot_completion taboot; printf '%s ' \"${COMPREPLY[@]}\"; echo; }\n"
-        "complete_line 'taboot ingest r'; complete_line 'taboot search x --source s';"
+        "complete_line 'taboot ingest l'; complete_line 'taboot search x --source s';"
         " complete_line 'taboot neighbors x --type DEP'; complete_line 'taboot doc'\n"
     )
     done = subprocess.run(
@@ -351,6 +352,6 @@ def test_bash_completes(house: House) -> None:
         check=True,
     )
     lines = [line.strip() for line in done.stdout.splitlines()]
-    assert lines == ["runbooks", "stacks", "DEPENDS_ON", "document documents"]
+    assert lines == ["lab", "stacks", "DEPENDS_ON", "document documents"]
     for shell, sign in (("zsh", "#compdef taboot"), ("fish", "complete --no-files --command taboot")):
         assert sign in house("completion", shell)

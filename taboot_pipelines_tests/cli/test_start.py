@@ -37,13 +37,12 @@ def test_init_writes_what_it_finds_and_overwrites_nothing(fresh: Shell) -> None:
         ("compose", "stacks"),
         ("swag", "proxy"),
         ("files", "."),
-        ("files", "runbooks"),
-        ("files", "stacks/media"),
     }
     assert "# host:" in written and "type: web" in written, "commented"
     assert fresh.json("sources", "check")["sources"] == list(entries)
     told = {s["source"]: s for s in fresh.json("ingest", "--dry-run")["sources"]}
-    assert len(told["proxy"]["added"]) == 13 and "redis.md" in told["runbooks"]["added"]
+    read = [path for source in told.values() for path in source["added"]]
+    assert len(told["proxy"]["added"]) == 13 and "runbooks/redis.md" in read
     assert counted(shown) == {name: len(source["added"]) for name, source in told.items()}
 
     file.write_text(f"{written}# mine\n")
@@ -82,24 +81,21 @@ def test_init_finds_quadlets_configuration_and_the_proxy(fresh: Shell, tmp_path:
         e["path"]: e for e in yaml.safe_load((fresh.world.directory / "sources.yaml").read_text())["sources"]
     }
     by = {path.removeprefix("../house").lstrip("/"): entry for path, entry in entries.items()}
-    assert {path: entry["type"] for path, entry in by.items()} == {
-        "stacks": "compose",
-        "quadlets": "files",
-        "web": "files",
-        "": "files",
-        "notes": "files",
-    }
-    assert by["stacks"]["proxy"] == "gate" and by["web"]["proxy"] == "caddy"
-    assert by["quadlets"]["interpret"] and by["web"]["interpret"]
-    assert by["quadlets"]["include"] == ["**/*.container", "**/*.container.d/*.conf", "**/*.network"]
+    assert {path: entry["type"] for path, entry in by.items()} == {"stacks": "compose", "": "files"}
+    assert by["stacks"]["proxy"] == "gate" and by[""]["proxy"] == "caddy" and by[""]["interpret"]
     told = {s["source"]: s for s in fresh.json("ingest", "--dry-run")["sources"]}
     added = {path: told[entry["id"]]["added"] for path, entry in by.items()}
     assert added == {
         "stacks": ["app/Dockerfile", "app/compose.yaml", "edge/compose.yaml"],
-        "quadlets": ["db.container", "db.container.d/more.conf", "lan.network"],
-        "web": ["Caddyfile"],
-        "": ["README.md"],
-        "notes": ["a.md"],
+        "": [
+            "README.md",
+            "notes/a.md",
+            "quadlets/db.container",
+            "quadlets/db.container.d/more.conf",
+            "quadlets/lan.network",
+            "stacks/app/Dockerfile",
+            "web/Caddyfile",
+        ],
     }
     assert counted(shown) == {name: len(source["added"]) for name, source in told.items()}
 
@@ -120,9 +116,9 @@ def test_init_of_odd_folders(fresh: Shell, tmp_path: Path) -> None:
     # Many folders with one project each are one source; a conf that is no conf of nginx is none.
     assert [(e["type"], e["path"]) for e in entries] == [
         ("compose", "../odd"),
-        ("files", "../odd/My Notes: all/docs"),
+        ("files", "../odd"),
     ]
-    assert told["sources"] == ["odd", "docs"] and entries[1]["include"] == ["**/*.rst"]
+    assert told["sources"] == ["odd", "odd-files"] and entries[1]["exclude"] == ["docker-compose.yml"]
     empty = tmp_path / "empty"
     empty.mkdir()
     refused = fresh.json("init", "--force", str(empty), code=1)["error"]
