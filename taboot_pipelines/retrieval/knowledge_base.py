@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.results.explanations import Explanation, Original
     from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, GraphPath, Node, Subgraph
     from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
+    from taboot_pipelines.retrieval.results.impact import Impact
     from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
     from taboot_pipelines.retrieval.results.queries import QueryList, QueryResult
     from taboot_pipelines.retrieval.results.runs import RunDiff, RunFacts, RunList
@@ -146,7 +147,7 @@ class KnowledgeBase:
         self._neighborhoods = Lazy(lambda: _open_neighborhoods(settings, namespace, self._session))
         self._explanations = Lazy(lambda: _open_explanations(self._session, evidence()))
         self._originals = Lazy(lambda: _open_originals(self._session, evidence()))
-        self._drifts = Lazy(lambda: _open_drifts(settings, self._session))
+        self._drifts = Lazy(lambda: _open_drifts(settings))
         self._crawls = Lazy(lambda: _open_crawls(settings, namespace))
         self._interpretations = Lazy(lambda: _open_interpretations(settings, namespace, query_vectors))
 
@@ -371,6 +372,25 @@ class KnowledgeBase:
             lambda view: run.run(House(view, drifts.of), query, parameters, limit, states)
         )
 
+    def impact(self, thing: str, *, project: str | None = None, transitive: bool = True) -> Impact:
+        """What is affected if ``thing`` is stopped, changed or taken away, each with its proof: what needs it,
+        connects to it, is reached through it, only starts after it, and shares its host, a network, a volume
+        or its image; and what cannot be known of that.
+
+        ``thing``: a service (of a ``project``), else a network, a host, a proxy or an image, of which all
+        that is on it counts. With ``transitive`` also what is affected through others. Raises
+        ``E_NOT_FOUND`` with the nearest name.
+        """
+        from taboot_pipelines.retrieval.impact import impact
+        from taboot_pipelines.retrieval.queries.house import House
+
+        check_texts(required=True, thing=thing)
+        check_texts(project=project)
+        states, drifts = self.sources(), self._drifts()
+        return self._session.ask(
+            lambda view: impact(House(view, drifts.of), states, thing, project, transitive)
+        )
+
     def evaluate(
         self, questions: Path | str | Iterable[Mapping[str, Any]], **options: Unpack[SearchOptions]
     ) -> Evaluation:
@@ -497,7 +517,7 @@ class KnowledgeBase:
         ``kinds``: of ``knowledge.drift.DriftKind``; None: all. Raises ``E_QUERY`` naming a wrong argument.
         """
         check_texts(several=True, kinds=kinds)
-        return self._drifts().report(kinds, limit, self._explanations())
+        return self._drifts().report(self._session, kinds, limit, self._explanations())
 
     def _request(
         self, query: str, limit: int, options: SearchOptions, mode: Mode | None = None
@@ -978,10 +998,10 @@ def _open_originals(session: Session, evidence: Evidence) -> Originals:
     return Originals(session, evidence)
 
 
-def _open_drifts(settings: Settings, session: Session) -> Drifts:
+def _open_drifts(settings: Settings) -> Drifts:
     from taboot_pipelines.retrieval.drift.report import Drifts
 
-    return Drifts(settings.retrieval, session)
+    return Drifts(settings.retrieval)
 
 
 def _open_crawls(settings: Settings, namespace: str) -> Crawls:

@@ -22,10 +22,11 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.records import Extraction, ParsedDocument
 from taboot_pipelines.model.tables import DOCUMENTS
+from taboot_pipelines.settings import Settings
 from taboot_pipelines.sources import document_forms, source_kind
 from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.workspace import Entry, Workspace
-from taboot_pipelines.stores.blobs import UNREADABLE
+from taboot_pipelines.stores.blobs import UNREADABLE, BlobStore
 from taboot_pipelines.stores.catalog.locators import Locator
 from taboot_pipelines.stores.catalog.writing import now_micros
 from taboot_pipelines.stores.tables import TableVersion
@@ -186,7 +187,9 @@ def _apply(
         for doc_id in changed:
             x = locators[doc_id]
             try:
-                rows.append(_row(workspace, work.entry, x, wanted[doc_id]))
+                rows.append(
+                    document_row(workspace.blobs, workspace.settings, work.entry, x, wanted[doc_id])
+                )
             except TabootError as error:
                 new_letters.append(
                     {
@@ -236,24 +239,27 @@ def _extraction(entry: Entry) -> Extraction:
 
 def parsed_text(workspace: Workspace, entry: Entry, x: Locator) -> str:
     """Return the text of a document by these bytes of it, secrets masked. Raises what a bad blob is."""
-    return _parsed(workspace, entry, x).text
+    return _parsed(workspace.blobs, workspace.settings, entry, x).text
 
 
-def _parsed(workspace: Workspace, entry: Entry, x: Locator) -> ParsedDocument:
+def _parsed(blobs: BlobStore, settings: Settings, entry: Entry, x: Locator) -> ParsedDocument:
     return parse_document(
-        workspace.blobs.get(entry.namespace, x.sha256),
+        blobs.get(entry.namespace, x.sha256),
         path=x.path,
         mime=x.mime,
         charset=x.charset,
         languages=entry.config.languages,
-        max_chars=workspace.settings.limits.max_document_chars,
+        max_chars=settings.limits.max_document_chars,
         forms=document_forms(),
         extraction=_extraction(entry),
     )
 
 
-def _row(workspace: Workspace, entry: Entry, x: Locator, fingerprint: str) -> dict[str, Any]:
-    parsed = _parsed(workspace, entry, x)
+def document_row(
+    blobs: BlobStore, settings: Settings, entry: Entry, x: Locator, fingerprint: str
+) -> dict[str, Any]:
+    """Return the row of ``tables.DOCUMENTS`` of a locator. Raises what a bad blob is."""
+    parsed = _parsed(blobs, settings, entry, x)
     metadata = dict(parsed.metadata)
     if x.final_url and x.final_url != x.url:
         metadata["final_url"] = x.final_url

@@ -7,7 +7,7 @@ configuration file of a source with ``interpret: true``. Holds rules ``unit-of-i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.extraction.tier_a.compose.examples import find_examples
@@ -15,16 +15,18 @@ from taboot_pipelines.extraction.tier_a.prose.claims import relations
 from taboot_pipelines.extraction.tier_a.prose.deciding import model_version
 from taboot_pipelines.extraction.tier_a.prose.finding import PROSE_VERSION, find_mentions
 from taboot_pipelines.extraction.tier_a.prose.scan import Mention
-from taboot_pipelines.knowledge.document_units import DocumentText, DocumentUnits
+from taboot_pipelines.knowledge.document_units import DocumentText, DocumentUnits, SourceDocuments
 from taboot_pipelines.knowledge.project_units import FormatExtractor, ProjectExtractor, ProjectUnits
 from taboot_pipelines.knowledge.runs import Tier
 from taboot_pipelines.knowledge.units import UnitExtractor
 from taboot_pipelines.model import records
 from taboot_pipelines.model.graph import TEXT_METHOD, Basis, EdgeSource
-from taboot_pipelines.model.records import EdgeClaim, Evidence, NodeRef
+from taboot_pipelines.model.records import EdgeClaim, Evidence, NodeRef, SourceFacts
 from taboot_pipelines.sources import source_kind
 from taboot_pipelines.stages.documents import PARSING
 from taboot_pipelines.stages.tiers import InterpretedKind, TierInput
+from taboot_pipelines.stores.blobs import BlobStore
+from taboot_pipelines.stores.catalog.locators import Locator
 
 STAGE = "tier_a_triples"
 VERSION = "1"
@@ -56,18 +58,26 @@ def has_projects(source: InterpretedKind) -> bool:
 
 def extractors(given: TierInput) -> Sequence[UnitExtractor]:
     """Return the extractors for one source."""
-    workspace, facts, documents = given.workspace, given.facts, given.documents
-    found: list[UnitExtractor] = [
-        DocumentUnits(ProseExtractor(), documents, workspace.blobs, versions=(VERSION, PARSING))
+    facts, located = given.facts, given.workspace.catalog.locators.of_source
+    locators = located(facts.namespace, facts.source_id) if has_projects(given.kind) else {}
+    return extractors_of(given.kind, facts, given.documents, locators, given.workspace.blobs)
+
+
+def extractors_of(
+    kind: InterpretedKind,
+    facts: SourceFacts,
+    documents: SourceDocuments,
+    locators: Mapping[str, Locator],
+    blobs: BlobStore,
+) -> Sequence[UnitExtractor]:
+    """Return the extractors for one source with these documents, ``locators`` by path, and their bytes."""
+    return [
+        DocumentUnits(ProseExtractor(), documents, blobs, versions=(VERSION, PARSING)),
+        *(
+            ProjectUnits(projects, facts, locators, documents.by_path, blobs, VERSION)
+            for projects in _projects(kind)
+        ),
     ]
-    projects = _projects(given.kind)
-    if projects:
-        locators = workspace.catalog.locators.of_source(facts.namespace, facts.source_id)
-        found += [
-            ProjectUnits(kind, facts, locators, documents.by_path, workspace.blobs, VERSION)
-            for kind in projects
-        ]
-    return found
 
 
 def _projects(source: InterpretedKind) -> Sequence[ProjectExtractor]:

@@ -114,7 +114,7 @@ def _interpreter(
     choices: Sequence[PromotedRun],
     session: TierSession | None,
 ) -> Interpreter:
-    given = TierInput(workspace, kind_of(entry), _facts(entry), listing, session=session)
+    given = TierInput(workspace, kind_of(entry), facts_of(entry), listing, session=session)
 
     if not given.kind.graph:
         return Interpreter(tier, listing.by_path, (), lambda _overrides: (), ())
@@ -191,7 +191,7 @@ def _run(
     """Interpret the units whose input changed; drop the observations of units that are gone."""
     workspace, report = work.workspace, work.report
     raw, parsed, cut = (work.upstream[s.STAGE] for s in (raw_blobs, documents, chunks))
-    kind, facts = kind_of(work.entry), _facts(work.entry)
+    kind, facts = kind_of(work.entry), facts_of(work.entry)
     chosen = work.chosen(tier.source)
     # Where nothing was chosen, the digest is what earlier releases published.
     choices = [[row["unit_id"], row["run_id"]] for row in chosen]
@@ -272,7 +272,7 @@ def _only(work: SourceWork, listing: SourceDocuments, buckets: frozenset[int]) -
     return UnitSelection(frozenset(unit_id(KIND, doc_id) for doc_id in doc_ids), buckets)
 
 
-def _facts(entry: Entry) -> SourceFacts:
+def facts_of(entry: Entry) -> SourceFacts:
     """Return what interpretation may know of the source's entry."""
     fields = entry.config.interpretation_fields()
     return SourceFacts(

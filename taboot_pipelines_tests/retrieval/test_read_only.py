@@ -69,6 +69,7 @@ READING: Mapping[str, Callable[[KnowledgeBase], Any]] = {
     "conversation": lambda kb: kb.conversation().ask(QUESTION).text,
     "queries": lambda kb: len(kb.queries().queries),
     "query": lambda kb: kb.query("dependents", service="cache").text,
+    "impact": lambda kb: [g.how for g in kb.impact("cache").groups],
     "evaluate": lambda kb: len(kb.evaluate([{"question": QUESTION, "answer": "cache"}]).to_arrow()),
     "replay": lambda kb: told("E_NOT_FOUND", lambda: kb.replay(kb.answer(QUESTION).answer_id)),
     "neighbors": lambda kb: len(kb.neighbors("web").edges),

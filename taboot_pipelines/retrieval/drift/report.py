@@ -50,20 +50,23 @@ _NO_QUOTE = frozenset({"E_BLOB_CORRUPT", "E_BLOB_MISSING", "E_EVIDENCE", "E_EDGE
 class Drifts:
     """Drift of the views of one knowledge base, found once for each. Safe to use from several threads."""
 
-    def __init__(self, settings: RetrievalSettings, session: Session) -> None:
-        self._session = session
+    def __init__(self, settings: RetrievalSettings) -> None:
         self._ownership = Ownership(settings)
         self._vendor_tags = frozenset(settings.vendor_tags)
         self._known: WeakKeyDictionary[View, _HouseDrift] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def report(
-        self, kinds: Collection[str] | str | None, limit: int, explanations: Explanations
+        self,
+        session: Session,
+        kinds: Collection[str] | str | None,
+        limit: int,
+        explanations: Explanations,
     ) -> DriftReport:
         """See ``KnowledgeBase.drift``."""
         check_limit(limit, MAX_ITEMS)
         wanted = _check_kinds(kinds)
-        return self._session.ask(lambda view: self._report(view, wanted, limit, explanations))
+        return session.ask(lambda view: self._report(view, wanted, limit, explanations))
 
     def _report(
         self, view: View, kinds: frozenset[str], limit: int, explanations: Explanations
@@ -75,6 +78,18 @@ class Drifts:
     def of(self, view: View) -> tuple[Drift, ...]:
         """Everything that drifted in a view."""
         return self._house(view).all
+
+    def by_edges(self, view: View) -> tuple[Drift, ...]:
+        """What drifted of what edges say."""
+        return self._house(view).by_edges
+
+    def of_documents(self, view: View, doc_ids: Iterable[str]) -> tuple[Drift, ...]:
+        """That, and what drifted of the values of these documents."""
+        return self._house(view).with_values_of(doc_ids)
+
+    def documents(self, view: View) -> Mapping[str, DocumentView]:
+        """What each document counts for."""
+        return self._house(view).documents
 
     def touching(self, view: View, cited: Iterable[tuple[str, int, int]]) -> list[Drift]:
         """What drifted of the statements that are cited: (doc_id, start, end) in code points. Texts of a day
@@ -189,13 +204,13 @@ class _HouseDrift:
 
     @cached_property
     def all(self) -> tuple[Drift, ...]:
-        return self._with_values_of(self.documents)
+        return self.with_values_of(self.documents)
 
     def beside_an_answer(self, doc_ids: Collection[str]) -> tuple[Drift, ...]:
         """What edges say, and of a house of few files the values of these documents."""
         if not self._is_small:
-            return self._by_edges
-        return self._with_values_of([i for i in doc_ids if i in self.documents])
+            return self.by_edges
+        return self.with_values_of([i for i in doc_ids if i in self.documents])
 
     @cached_property
     def _is_small(self) -> bool:
@@ -203,9 +218,9 @@ class _HouseDrift:
 
     @cached_property
     def _said_by_edges(self) -> frozenset[tuple[DriftKind, str, int]]:
-        return frozenset((d.kind, p.doc_id, p.line) for d in self._by_edges for p in d.sides[0].places)
+        return frozenset((d.kind, p.doc_id, p.line) for d in self.by_edges for p in d.sides[0].places)
 
-    def _with_values_of(self, doc_ids: Iterable[str]) -> tuple[Drift, ...]:
+    def with_values_of(self, doc_ids: Iterable[str]) -> tuple[Drift, ...]:
         said = self._said_by_edges  # is known already
         differing = [
             drift
@@ -214,11 +229,11 @@ class _HouseDrift:
             if all((drift.kind, p.doc_id, p.line) not in said for p in drift.sides[0].places)
         ]
         if not differing:
-            return self._by_edges
-        return tuple(sorted([*self._by_edges, *differing], key=lambda d: d.order))
+            return self.by_edges
+        return tuple(sorted([*self.by_edges, *differing], key=lambda d: d.order))
 
     @cached_property
-    def _by_edges(self) -> tuple[Drift, ...]:
+    def by_edges(self) -> tuple[Drift, ...]:
         graph, text = self.graph, self.house.text
         return find_drift(self.namespace, graph.edges, graph.nodes, self.documents, text)
 

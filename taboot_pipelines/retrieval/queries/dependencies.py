@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Iterator
 
 from taboot_pipelines.retrieval.queries.citations import cite, cites
+from taboot_pipelines.retrieval.queries.config_files import ConfigEntry
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
-from taboot_pipelines.retrieval.queries.relations import is_order, served_by, used_by, walk, way_of
-from taboot_pipelines.retrieval.queries.service_index import Edge, Service
+from taboot_pipelines.retrieval.queries.relations import MAX_WALK, is_order, served_by, used_by, walk, way_of
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
 from taboot_pipelines.retrieval.results.queries import Cell
 
 
@@ -78,28 +80,107 @@ def shared_services(house: House, args: Arguments) -> Iterator[Row]:
 
 def impact(house: House, args: Arguments) -> Iterator[Row]:
     for service in args.services:
-        into = house.index.into(service.number, "DEPENDS_ON", "CONNECTS_TO")
-        needs = [e for e in into if e.type == "DEPENDS_ON" and not is_order(e)]
-        if args.transitive and needs:
-            needs = [e for e in walk(house.index, service.number, forward=False) if not is_order(e)]
-        told = {e.start for e in needs}
-        connected = [e for e in into if e.type == "CONNECTS_TO" and e.start not in told]
-        told |= {e.start for e in connected}
-        after = [e for e in into if is_order(e) and e.start not in told]
-        yield from _affected(house, service, needs, "needs it")
-        yield from _affected(house, service, connected, "connects to it")
+        failing = list(_failing(house.index, service.number, transitive=args.transitive))
+        told = {service.number, *(e.start for e in failing)}
+        for type_, how in (("DEPENDS_ON", "needs it"), ("CONNECTS_TO", "connects to it")):
+            yield from _affected(house, service, [e for e in failing if e.type == type_], how)
         for edge in served_by(house.index, service):
             cells = {**house.service(service), **house.other(edge.end, "affected")}
-            yield Row(
-                {**cells, "how": "is reached through it", "at": way_of(house.index, edge)}, [cite(edge)]
-            )
-        yield from _affected(house, service, after, "only starts after it")
+            more = {"how": "is reached through it", "at": way_of(house.index, edge), "through": ""}
+            yield Row({**cells, **more}, [cite(edge)])
+        after = house.index.into(service.number, "DEPENDS_ON")
+        if args.transitive:
+            after = walk(house.index, service.number, forward=False)
+        yield from _affected(
+            house, service, [e for e in after if e.start not in told], "only starts after it"
+        )
+
+
+def _failing(house: ServiceIndex, node: int, *, transitive: bool) -> Iterator[Edge]:
+    """The edges by which services need a service or connect to it, or to what does, nearest first: of each
+    service those of its shortest way, its needs before its connections."""
+    seen, layer = {node}, [node]
+    while layer:
+        found: dict[int, list[Edge]] = {}
+        for type_ in ("DEPENDS_ON", "CONNECTS_TO"):
+            edges = [e for at in layer for e in house.into(at, type_) if not is_order(e)]
+            known = seen | found.keys()
+            for edge in edges:
+                if edge.start not in known and edge.start in house.services:
+                    found.setdefault(edge.start, []).append(edge)
+        for edges in found.values():
+            yield from edges
+        seen |= found.keys()
+        layer = list(found) if transitive and len(seen) < MAX_WALK else []
 
 
 def _affected(house: House, service: Service, edges: Iterable[Edge], how: str) -> Iterator[Row]:
     for edge in edges:
-        cells = {**house.service(service), **house.other(edge.start, "affected"), "how": how, "at": ""}
-        yield Row(cells, [cite(edge)])
+        through = "" if edge.end == service.number else house.index.name(edge.end)
+        cells = {**house.service(service), **house.other(edge.start, "affected")}
+        yield Row({**cells, "how": how, "at": "", "through": through}, [cite(edge)])
+
+
+def sharers(house: House, args: Arguments) -> Iterator[Row]:
+    own = {s.number for s in args.services}
+    for service in args.services:
+        container = house.index.container_of.get(service.number)
+        held = [
+            ("host", service.number if container is None else container, "RUNS"),
+            ("network", service.number if container is None else container, "RUNS_IN"),
+            ("image", service.number, "BUILDS"),
+        ]
+        for shares, node, type_ in held:
+            for mine in house.index.out(node, type_):
+                for edge in house.index.into(mine.end, type_):
+                    other = house.index.service_of.get(edge.start, edge.start)
+                    if other in house.index.services and other not in own:
+                        yield _sharer(house, service, other, shares, house.index.name(mine.end), mine, edge)
+        mounts = _mounts(house, service)
+        for peer in house.declared(Arguments()) if mounts else ():
+            for name, entry in _mounts(house, peer).items():
+                if peer.number not in own and name in mounts:
+                    spans = [mounts[name].cite, entry.cite]
+                    cells = {**house.service(service), **house.other(peer.number, "other")}
+                    yield Row({**cells, "shares": "volume", "what": name[-1]}, spans)
+
+
+def _sharer(
+    house: House, service: Service, other: int, shares: str, what: str, mine: Edge, edge: Edge
+) -> Row:
+    cells = {**house.service(service), **house.other(other, "other"), "shares": shares, "what": what}
+    return Row(cells, cites([mine, edge]))
+
+
+def _mounts(house: House, service: Service) -> dict[tuple[str, str], ConfigEntry]:
+    """What a service mounts of its machine, by (place, real name or path); sockets and devices are none that
+    services share data by."""
+    found: dict[tuple[str, str], ConfigEntry] = {}
+    for entry in house.entries.of_service(service):
+        if entry.value.path[entry.lead] != "volumes" or ", " in (value := entry.known or entry.value.value):
+            continue
+        source, colon, _ = value.partition(":")
+        if not colon or source.endswith(".sock") or source.startswith(("/dev", "/etc/localtime", "/proc")):
+            continue
+        if source.startswith("."):
+            # Sources over the same files meet in their place on the disk.
+            file = house.view.document_url(entry.document.doc_id)
+            source = posixpath.normpath(posixpath.join(posixpath.dirname(file), source))
+        elif not source.startswith(("/", "~", "$")):
+            source = _volume(house, service, entry, source)
+        found.setdefault((service.place, source), entry)
+    return found
+
+
+def _volume(house: House, service: Service, mount: ConfigEntry, name: str) -> str:
+    """The real name of a volume of a project."""
+    said = {
+        ".".join(e.value.path[2:]): e.value.value
+        for e in house.entries.of_document(mount.document.doc_id)
+        if e.value.path[:2] == ("volumes", name)
+    }
+    external = said.get("external") == "true"
+    return said.get("name") or (name if external else f"{service.project}_{name}")
 
 
 def most_needed(house: House, args: Arguments) -> Iterator[Row]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, distinct
 
 #: Services that a transitive question walks over.
-_MAX_WALK = 500
+MAX_WALK = 500
 
 
 def in_force(house: ServiceIndex, edges: Sequence[Edge]) -> list[Edge]:
@@ -39,7 +39,7 @@ def shares_namespace(edge: Edge) -> bool:
 def walk(house: ServiceIndex, node: int, *, forward: bool) -> list[Edge]:
     """The dependency edges reached from a service, nearest first, each service once."""
     seen, found, layer = {node}, [], [node]
-    while layer and len(seen) < _MAX_WALK:
+    while layer and len(seen) < MAX_WALK:
         following = []
         for at in layer:
             edges = house.out(at, "DEPENDS_ON") if forward else house.into(at, "DEPENDS_ON")

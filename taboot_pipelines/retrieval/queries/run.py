@@ -10,10 +10,10 @@ from typing import Any
 
 from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.retrieval.queries.catalog import QUERIES, Query
-from taboot_pipelines.retrieval.queries.citations import StatementSpan, listed, plural
+from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, listed, plural
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
 from taboot_pipelines.retrieval.queries.relations import left_open, unexplained_mentions
-from taboot_pipelines.retrieval.queries.service_index import Service, distinct
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service, distinct
 from taboot_pipelines.retrieval.request import check_limit
 from taboot_pipelines.retrieval.results.queries import (
     Cell,
@@ -88,19 +88,25 @@ def run(
     left = any(left_open(s, query.field) for s in looked_at)
     asked = args.services if not rows else ()
     naming = [e for s in asked for e in unexplained_mentions(house.index, s)] if not query.closed else []
-    spans = [StatementSpan(e.doc_id, e.line, *e.span, e.edge_id) for e in naming[:_MAX_NAMING]]
+    named_in = citations(house, naming[:_MAX_NAMING])
     return QueryResult(
         query=query.name,
         parameters={n: v for n, v in given.items() if v is not None},
         columns=query.columns,
         rows=shown,
         total=len(rows),
-        text=_said(query, rows) or _nothing(house, query, args, [s.doc_id for s in spans]),
+        text=_said(query, rows) or _nothing(house, query, args, [c.doc_id for c in named_in]),
         complete=query.closed and not unseen and not left,
         scope=_scope(house),
         unseen=unseen,
-        named_in=tuple(map(citation, spans)),
+        named_in=named_in,
     )
+
+
+def citations(house: House, edges: Iterable[Edge]) -> tuple[RowCitation, ...]:
+    """Where edges stand."""
+    citation = _Citations(house).of
+    return tuple(citation(cite(edge)) for edge in edges)
 
 
 # --- Arguments

@@ -281,6 +281,10 @@ class ServiceIndex:
     def of_type(self, type_: str) -> list[Edge]:
         return self._rows(np.flatnonzero(self._types == type_), most=20_000)
 
+    def numbered(self, numbers: Sequence[int]) -> list[Edge]:
+        """Edges by their numbers in the graph."""
+        return self._read(np.array(numbers, dtype=np.int64))
+
     def mentions(self, node: int) -> list[Edge]:
         """The places where documents name a node, at most :data:`MAX_EDGES`."""
         return self._read(self._mentions[self.graph.end[self._mentions] == node][:MAX_EDGES])

@@ -191,6 +191,7 @@ def claim_project(c: ProjectClaims) -> None:
         claim_builds(c, ref, name, key, node)
         claim_ports(c, ref, name, node)
         _containers(c, name, key, node)
+        _report_volumes(c, node)
         claim_extra_hosts(c, node)
         claim_connections(c, ref, name, node, labels[name])
         claim_vpn(c, ref, name, node)
@@ -307,6 +308,24 @@ def _replicas(c: ProjectClaims, node: Node) -> int:
     return min(count, MAX_REPLICAS)
 
 
+_VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]+", re.ASCII)
+
+
+def _report_volumes(c: ProjectClaims, node: Node) -> None:
+    """Say which volumes a service mounts that its project does not declare, which Compose refuses."""
+    volumes = node.get("volumes")
+    for item in volumes.items if volumes is not None else ():
+        if item.is_map:
+            type_, quoted = item.scalar("type"), item.scalar("source")
+            name = quoted.text if quoted is not None and type_ is not None and type_.text == "volume" else ""
+        else:
+            quoted = item
+            name = item.text.partition(":")[0] if ":" in item.text else ""
+        undeclared = _VOLUME.fullmatch(name) and name not in c.project.volumes
+        if undeclared and quoted is not None and not quoted.missing:
+            c.report(quoted, "E_NOT_FOUND", "the volume is not declared in the project.")
+
+
 def _containers(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
     container = node.scalar("container_name")
     image = c.images.get(name)
@@ -363,7 +382,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "14"
+    version = "15"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every

@@ -62,6 +62,7 @@ class Project:
     services: dict[str, Entry]
     networks: dict[str, Entry]
     configs: dict[str, Entry]
+    volumes: dict[str, Entry]
     environment: Environment
     separator: str = "-"
 
@@ -159,6 +160,7 @@ class Loader:
             services,
             self._named(model.get("networks"), "network"),
             self._named(model.get("configs"), "config"),
+            self._named(model.get("volumes"), "volume"),
             values,
             "_" if (environment.get("COMPOSE_COMPATIBILITY") or "").strip().lower() in _TRUE else "-",
         )

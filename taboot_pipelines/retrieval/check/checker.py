@@ -1,0 +1,40 @@
+"""A check: two states of files, what differs between them and what that breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taboot_pipelines.retrieval.check.facts import Facts
+from taboot_pipelines.retrieval.check.problems import problems
+from taboot_pipelines.retrieval.check.sides import Side
+from taboot_pipelines.retrieval.check.states import Files, Reader
+from taboot_pipelines.retrieval.results.check import CheckReport
+from taboot_pipelines.settings import Settings
+
+
+class Checker:
+    """Compares files with others. What was read once, of whichever side, is not read again."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._reader = Reader(settings)
+
+    def side(self, files: Sequence[Files]) -> Side:
+        """The files of all sources as one side."""
+        return Side(self._reader.read(files), self._settings.retrieval)
+
+    def check(
+        self, before: Side, after: Side, names: tuple[str, str] = ("before", "after"), notes: Sequence[str] = ()
+    ) -> CheckReport:
+        """What differs; ``names``: what the two sides are, in words."""
+        facts = Facts(before, after)
+        files = {(after if d in after.documents else before).file(d) for d in facts.documents}
+        return CheckReport(
+            before=names[0],
+            after=names[1],
+            files=tuple(sorted(files)),
+            facts=facts.listed,
+            impact=tuple(facts.impact()),
+            problems=tuple(problems(before, after, facts)),
+            notes=tuple(notes),
+        )

@@ -1,0 +1,229 @@
+"""Which facts differ between two states: relations of the graph, values of configuration files, and the names
+of variables that environment files set; and what is affected by services and networks that are gone or
+changed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+from taboot_pipelines.retrieval.check.sides import Side
+from taboot_pipelines.retrieval.queries.dependencies import impact
+from taboot_pipelines.retrieval.queries.house import Arguments
+from taboot_pipelines.retrieval.queries.service_index import Edge, distinct
+from taboot_pipelines.retrieval.results.check import ChangedFact, Consequence
+from taboot_pipelines.retrieval.verbalization import said
+
+#: What a relation is of its start.
+_CALLED = {
+    "BINDS": "port",
+    "BUILDS": "image",
+    "CONNECTS_TO": "connection",
+    "DEPENDS_ON": "dependency",
+    "EXPOSES_ENDPOINT": "endpoint",
+    "RESOLVES_TO": "address",
+    "ROUTES_TO": "route",
+    "RUNS": "host",
+    "RUNS_IN": "network",
+    "USES_VPN": "tunnel",
+}
+#: Relations whose change matters to those who need the service.
+_FELT = ("BINDS", "BUILDS", "RUNS_IN")
+
+
+class Facts:
+    """What differs. ``gone`` and ``new``: the edges of one side alone; ``other``: pairs of one edge that says
+    something else."""
+
+    def __init__(self, before: Side, after: Side) -> None:
+        self.before, self.after = before, after
+        old, new = before.edges, after.edges
+        self.gone = before.read(old.keys() - new.keys())
+        self.new = after.read(new.keys() - old.keys())
+        moved = [e for e in old.keys() & new.keys() if old[e][1] != new[e][1]]
+        then = {e.edge_id: e for e in before.read(moved)}
+        self.other = [(then[e.edge_id], e) for e in after.read(moved) if e.edge_id in then]
+        #: Documents whose text is another, new or gone.
+        self.documents = {
+            doc_id
+            for doc_id in before.hashes.keys() | after.hashes.keys()
+            if before.hashes.get(doc_id) != after.hashes.get(doc_id)
+        }
+        self._pairs()
+
+    def _pairs(self) -> None:
+        """Lead what is gone to what stands in its place: the one relation of its type of its start and
+        document, else that of its line."""
+        gone, new = self._groups(self.before, self.gone), self._groups(self.after, self.new)
+        self.replaced: list[tuple[Edge, Edge]] = []
+        for group, edges in gone.items():
+            others = list(new.get(group, ()))
+            for edge in edges:
+                at = [e for e in others if e.line == edge.line] if len(edges) + len(others) > 2 else others
+                if len(at) == 1 and (len(edges) == 1 or at[0].line == edge.line):
+                    self.replaced.append((edge, at[0]))
+                    others.remove(at[0])
+
+    def _groups(self, side: Side, edges: Sequence[Edge]) -> Mapping[tuple[object, ...], list[Edge]]:
+        found: dict[tuple[object, ...], list[Edge]] = defaultdict(list)
+        for edge in edges:
+            found[edge.type, side.node(edge.start), edge.doc_id].append(edge)
+        return found
+
+    # --- in words -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def listed(self) -> tuple[ChangedFact, ...]:
+        """All facts that differ, in the order of their places."""
+        found = [*self._services(), *self._relations(), *self._variables()]
+        told = {(f.file, f.line) for f in found}
+        found += [f for f in self._settings() if (f.file, f.line) not in told]
+        return tuple(sorted(set(found), key=lambda f: (f.file, f.line, f.subject, f.fact, f.kind)))
+
+    def _services(self) -> Iterator[ChangedFact]:
+        sides = (("removed", self.before, self.after), ("added", self.after, self.before))
+        for kind, side, other in sides:
+            for key, service in side.services.items():
+                if key not in other.services:
+                    at = next(iter(side.house.declaration(service)), None)
+                    place = (side.file(at.doc_id), at.line) if at is not None else ("", 0)
+                    yield _fact(kind, side.called(service.number), "service", "", "", *place)
+
+    def _relations(self) -> Iterator[ChangedFact]:
+        pairs = [*self.other, *self.replaced]
+        told = {e.edge_id for pair in self.replaced for e in pair}
+        for old, new in pairs:
+            subject, place = self.after.called(new.start), (self.after.file(new.doc_id), new.line)
+            before, after = _said(self.before, old), _said(self.after, new)
+            if before != after:
+                yield _fact("changed", subject, _CALLED.get(new.type, new.type), before, after, *place)
+        for kind, side, edges in (("removed", self.before, self.gone), ("added", self.after, self.new)):
+            for edge in edges:
+                if edge.edge_id not in told:
+                    value = _said(side, edge)
+                    values = (value, "") if kind == "removed" else ("", value)
+                    place = (side.file(edge.doc_id), edge.line)
+                    yield _fact(kind, side.called(edge.start), _CALLED.get(edge.type, edge.type), *values, *place)
+
+    def _settings(self) -> Iterator[ChangedFact]:
+        for doc_id in sorted(self.documents):
+            old, new = (_by_key(side, doc_id) for side in (self.before, self.after))
+            owners = [{_owner(key, "")[0] for key in keys} for keys in (old, new)]
+            for key in old.keys() | new.keys():
+                was, now = old.get(key, {}), new.get(key, {})
+                gone = [v for v in was if v not in now]
+                come = [v for v in now if v not in was]
+                # Of what is new or gone as a whole its relations tell.
+                whole = old and new and not all(_owner(key, "")[0] in known for known in owners)
+                if whole or (not gone and not come):
+                    continue
+                side, lines = (self.after, now) if now else (self.before, was)
+                line = min(lines[v] for v in (come or lines))
+                kind = "changed" if was and now else "added" if now else "removed"
+                subject, fact = _owner(key, side.file(doc_id))
+                yield _fact(kind, subject, fact, ", ".join(gone), ", ".join(come), side.file(doc_id), line)
+
+    def _variables(self) -> Iterator[ChangedFact]:
+        old, new = self.before.state.variables, self.after.state.variables
+        for at in sorted(old.keys() | new.keys()):
+            was, now = old.get(at, {}), new.get(at, {})
+            for name in sorted(was.keys() | now.keys()):
+                if was.get(name) != now.get(name):
+                    kind = "changed" if name in was and name in now else "added" if name in now else "removed"
+                    yield _fact(kind, "variables", name, "", "", at[1], 0)
+
+    # --- what is affected -----------------------------------------------------------------------------------
+
+    def impact(self) -> list[Consequence]:
+        """Who needed what is gone or changed and is still there."""
+        found: dict[tuple[str, ...], Consequence] = {}
+        for key, cause in self._causes().items():
+            service = self.before.services[key]
+            for row in impact(self.before.house, Arguments(services=(service,))):
+                name, project, how = (str(row.cells[c]) for c in ("affected", "affected_project", "how"))
+                if self._is_there(name, project):
+                    place = self.before.file(row.cites[0].doc_id), row.cites[0].line
+                    one = _consequence(cause, name, project, how, *place)
+                    found.setdefault((cause, name, project, how), one)
+        for one in self._off_networks():
+            found.setdefault((one.cause, one.affected, one.project, one.how), one)
+        return list(found.values())
+
+    def _causes(self) -> dict[str, str]:
+        """What services that were declared are gone or changed, by their keys, and how in words."""
+        gone = {
+            key: f"{self.before.called(s.number)} is gone"
+            for key, s in self.before.services.items()
+            if key not in self.after.services
+        }
+        felt: dict[str, list[str]] = defaultdict(list)
+        told = {e.edge_id for pair in self.replaced for e in pair}
+        pairs = [p for p in (*self.other, *self.replaced) if _said(self.before, p[0]) != _said(self.after, p[1])]
+        for edge in (*(new for _, new in pairs), *(e for e in self.gone if e.edge_id not in told)):
+            side = self.before if edge in self.gone else self.after
+            label, key = side.node(side.owner(edge.start))
+            if edge.type in _FELT and key in self.after.services and key in self.before.services:
+                felt[key].append(_CALLED[edge.type])
+        changed = {
+            key: f"{self.after.called(self.after.services[key].number)} changes its"
+            f" {' and '.join(distinct(sorted(whats)))}"
+            for key, whats in felt.items()
+        }
+        return changed | gone
+
+    def _off_networks(self) -> Iterator[Consequence]:
+        """Whose network is gone."""
+        for edge in self.gone:
+            service = self.before.index.services.get(self.before.owner(edge.start))
+            is_gone = edge.type == "RUNS_IN" and self.before.node(edge.end) not in self.after.numbers
+            if is_gone and service is not None and self._is_there(service.name, service.project):
+                cause, file = f"{self.before.called(edge.end)} is gone", self.before.file(edge.doc_id)
+                yield _consequence(cause, service.name, service.project, "was on it", file, edge.line)
+
+    def _is_there(self, name: str, project: str) -> bool:
+        """Whether a thing that was affected is there still; of what no file declares nothing is known."""
+        was, now = ({(s.name, s.project) for s in side.services.values()} for side in (self.before, self.after))
+        return (name, project) in now or (name, project) not in was
+
+
+def _fact(
+    kind: str, subject: str, fact: str, before: str, after: str, file: str, line: int
+) -> ChangedFact:
+    return ChangedFact(
+        kind=kind, subject=subject, fact=fact, before=before, after=after, file=file, line=line
+    )
+
+
+def _consequence(
+    cause: str, affected: str, project: str, how: str, file: str, line: int
+) -> Consequence:
+    return Consequence(cause=cause, affected=affected, project=project, how=how, file=file, line=line)
+
+
+def _said(side: Side, edge: Edge) -> str:
+    """What an edge says of its start, in words."""
+    end, more = side.called(edge.end), said(edge.type, edge.properties)
+    if edge.type == "BINDS":
+        return f"{more} on {end}"
+    if edge.type == "BUILDS":
+        name = str(side.index.properties(edge.end).get("reference") or side.index.name(edge.end))
+        return f"{name} {more}".strip()
+    return f"{end} {more}".strip()
+
+
+def _by_key(side: Side, doc_id: str) -> dict[str, dict[str, int]]:
+    """{key: {value: line}} of a file."""
+    found: dict[str, dict[str, int]] = {}
+    for value in side.values(doc_id):
+        shown = "(a secret)" if value.secret else value.value.strip()
+        found.setdefault(value.key, {}).setdefault(shown, value.line)
+    return found
+
+
+def _owner(key: str, file: str) -> tuple[str, str]:
+    """Of what a key of a file is: of a service of Compose, else of the file; and its name there."""
+    first, _, rest = key.partition(".")
+    service, dot, own = rest.partition(".")
+    return (f"service {service}", own) if first == "services" and dot else (file, key)

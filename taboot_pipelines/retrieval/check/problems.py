@@ -1,0 +1,250 @@
+"""What a change breaks: what is wrong in the state after it and was not in the one before."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from taboot_pipelines.knowledge.drift.facts import Authority, Drift, DriftKind
+from taboot_pipelines.model.records import Problem
+from taboot_pipelines.retrieval.check.facts import Facts
+from taboot_pipelines.retrieval.check.sides import Side, is_of_text
+from taboot_pipelines.retrieval.queries.house import Arguments, Row
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service
+from taboot_pipelines.retrieval.queries.services import unpinned_images
+from taboot_pipelines.retrieval.results.check import CheckProblem
+
+#: Every rule, and what it says.
+RULES: Mapping[str, str] = {
+    "port_taken": "A port of a machine is published by two services.",
+    "route_port": "A proxy leads to a port that its target does not listen on.",
+    "upstream_gone": "A proxy leads to something that is not there.",
+    "dependency_gone": "A service needs, or connects to, something that is not there.",
+    "name_unreachable": "A service asks for another that no network of its own reaches.",
+    "network_gone": "A network is used that is not there.",
+    "volume_gone": "A volume is used that is not declared.",
+    "file_gone": "A file is named that is not there.",
+    "variable_undefined": "A variable is used that has no value.",
+    "image_unpinned": "An image has no version, or only `latest`.",
+    "document_contradicted": "A document says something else than the configuration.",
+    "unreadable": "A file cannot be read as what it is.",
+}
+_DRIFTS = {
+    DriftKind.PORT_TWICE: "port_taken",
+    DriftKind.ROUTE_PORT: "route_port",
+    DriftKind.MISSING_UPSTREAM: "upstream_gone",
+    DriftKind.UNREACHABLE_NAME: "name_unreachable",
+}
+#: What readers say leads nowhere, by the word that tells what it is.
+_NOT_FOUND = (
+    ("service", "dependency_gone"),
+    ("network", "network_gone"),
+    ("volume", "volume_gone"),
+    ("", "file_gone"),
+)
+_LEADING = ("CONNECTS_TO", "DEPENDS_ON", "ROUTES_TO", "USES_VPN")
+_POSITION = re.compile(r", line (\d+), column \d+")
+#: A number, a version, a name or a key as texts hold it.
+_WORD = re.compile(r"\w+(?:[.-]\w+)*")
+
+
+def problems(before: Side, after: Side, facts: Facts) -> list[CheckProblem]:
+    """The problems that a change causes, by rule and place; each place once for a rule."""
+    found: dict[tuple[str, str, int], CheckProblem] = {}
+    for problem in (
+        *_readings(before, after),
+        *_drifts(before, after),
+        *_led_nowhere(before, after, facts),
+        *_networks(before, after, facts),
+        *_unpinned(before, after, facts),
+        *_documents(before, after, facts),
+    ):
+        found.setdefault((problem.rule, problem.file, problem.line), problem)
+    return sorted(found.values(), key=lambda p: (list(RULES).index(p.rule), p.file, p.line))
+
+
+def _problem(rule: str, statement: str, side: Side, doc_id: str, line: int) -> CheckProblem:
+    return CheckProblem(rule=rule, statement=statement, file=side.file(doc_id), line=line)
+
+
+# --- what its readers say of a file
+
+
+def _readings(before: Side, after: Side) -> Iterator[CheckProblem]:
+    """What cannot be read, leads to nothing or has no value; of equal ones those beyond what there was."""
+    same = before.state.problems & after.state.problems
+    known = Counter(key for key, _ in _keyed(before, before.state.problems - same))
+    for key, line in _keyed(after, after.state.problems - same):
+        if known[key]:
+            known[key] -= 1
+            continue
+        source, path, code, said, where = key
+        doc_id = after.index.by_path.get((source, path))
+        rule, statement = "unreadable", said
+        if code == "E_UNSET":
+            variable = said.removesuffix(" has no value.")
+            rule, statement = "variable_undefined", f"{variable} is used, and nothing sets it."
+            line = _first_use(after, doc_id, variable)
+        elif code in ("E_NOT_FOUND", "E_UNRESOLVED"):
+            rule = next(rule for word, rule in _NOT_FOUND if f"the {word}" in said)
+            statement = f"{where}: {said}" if where else said
+        root = after.state.view.manifest.sources[source].root or ""
+        file = after.file(doc_id) if doc_id else f"{root}/{path}".removeprefix("/./").removeprefix("/")
+        yield CheckProblem(rule=rule, statement=statement, file=file, line=line)
+
+
+_Key = tuple[str, str, str, str, str]
+
+
+def _keyed(side: Side, found: Iterable[tuple[str, Problem]]) -> Iterator[tuple[_Key, int]]:
+    """Problems of a side by what they say and of which value, wherever that stands, with the line."""
+    for source, problem in sorted(found, key=lambda p: (p[0], p[1].path, p[1].message)):
+        at = _POSITION.search(problem.message)
+        line = int(at[1]) if at is not None else 0
+        doc_id = side.index.by_path.get((source, problem.path), "")
+        # A key without a value of its own is at the beginning of those of the next line.
+        near = {v.line: v.path for v in reversed(side.values(doc_id)) if line and 0 <= v.line - line <= 1}
+        path = near.get(line) or near.get(line + 1) or ()
+        text = side.index.line_text(doc_id, line) if line else ""
+        said = _POSITION.sub("", problem.message).removeprefix(f"{problem.path}: ")
+        owner = f"service {path[1]}, " if len(path) > 2 and path[0] == "services" else ""
+        shown = f"{owner}{path[2]}: `{text}`" if owner else f"`{text}`" if text else ""
+        yield (source, problem.path, problem.code, said, shown), line
+
+
+def _first_use(side: Side, doc_id: str | None, variable: str) -> int:
+    use = re.compile(rf"\$\{{?{re.escape(variable)}(?![A-Za-z0-9_])")
+    lines = side.index.text(doc_id or "").split("\n")
+    return next((n for n, line in enumerate(lines, 1) if use.search(line)), 0)
+
+
+# --- what contradicts
+
+
+def _drifts(before: Side, after: Side) -> Iterator[CheckProblem]:
+    """What the edges of two files say that cannot both be so, or leads nowhere."""
+    known = _sides(before.drifts.by_edges(before.state.view))
+    for drift in after.drifts.by_edges(after.state.view):
+        if drift.record or not _is_new(drift, known):
+            continue
+        place = next(p for s in reversed(drift.sides) for p in s.places)
+        rule = _DRIFTS.get(drift.kind, "document_contradicted")
+        if rule == "document_contradicted":
+            place = drift.sides[0].places[0]
+        yield _problem(rule, drift.statement, after, place.doc_id, place.line)
+
+
+_Known = Mapping[tuple[str, str, str], frozenset[str]]
+
+
+def _sides(drifts: Iterable[Drift]) -> _Known:
+    """What the sides of drifts say, by their kind and node."""
+    found: dict[tuple[str, str, str], frozenset[str]] = {}
+    for drift in drifts:
+        key = drift.kind.value, drift.label, drift.key
+        found[key] = found.get(key, frozenset()) | {s.says for s in drift.sides}
+    return found
+
+
+def _is_new(drift: Drift, known: _Known) -> bool:
+    """Whether a drift is more than what is left of one that there was."""
+    held = known.get((drift.kind.value, drift.label, drift.key), frozenset())
+    return not {s.says for s in drift.sides} <= held
+
+
+def _documents(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]:
+    """The values of texts that configuration has others for: of texts that changed, and of those that hold a
+    value that was taken away."""
+    old: set[str] = set()
+    for fact in facts.listed:
+        if fact.kind == "changed":
+            old |= set(_WORD.findall(fact.before)) - set(_WORD.findall(fact.after))
+    house = {i for i, d in after.drifts.documents(after.state.view).items() if d.standing is Authority.HOUSE}
+    concerned = {
+        doc_id
+        for doc_id in house
+        if doc_id in facts.documents or not old.isdisjoint(_WORD.findall(after.index.text(doc_id)))
+    }
+    if not concerned:
+        return
+    known = _sides(before.drifts.of_documents(before.state.view, concerned & before.hashes.keys()))
+    for drift in after.drifts.of_documents(after.state.view, concerned):
+        if not drift.record and drift.kind not in _DRIFTS and _is_new(drift, known):
+            place = drift.sides[0].places[0]
+            yield _problem("document_contradicted", drift.statement, after, place.doc_id, place.line)
+
+
+# --- what leads to something that is gone
+
+
+def _led_nowhere(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]:
+    """Relations to a service that was declared and is no more; and relations that are gone though what says
+    so stands there still, since it leads to nothing any more."""
+    gone = before.services.keys() - after.services.keys()
+    lost = {after.index.key(n): n for n in after.index.services if after.index.key(n) in gone}
+    for number in lost.values():
+        for edge in after.index.into(number, *_LEADING):
+            yield _nowhere(after, edge, "which is gone")
+    told = {old.edge_id for old, _ in facts.replaced}
+    for edge in facts.gone:
+        key = before.node(edge.end)[1]
+        stands = edge.type in _LEADING and edge.edge_id not in told and not is_of_text(edge)
+        if not stands or key not in before.services or before.node(edge.start) not in after.numbers:
+            continue
+        starter = before.node(edge.start)[1]
+        if starter in gone or before.index.is_example(edge.doc_id):
+            continue
+        line = after.line(edge.doc_id, before.index.line_text(edge.doc_id, edge.line))
+        if line:
+            why = "which is gone" if key in gone else "which it does not reach any more"
+            statement = f"{before.called(edge.start)} {_DOES[edge.type]} {before.called(edge.end)}, {why}."
+            yield _problem(_rule(edge), statement, after, edge.doc_id, line)
+
+
+_DOES = {
+    "CONNECTS_TO": "connects to",
+    "DEPENDS_ON": "depends on",
+    "ROUTES_TO": "leads to",
+    "USES_VPN": "uses the tunnel of",
+}
+
+
+def _rule(edge: Edge) -> str:
+    return "upstream_gone" if edge.type == "ROUTES_TO" else "dependency_gone"
+
+
+def _nowhere(side: Side, edge: Edge, why: str) -> CheckProblem:
+    statement = f"{side.called(edge.start)} {_DOES[edge.type]} {side.called(edge.end)}, {why}."
+    return _problem(_rule(edge), statement, side, edge.doc_id, edge.line)
+
+
+def _networks(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]:
+    """Networks that one project used of another, which makes them no more."""
+    for network in {e.end for e in facts.gone if e.type == "RUNS_IN" and not e.properties.get("external")}:
+        node = before.node(network)
+        number = after.numbers.get(node)
+        members = after.index.into(number, "RUNS_IN") if number is not None else []
+        if all(e.properties.get("external") for e in members):
+            for edge in members:
+                statement = f"{after.called(edge.start)} is on {after.called(edge.end)}, which nothing makes."
+                yield _problem("network_gone", statement, after, edge.doc_id, edge.line)
+
+
+def _unpinned(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]:
+    """Images that came without a version."""
+    news = {e.start for e in facts.new if e.type == "BUILDS"}
+    keys = {after.index.key(n) for n in news}
+    services = tuple(s for n, s in after.index.services.items() if n in news)
+    were = tuple(s for n, s in before.index.services.items() if before.index.key(n) in keys)
+    known = {(r.cells["service"], r.cells["project"], r.cells["image"]) for r in _images(before, were)}
+    for row in _images(after, services):
+        cells = row.cells
+        if (cells["service"], cells["project"], cells["image"]) not in known:
+            has = "only `latest`" if cells["tag"] else "no version"
+            statement = f"service {cells['project']}/{cells['service']} uses {cells['image']}, which has {has}."
+            yield _problem("image_unpinned", statement, after, row.cites[0].doc_id, row.cites[0].line)
+
+
+def _images(side: Side, services: tuple[Service, ...]) -> list[Row]:
+    return list(unpinned_images(side.house, Arguments(services=services))) if services else []

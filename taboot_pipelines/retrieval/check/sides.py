@@ -1,0 +1,106 @@
+"""The two sides of a check: the files before and after, each with the graph that they give."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cached_property
+
+from taboot_pipelines.model.graph import TEXT_METHOD
+from taboot_pipelines.retrieval.check.states import State
+from taboot_pipelines.retrieval.drift.report import Drifts
+from taboot_pipelines.retrieval.queries import config_files
+from taboot_pipelines.retrieval.queries.config_files import Value
+from taboot_pipelines.retrieval.queries.house import House
+from taboot_pipelines.retrieval.queries.service_index import CONFIG_TYPES, Document, Edge, Service
+from taboot_pipelines.settings import RetrievalSettings
+
+_LABELS = {"ReverseProxy": "proxy", "IP": "address", "VPNTunnel": "tunnel", "TailscaleNode": "node"}
+
+
+class Side:
+    """One state, for comparison with another, in which things and documents have the same ids."""
+
+    def __init__(self, state: State, settings: RetrievalSettings) -> None:
+        self.state = state
+        self.drifts = Drifts(settings)
+        self.house = House(state.view, self.drifts.of)
+        self.index = self.house.index
+        self._values: dict[str, list[Value]] = {}
+
+    @property
+    def documents(self) -> Mapping[str, Document]:
+        return self.index.documents
+
+    @cached_property
+    def hashes(self) -> dict[str, str]:
+        """The hash of each document's text."""
+        table = self.state.view.graph.documents
+        columns = (table.column(c).to_pylist() for c in ("doc_id", "text_sha256"))
+        return dict(zip(*columns, strict=True))
+
+    @cached_property
+    def edges(self) -> dict[str, tuple[int, str]]:
+        """{edge_id: (number, properties as JSON)} of the edges that are no mentions."""
+        table = self.state.view.graph.edges
+        columns = (table.column(c).to_pylist() for c in ("edge_id", "type", "properties"))
+        rows = zip(*columns, strict=True)
+        return {edge: (n, said) for n, (edge, type_, said) in enumerate(rows) if type_ != "MENTIONS"}
+
+    def read(self, edge_ids: Collection[str]) -> list[Edge]:
+        """Edges by their ids; those of which an end is no node are left out."""
+        found = self.index.numbered(sorted(self.edges[edge_id][0] for edge_id in edge_ids))
+        return [edge for edge in found if edge.start >= 0 and edge.end >= 0]
+
+    @cached_property
+    def services(self) -> dict[str, Service]:
+        """The services that files declare, by their keys."""
+        keys = {self.index.key(n): s for n, s in self.index.services.items()}
+        return {key: s for key, s in keys.items() if key in self.state.declared}
+
+    @cached_property
+    def numbers(self) -> dict[tuple[str, str], int]:
+        """The number of each node by (label, key)."""
+        nodes = self.state.view.graph.nodes
+        columns = (nodes.column(c).to_pylist() for c in ("label", "key"))
+        return {node: n for n, node in enumerate(zip(*columns, strict=True))}
+
+    def node(self, number: int) -> tuple[str, str]:
+        return self.index.label(number), self.index.key(number)
+
+    def file(self, doc_id: str) -> str:
+        """Where a document lies: its path from the folder that is checked."""
+        return self.state.view.document_url(doc_id).removeprefix("/./").removeprefix("/")
+
+    def line(self, doc_id: str, text: str) -> int:
+        """The line of a document that is this one but for blanks; 0 if there is none."""
+        lines = self.index.text(doc_id).split("\n") if text else []
+        return next((n for n, line in enumerate(lines, 1) if line.strip() == text), 0)
+
+    def values(self, doc_id: str) -> list[Value]:
+        """The values of a file of configuration."""
+        if doc_id not in self._values:
+            document = self.documents.get(doc_id)
+            configures = document is not None and (document.mime in CONFIG_TYPES or document.declares)
+            self._values[doc_id] = (
+                config_files.read(doc_id, document.path, document.mime, self.index.text(doc_id)).values
+                if document is not None and configures
+                else []
+            )
+        return self._values[doc_id]
+
+    def owner(self, number: int) -> int:
+        """The service of a container; any other node is its own."""
+        return self.index.service_of.get(number, number)
+
+    def called(self, number: int) -> str:
+        """A node in words: ``service shop/db``, ``network proxy``."""
+        service = self.index.services.get(self.owner(number))
+        if service is not None:
+            return f"service {service.project}/{service.name}" if service.project else f"service {service.name}"
+        label = self.index.label(number)
+        return f"{_LABELS.get(label, label).lower()} {self.index.name(number)}"
+
+
+def is_of_text(edge: Edge) -> bool:
+    """Whether running text says so, and no configuration."""
+    return edge.method.startswith(TEXT_METHOD)

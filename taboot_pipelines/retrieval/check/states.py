@@ -1,0 +1,354 @@
+"""The graph that some files give, made in memory: read by the connectors' globs, parsed, interpreted by the
+extractors of tier A and reduced as an ingest does it, and nothing of it is stored.
+
+What an ingest knows beside the files is not there: what people decided, other tiers, vectors. A document is
+one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+from obstore.store import MemoryStore
+
+from taboot_pipelines.connectors.access import Access
+from taboot_pipelines.connectors.entries import SourceEntry
+from taboot_pipelines.connectors.files import is_env
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.compose.references import project_files, references
+from taboot_pipelines.extraction.tier_a.compose.variables import parse_env
+from taboot_pipelines.knowledge.document_units import Document, SourceDocuments
+from taboot_pipelines.knowledge.interpretation import Interpreter
+from taboot_pipelines.knowledge.mentions import NameMatcher, fold
+from taboot_pipelines.knowledge.names import declarations, meanings, names_table, resolutions
+from taboot_pipelines.knowledge.reach import EDGES as REACH_EDGES
+from taboot_pipelines.knowledge.reach import Reaches, reach_rows
+from taboot_pipelines.knowledge.reducer import Claim, Latest, reduce_entities, supports
+from taboot_pipelines.knowledge.relations import DocumentInput, document_facts
+from taboot_pipelines.knowledge.runs import Outcome
+from taboot_pipelines.knowledge.units import Reads, taken_in
+from taboot_pipelines.model import ids, tables
+from taboot_pipelines.model.records import Failed, Fetched, Problem, Role
+from taboot_pipelines.retrieval.session import View
+from taboot_pipelines.settings import Settings
+from taboot_pipelines.shards.analyzer import ANALYZER
+from taboot_pipelines.shards.manifest import Manifest, ShardEntry, SpaceEntry
+from taboot_pipelines.shards.manifest import SourceEntry as ManifestSource
+from taboot_pipelines.shards.protocol import ManifestVersion
+from taboot_pipelines.sources import Stance, open_connector, stance_of
+from taboot_pipelines.stages import tier_a_triples
+from taboot_pipelines.stages.documents import document_row
+from taboot_pipelines.stages.tiers import facts_of, kind_of
+from taboot_pipelines.stages.workspace import Entry
+from taboot_pipelines.stores.blobs import BlobStore
+from taboot_pipelines.stores.catalog.locators import Locator
+
+if TYPE_CHECKING:
+    from taboot_pipelines.shards.reader import Shards
+
+#: When bytes came decides between claims of equal weight; here none came before another.
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_NAMES = NameMatcher({})
+#: What a document states: its id, what it claims of nodes, and its rows of ``tables.RELATIONS``.
+_Facts = tuple[str, Sequence[Claim], pa.Table]
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of one source: bytes and role by path, what could not be read, and the folder by which their
+    places are told."""
+
+    entry: Entry
+    shown: str
+    items: Mapping[str, tuple[Role, bytes]] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+
+def files_of(entry: Entry, shown: str, settings: Settings, path: Path | None = None) -> Files:
+    """The files that an ingest of a directory would take. ``path``: where they lie, by default where the entry
+    says. None where the directory is not there."""
+    config: SourceEntry = entry.config
+    if path is not None:
+        config = config.model_copy(update={"path": str(path), "root": None})
+    if not (entry.root / str(getattr(config, "path", ""))).expanduser().is_dir():
+        return Files(entry, shown)
+    access = Access.of(settings, entry.root, references=references, project_files=project_files)
+    items: dict[str, tuple[Role, bytes]] = {}
+    problems = []
+    for event in open_connector(config, access).events({}, lambda _: False):
+        if isinstance(event, Fetched):
+            items[event.path] = event.role, event.data
+        elif isinstance(event, Failed):
+            problems.append(Problem(event.path, event.error.code, event.error.message))
+    return Files(entry, shown, items, tuple(problems))
+
+
+@dataclass(frozen=True)
+class State:
+    """What files give: a view to ask; the keys of the services that are declared and not only named; what
+    could not be read or leads nowhere, as (source, problem); and the names that files of variables set, by
+    (source, path), with hashes of their values."""
+
+    view: View
+    declared: frozenset[str]
+    problems: frozenset[tuple[str, Problem]]
+    variables: Mapping[tuple[str, str], Mapping[str, str]]
+
+
+class Reader:
+    """Makes states of files; what is in two of them is read once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._blobs = BlobStore(MemoryStore())
+        self._rows: dict[tuple[str, str, str], dict[str, Any] | Problem] = {}
+        self._outcomes: dict[tuple[str, str], Outcome] = {}
+        self._stated: dict[tuple[Any, ...], _Facts] = {}
+
+    def read(self, sources: Sequence[Files]) -> State:
+        """The state of these sources, which are of one namespace."""
+        namespace = sources[0].entry.namespace if sources else self._settings.namespace
+        problems: set[tuple[str, Problem]] = set()
+        documents: list[dict[str, Any]] = []
+        observed: dict[str, list[dict[str, Any]]] = {}
+        proposed: set[str] = set()
+        variables: dict[tuple[str, str], Mapping[str, str]] = {}
+        for files in sources:
+            source = files.entry.source_id
+            problems |= {(source, p) for p in files.problems}
+            variables |= {
+                (source, path): _variables(data)
+                for path, (role, data) in files.items.items()
+                if role == "input" and is_env(path.rpartition("/")[2])
+            }
+            locators = {path: self._locator(files, path) for path in files.items}
+            rows = [row for x in locators.values() if (row := self._document(files.entry, x, problems))]
+            documents += rows
+            if stance_of(files.entry.config.type) is Stance.PROPOSES:
+                proposed |= {row["doc_id"] for row in rows}
+            for outcome in self._interpreted(files.entry, locators, rows):
+                problems |= {(source, p) for p in outcome.problems}
+                for row in outcome.rows:
+                    observed.setdefault(row.doc_id, []).append(row._asdict())
+        view = self._view(namespace, sources, documents, observed, proposed)
+        declared = {
+            o["start_key"] for of in observed.values() for o in of if o["declared"] and o["type"] == "Service"
+        }
+        return State(view, frozenset(declared), frozenset(problems), variables)
+
+    def _locator(self, files: Files, path: str) -> Locator:
+        role, data = files.items[path]
+        namespace, source = files.entry.namespace, files.entry.source_id
+        sha256, _ = self._blobs.put(namespace, data)
+        doc_id = ids.doc_id(namespace, ids.locator(source, path))
+        nothing = dict.fromkeys(("mime", "charset", "url", "final_url", "etag", "last_modified"))
+        return Locator(
+            path=path,
+            doc_id=doc_id,
+            state="present",
+            role=role,
+            sha256=sha256,
+            byte_size=len(data),
+            lifecycle="active",
+            created_at=0,
+            since=0,
+            job_id="",
+            **nothing,
+        )
+
+    def _document(
+        self, entry: Entry, x: Locator, problems: set[tuple[str, Problem]]
+    ) -> dict[str, Any] | None:
+        """The row of a document; None for what is input or cannot be parsed."""
+        if x.role != "document":
+            return None
+        key = entry.source_id, x.path, x.sha256
+        if key not in self._rows:
+            try:
+                row = document_row(self._blobs, self._settings, entry, x, "")
+                self._rows[key] = row | {"created_at": _NO_TIME, "since": _NO_TIME}
+            except TabootError as error:
+                self._rows[key] = Problem(x.path, error.code, error.message)
+        found = self._rows[key]
+        if isinstance(found, Problem):
+            problems.add((entry.source_id, found))
+            return None
+        return found
+
+    def _interpreted(
+        self, entry: Entry, locators: Mapping[str, Locator], rows: Sequence[Mapping[str, Any]]
+    ) -> Iterable[Outcome]:
+        """What the units of a source say, without those that others take in."""
+        kind, listing = kind_of(entry), _Documents(entry.namespace, rows)
+        if not kind.graph:
+            return []
+        tier = tier_a_triples.TIER
+        extractors = tier_a_triples.extractors_of(kind, facts_of(entry), listing, locators, self._blobs)
+        interpreter = Interpreter(tier, listing.by_path, extractors, lambda _: ())
+        known = {
+            unit: outcome
+            for unit in interpreter.units
+            if (outcome := self._outcomes.get((entry.source_id, unit)))
+            and interpreter.state(unit, outcome.reads) == outcome.fingerprint
+        }
+        new = [unit for unit in interpreter.units if unit not in known]
+        outcomes = known | {o.unit.unit_id: o for o in interpreter.interpret(new)}
+        self._outcomes |= {(entry.source_id, unit): outcome for unit, outcome in outcomes.items()}
+        passed = taken_in({unit: o.subordinates for unit, o in outcomes.items()})
+        return [outcome for unit, outcome in outcomes.items() if unit not in passed]
+
+    def _view(
+        self,
+        namespace: str,
+        sources: Sequence[Files],
+        rows: Sequence[dict[str, Any]],
+        observed: Mapping[str, Sequence[dict[str, Any]]],
+        proposed: set[str],
+    ) -> View:
+        """The graph as ``stages.entity_snapshots`` makes it, from nothing and without decisions."""
+        stated = [o for doc_id, of in observed.items() if doc_id not in proposed for o in of]
+        known = meanings(declarations(o for o in stated if o["declared"]), namespace=namespace)
+        vocabulary = frozenset(
+            fold(name) for name, meaning in known.items() if meaning.is_mentioned and meaning.targets(name)
+        )
+        said = (o for o in stated if o["kind"] in ("reach", "use") or o["type"] in REACH_EDGES)
+        reaches = Reaches(reach_rows(said))
+        documents = pa.Table.from_pylist(rows, schema=tables.DOCUMENTS).sort_by("doc_id")
+        facts = [
+            self._facts(row, observed.get(row["doc_id"], ()), row["doc_id"] in proposed, vocabulary, reaches)
+            for row in sorted(rows, key=lambda row: str(row["doc_id"]))
+        ]
+        claims = supports((Latest(0, row_id), claims) for row_id, claims, _ in facts)
+        shards = _MemoryShards(
+            _manifest(namespace, sources, documents.num_rows),
+            documents,
+            pa.concat_tables([tables.empty("relations"), *(relations for _, _, relations in facts)]),
+            pa.Table.from_pylist(reduce_entities(claims, resolutions(known)), schema=tables.ENTITIES),
+            names_table(known),
+        )
+        retrieval = self._settings.retrieval
+        return View(
+            ManifestVersion(None, shards.manifest),
+            cast("Shards", shards),
+            bm25_k1=retrieval.bm25_k1,
+            bm25_b=retrieval.bm25_b,
+        )
+
+    def _facts(
+        self,
+        row: dict[str, Any],
+        observed: Sequence[dict[str, Any]],
+        proposed: bool,
+        vocabulary: frozenset[str],
+        reaches: Reaches,
+    ) -> _Facts:
+        """What a document states, but for the names that its text happens to hold."""
+        key = row["doc_id"], row["blob_sha256"], proposed, vocabulary, frozenset(o["run_id"] for o in observed)
+        # What a service asks for depends on what others declare.
+        asks = any(o["kind"] == "use" for o in observed)
+        found = self._stated.get(key)
+        if found is None or asks:
+            given = DocumentInput(row, (), observed, proposed=proposed)
+            facts = document_facts(given, _NO_NAMES, {}, vocabulary, reaches, lambda _: b"")
+            table = pa.Table.from_pylist(list(facts.relations), schema=tables.RELATIONS)
+            found = self._stated[key] = row["doc_id"], facts.claims, table
+        return found
+
+
+def _variables(data: bytes) -> dict[str, str]:
+    """The names that a file of variables sets. What it sets them to may be secret, and is only compared."""
+    values = parse_env(data.decode("utf-8", "replace"), {})
+    return {name: ids.sha256_hex(value or "") for name, value in values.items()}
+
+
+class _Documents(SourceDocuments):
+    """The documents of a source that lie in no table."""
+
+    def __init__(self, namespace: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        self.namespace = namespace
+        self.listed = {row["doc_id"]: Document(*(row[c] for c in Document.__slots__)) for row in rows}
+        self.by_path = {document.path: doc_id for doc_id, document in self.listed.items()}
+        self._texts = {row["doc_id"]: (row["text"], row["offsets"]) for row in rows}
+
+    def texts(self, doc_ids: Iterable[str]) -> dict[str, tuple[str, bytes]]:
+        return {doc_id: self._texts[doc_id] for doc_id in doc_ids}
+
+
+def _manifest(namespace: str, sources: Sequence[Files], documents: int) -> Manifest:
+    return Manifest(
+        namespace=namespace,
+        version=1,
+        snapshot="",
+        space=SpaceEntry(model="", revision="", dimension=1, max_tokens=1),
+        analyzer=ANALYZER,
+        sources={
+            f.entry.source_id: ManifestSource(
+                type=f.entry.config.type, tags=tuple(f.entry.config.tags), root=f.shown
+            )
+            for f in sources
+        },
+        shards=(
+            ShardEntry(key="0" * 64, kind="documents", first="", documents=documents, chunks=documents),
+        ),
+    )
+
+
+class _MemoryShards:
+    """The part of ``shards.reader.Shards`` by which a view reads the graph and the texts."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        documents: pa.Table,
+        relations: pa.Table,
+        entities: pa.Table,
+        names: pa.Table,
+    ) -> None:
+        self.manifest = manifest
+        self._tables = {
+            "documents": [documents, relations],
+            "entities": [entities, names, tables.empty("decisions")],
+        }
+        self.documents = (_MemoryShard(manifest.shards[0], documents),)
+
+    def prepare(self) -> None:
+        """There is nothing to map."""
+
+    def tables(self, kind: str, _queries: Sequence[str]) -> list[pa.Table]:
+        return self._tables[kind]
+
+
+class _MemoryShard:
+    """The part of ``shards.reader.DocumentShard`` by which texts are read: a chunk for each document."""
+
+    def __init__(self, entry: ShardEntry, documents: pa.Table) -> None:
+        self.entry = entry
+        columns = ["doc_id", "source_id", "path", "url", "title", "lang", "date", "since", "blob_sha256"]
+        nothing = pa.nulls(len(documents), pa.string())
+        self.documents = documents.select(columns).append_column("places", nothing)
+        texts = documents.column("text")
+        lengths = pa.array([len(text) for text in texts.to_pylist()], pa.int64())
+        zeros = np.zeros(len(documents), dtype=np.float32)
+        hashes = [bytes.fromhex(sha256) for sha256 in documents.column("text_sha256").to_pylist()]
+        self.chunks = pa.table(
+            {
+                "chunk_index": pa.array(np.zeros(len(documents), dtype=np.int32)),
+                "start": pa.array(np.zeros(len(documents), dtype=np.int64)),
+                "end": lengths,
+                "text": texts,
+                "section": pa.array([""] * len(documents), pa.string()),
+                "content_type": pa.array(["code"] * len(documents), pa.string()),
+                "tokens": pa.array(np.zeros(len(documents), dtype=np.int32)),
+                "document": pa.array(np.arange(len(documents), dtype=np.int32)),
+                "line": pa.array(np.ones(len(documents), dtype=np.int32)),
+                "sha256": pa.array(hashes, pa.binary(32)),
+                "length": pa.array(np.zeros(len(documents), dtype=np.int32)),
+                **{name: pa.array(zeros) for name in ("scale", "error", "radius")},
+            }
+        )

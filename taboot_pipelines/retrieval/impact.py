@@ -1,0 +1,157 @@
+"""What is affected by a thing: what fails without it, what only starts after it, what shares something with
+it, and what cannot be known of that.
+
+A service is asked about by the typed queries ``impact`` and ``sharers``; of a network, a host, an image or a
+proxy first what is on it, then what is affected by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval.queries import run
+from taboot_pipelines.retrieval.queries.citations import listed, plural
+from taboot_pipelines.retrieval.queries.house import House
+from taboot_pipelines.retrieval.queries.relations import unexplained_mentions
+from taboot_pipelines.retrieval.results.impact import Affected, AffectedGroup, Impact
+from taboot_pipelines.retrieval.results.queries import QueryResult, QueryRow, RowCitation
+from taboot_pipelines.retrieval.states import SourceStates
+
+#: Kinds of things but services: the typed query that lists what is on one, the column that names it, and how.
+_HELD: Mapping[str, tuple[str, str, str]] = {
+    "network": ("networks", "service", "is on it"),
+    "host": ("services", "service", "runs on it"),
+    "proxy": ("routes", "target", "is reached through it"),
+    "image": ("images", "service", "runs it"),
+}
+#: Ways to be affected, in the order in which they are told.
+_FAILING = ("needs it", "connects to it", "is reached through it", "only starts after it")
+_SHARED = ("host", "network", "volume", "image")
+#: Fields of a declaration that name what a service needs.
+_TELLING = ("depends_on", "links", "volumes_from", "network_mode", "networks", "environment", "command", "labels")
+#: Texts that name a thing.
+_MAX_NAMING = 10
+
+
+class _Asked(NamedTuple):
+    house: House
+    states: SourceStates
+    project: str | None
+    transitive: bool
+
+    def query(self, name: str, **given: object) -> QueryResult:
+        return run.run(self.house, run.named(name), given, run.MAX_ROWS, self.states)
+
+
+def impact(house: House, states: SourceStates, thing: str, project: str | None, transitive: bool) -> Impact:
+    """See ``KnowledgeBase.impact``."""
+    asked = _Asked(house, states, project, transitive)
+    try:
+        return _of_service(asked, thing)
+    except TabootError as error:
+        if error.code != "E_NOT_FOUND" or project is not None:
+            raise
+        for kind in _HELD:
+            try:
+                return _of_holder(asked, thing, kind)
+            except TabootError as other:
+                if other.code != "E_NOT_FOUND":
+                    raise
+        raise
+
+
+def _of_service(asked: _Asked, thing: str) -> Impact:
+    failing = asked.query("impact", service=thing, project=asked.project, transitive=asked.transitive)
+    shared = asked.query("sharers", service=thing, project=asked.project)
+    found: dict[str, list[Affected]] = {how: [] for how in _FAILING}
+    for row in failing.rows:
+        found[str(row.cells["how"])].append(_affected(row))
+    for row in shared.rows:
+        how = f"shares its {row.cells['shares']}"
+        found.setdefault(how, []).append(_affected(row, name="other", at=str(row.cells["what"])))
+    services = [
+        s
+        for s in asked.house.services_named(thing)
+        if asked.project is None or s.project.lower() == asked.project.lower()
+    ]
+    naming = [e for s in services for e in unexplained_mentions(asked.house.index, s)][:_MAX_NAMING]
+    cited = run.citations(asked.house, naming)
+    projects = tuple(dict.fromkeys(s.project for s in services if s.declared))
+    return _made(asked, thing, "service", projects, found, failing, cited)
+
+
+def _of_holder(asked: _Asked, thing: str, kind: str) -> Impact:
+    name, column, how = _HELD[kind]
+    held = asked.query(name, **{kind: thing})
+    items = [_affected(row, name=column, at=_way(row) if kind == "proxy" else "") for row in held.rows]
+    found: dict[str, list[Affected]] = {how: items}
+    on_it = {(item.name, item.project) for item in items}
+    told = set(on_it)
+    for service, project in sorted(on_it) if asked.transitive and kind != "proxy" else ():
+        of_it = asked.query("impact", service=service, project=project or None, transitive=True)
+        for row in of_it.rows:
+            item = _affected(row)
+            if (item.name, item.project) not in told:
+                told.add((item.name, item.project))
+                through = " and ".join(filter(None, (item.through, service)))
+                found.setdefault(str(row.cells["how"]), []).append(
+                    item.model_copy(update={"through": through})
+                )
+    return _made(asked, thing, kind, (), found, held, ())
+
+
+def _way(row: QueryRow) -> str:
+    path = row.cells["path"]
+    return f"{row.cells['hostname']}{'' if path == '/' else path}"
+
+
+def _affected(row: QueryRow, *, name: str = "affected", at: str | None = None) -> Affected:
+    project = row.cells["project"] if name == "service" else row.cells[f"{name}_project"]
+    return Affected(
+        name=str(row.cells[name]),
+        project=str(project or ""),
+        at=str(row.cells.get("at") or "") if at is None else at,
+        through=str(row.cells.get("through") or ""),
+        citations=row.citations,
+    )
+
+
+def _made(
+    asked: _Asked,
+    thing: str,
+    kind: str,
+    projects: tuple[str, ...],
+    found: Mapping[str, list[Affected]],
+    result: QueryResult,
+    naming: tuple[RowCitation, ...],
+) -> Impact:
+    order = (*_FAILING, *(f"shares its {what}" for what in _SHARED))
+    ways = sorted(found, key=lambda how: order.index(how) if how in order else -1)
+    groups = (AffectedGroup(how=how, items=tuple(found[how])) for how in ways)
+    return Impact(
+        thing=thing,
+        kind=kind,
+        projects=projects,
+        groups=tuple(group for group in groups if group.items),
+        unknown=tuple(_unknown(asked.house, result, naming)),
+        named_in=naming,
+        scope=result.scope,
+    )
+
+
+def _unknown(house: House, result: QueryResult, naming: tuple[RowCitation, ...]) -> Iterator[str]:
+    yield from result.unseen
+    if naming:
+        yield f"It is named in {plural(len(naming), 'text')} of which nothing more is known about it."
+    open_ = {
+        service.name: mark.partition(": ")[2]
+        for service in house.index.services.values()
+        for mark in service.properties.get("unresolved") or ()
+        if mark.startswith(_TELLING)
+    }
+    if open_:
+        names = listed([f"{name} ({variable})" for name, variable in sorted(open_.items())])
+        yield f"What these name is set elsewhere, by variables without a value: {names}."
+    yield "What no file declares (connections made by hand or at run time) is not seen."
