@@ -89,6 +89,12 @@ def _files(entry: SourceEntry, root: Path) -> int:
     return sum(isinstance(event, (Fetched, Stored)) for event in events)
 
 
+def drafted(found: Collection[Found], around: Path, root: Path, namespace: str) -> str:
+    """A sources file of what was found beneath ``around``, that is to lie in ``root``."""
+    named = "".join(f"{entry}    namespace: {namespace}\n" for entry in _entries(found, around, root))
+    return f"{_HEAD}{named}"
+
+
 def _entries(found: Collection[Found], around: Path, root: Path) -> Iterator[str]:
     taken: set[str] = set()
     for f in found:

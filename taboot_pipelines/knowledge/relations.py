@@ -354,7 +354,7 @@ def observed_statements(given: DocumentInput, chunks: ChunkIndex) -> list[Relati
 
 
 #: Relations that a text states between names, and what it states of a thing that has a place of its own.
-_BETWEEN, _PLACED = ("CONNECTS_TO", "DEPENDS_ON"), ("BINDS", "BUILDS", "EXPOSES_ENDPOINT", "RESOLVES_TO")
+BETWEEN, _PLACED = ("CONNECTS_TO", "DEPENDS_ON"), ("BINDS", "BUILDS", "EXPOSES_ENDPOINT", "RESOLVES_TO")
 #: How often such a relation was right of which one end is known, beside those of two: over 170 of five public
 #: repositories that were read by hand, .45 and .91 (and .25 where neither is).
 _ONE_KNOWN = 0.5
@@ -369,7 +369,7 @@ def supported(statements: Sequence[Relation], vocabulary: Collection[str]) -> It
     placed = {s.start.name for s in of_text if s.type in _PLACED}
     for s in statements:
         bare = s.start.key == bare_key(s.start.name) and s.end.key == bare_key(s.end.name)
-        if vocabulary and bare and s.type in _BETWEEN and s.method.startswith(TEXT_METHOD):
+        if vocabulary and bare and s.type in BETWEEN and s.method.startswith(TEXT_METHOD):
             known = sum(fold(e.name) in vocabulary or e.name in placed for e in (s.start, s.end))
             if known == 0:
                 continue

@@ -22,7 +22,7 @@ from taboot_pipelines.retrieval.verbalization import relation
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval import KnowledgeBase
     from taboot_pipelines.retrieval.results.graph import Edge
-    from taboot_pipelines.retrieval.results.queries import QueryResult, QueryRow
+    from taboot_pipelines.retrieval.results.queries import QueryResult, QueryRow, RowCitation
 
 #: So much of an id is told, which ``explain`` takes.
 _ID = 12
@@ -124,10 +124,19 @@ class Tools:
         transitive: bool = True,
         cursor: str | None = None,
     ) -> str:
-        """Say what breaks or is affected if a service stops: what needs it, what connects to it, what is
-        reached through it; with its proof, and what cannot be known."""
-        found = self._kb.query("impact", 10_000, service=service, project=project, transitive=transitive)
-        return self._rows(found, start_of(cursor))
+        """Say what breaks or is affected if a service (or a network, host, proxy or image) stops or changes:
+        what needs it, connects to it, is reached through it or shares something with it; with its proof, and
+        what cannot be known."""
+        found = self._kb.impact(service, project=project, transitive=transitive)
+        items = (
+            f"- {plain(item.text, 200)}: {group.how}{self._cited(item.citations)}"
+            for group in found.groups
+            for item in group.items
+        )
+        told = ", ".join(f"{len(group.items):,} {group.how}" for group in found.groups)
+        lead = f"{found.kind} {plain(found.thing, 100)}: {told or 'nothing is declared to be affected'}."
+        notes = [plain(found.scope), *(plain(u, 300) for u in found.unknown)]
+        return Page(lead, items, start_of(cursor), notes, sum(len(g.items) for g in found.groups)).text()
 
     def _rows(self, found: QueryResult, start: int) -> str:
         # What all rows have in common is said once.
@@ -147,12 +156,16 @@ class Tools:
     def _row(self, row: QueryRow, common: Collection[str]) -> str:
         cells = {name: value for name, value in row.cells.items() if name not in common}
         said = plain(", ".join(f"{n} {v}" for n, v in cells.items() if v not in (None, "")))
-        first = row.citations[0] if row.citations else None
-        if first is None:
-            return f"- {said}"
+        return f"- {said}{self._cited(row.citations)}"
+
+    def _cited(self, citations: Sequence[RowCitation]) -> str:
+        """The first place of several, to be set behind what it says."""
+        if not citations:
+            return ""
+        first = citations[0]
         known = first.edge_id[:_ID] or _short(first.chunk_id)
-        more = f" +{len(row.citations) - 1}" if len(row.citations) > 1 else ""
-        return f"- {said} | {self._place(first.url, first.line)} (id {known}){more}"
+        more = f" +{len(citations) - 1}" if len(citations) > 1 else ""
+        return f" | {self._place(first.url, first.line)} (id {known}){more}"
 
     def neighbors(
         self,

@@ -30,7 +30,16 @@ _HELD: Mapping[str, tuple[str, str, str]] = {
 _FAILING = ("needs it", "connects to it", "is reached through it", "only starts after it")
 _SHARED = ("host", "network", "volume", "image")
 #: Fields of a declaration that name what a service needs.
-_TELLING = ("depends_on", "links", "volumes_from", "network_mode", "networks", "environment", "command", "labels")
+_TELLING = (
+    "depends_on",
+    "links",
+    "volumes_from",
+    "network_mode",
+    "networks",
+    "environment",
+    "command",
+    "labels",
+)
 #: Texts that name a thing.
 _MAX_NAMING = 10
 

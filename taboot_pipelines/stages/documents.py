@@ -187,9 +187,7 @@ def _apply(
         for doc_id in changed:
             x = locators[doc_id]
             try:
-                rows.append(
-                    document_row(workspace.blobs, workspace.settings, work.entry, x, wanted[doc_id])
-                )
+                rows.append(document_row(workspace.blobs, workspace.settings, work.entry, x, wanted[doc_id]))
             except TabootError as error:
                 new_letters.append(
                     {

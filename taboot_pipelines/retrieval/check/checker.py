@@ -24,7 +24,11 @@ class Checker:
         return Side(self._reader.read(files), self._settings.retrieval)
 
     def check(
-        self, before: Side, after: Side, names: tuple[str, str] = ("before", "after"), notes: Sequence[str] = ()
+        self,
+        before: Side,
+        after: Side,
+        names: tuple[str, str] = ("before", "after"),
+        notes: Sequence[str] = (),
     ) -> CheckReport:
         """What differs; ``names``: what the two sides are, in words."""
         facts = Facts(before, after)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from taboot_pipelines.retrieval.check.sides import Side
+from taboot_pipelines.retrieval.check.sides import Side, is_of_text
 from taboot_pipelines.retrieval.queries.dependencies import impact
 from taboot_pipelines.retrieval.queries.house import Arguments
 from taboot_pipelines.retrieval.queries.service_index import Edge, distinct
@@ -77,10 +77,17 @@ class Facts:
     @cached_property
     def listed(self) -> tuple[ChangedFact, ...]:
         """All facts that differ, in the order of their places."""
-        found = [*self._services(), *self._relations(), *self._variables()]
+        found = [*self._files(), *self._services(), *self._relations(), *self._variables()]
         told = {(f.file, f.line) for f in found}
         found += [f for f in self._settings() if (f.file, f.line) not in told]
         return tuple(sorted(set(found), key=lambda f: (f.file, f.line, f.subject, f.fact, f.kind)))
+
+    def _files(self) -> Iterator[ChangedFact]:
+        for doc_id in self.documents:
+            was, now = doc_id in self.before.documents, doc_id in self.after.documents
+            if not (was and now):
+                kind, side = ("added", self.after) if now else ("removed", self.before)
+                yield _fact(kind, side.file(doc_id), "file", "", "", side.file(doc_id), 0)
 
     def _services(self) -> Iterator[ChangedFact]:
         sides = (("removed", self.before, self.after), ("added", self.after, self.before))
@@ -101,14 +108,17 @@ class Facts:
                 yield _fact("changed", subject, _CALLED.get(new.type, new.type), before, after, *place)
         for kind, side, edges in (("removed", self.before, self.gone), ("added", self.after, self.new)):
             for edge in edges:
-                if edge.edge_id not in told:
+                # What a text says has not changed where its words only mean something else now.
+                if edge.edge_id not in told and (edge.doc_id in self.documents or not is_of_text(edge)):
                     value = _said(side, edge)
                     values = (value, "") if kind == "removed" else ("", value)
                     place = (side.file(edge.doc_id), edge.line)
-                    yield _fact(kind, side.called(edge.start), _CALLED.get(edge.type, edge.type), *values, *place)
+                    yield _fact(
+                        kind, side.called(edge.start), _CALLED.get(edge.type, edge.type), *values, *place
+                    )
 
     def _settings(self) -> Iterator[ChangedFact]:
-        for doc_id in sorted(self.documents):
+        for doc_id in sorted(self.documents & self.before.hashes.keys() & self.after.hashes.keys()):
             old, new = (_by_key(side, doc_id) for side in (self.before, self.after))
             owners = [{_owner(key, "")[0] for key in keys} for keys in (old, new)]
             for key in old.keys() | new.keys():
@@ -116,7 +126,7 @@ class Facts:
                 gone = [v for v in was if v not in now]
                 come = [v for v in now if v not in was]
                 # Of what is new or gone as a whole its relations tell.
-                whole = old and new and not all(_owner(key, "")[0] in known for known in owners)
+                whole = not all(_owner(key, "")[0] in known for known in owners)
                 if whole or (not gone and not come):
                     continue
                 side, lines = (self.after, now) if now else (self.before, was)
@@ -160,7 +170,9 @@ class Facts:
         }
         felt: dict[str, list[str]] = defaultdict(list)
         told = {e.edge_id for pair in self.replaced for e in pair}
-        pairs = [p for p in (*self.other, *self.replaced) if _said(self.before, p[0]) != _said(self.after, p[1])]
+        pairs = [
+            p for p in (*self.other, *self.replaced) if _said(self.before, p[0]) != _said(self.after, p[1])
+        ]
         for edge in (*(new for _, new in pairs), *(e for e in self.gone if e.edge_id not in told)):
             side = self.before if edge in self.gone else self.after
             label, key = side.node(side.owner(edge.start))
@@ -184,21 +196,19 @@ class Facts:
 
     def _is_there(self, name: str, project: str) -> bool:
         """Whether a thing that was affected is there still; of what no file declares nothing is known."""
-        was, now = ({(s.name, s.project) for s in side.services.values()} for side in (self.before, self.after))
+        was, now = (
+            {(s.name, s.project) for s in side.services.values()} for side in (self.before, self.after)
+        )
         return (name, project) in now or (name, project) not in was
 
 
-def _fact(
-    kind: str, subject: str, fact: str, before: str, after: str, file: str, line: int
-) -> ChangedFact:
+def _fact(kind: str, subject: str, fact: str, before: str, after: str, file: str, line: int) -> ChangedFact:
     return ChangedFact(
         kind=kind, subject=subject, fact=fact, before=before, after=after, file=file, line=line
     )
 
 
-def _consequence(
-    cause: str, affected: str, project: str, how: str, file: str, line: int
-) -> Consequence:
+def _consequence(cause: str, affected: str, project: str, how: str, file: str, line: int) -> Consequence:
     return Consequence(cause=cause, affected=affected, project=project, how=how, file=file, line=line)
 
 

@@ -44,6 +44,8 @@ _NOT_FOUND = (
     ("", "file_gone"),
 )
 _LEADING = ("CONNECTS_TO", "DEPENDS_ON", "ROUTES_TO", "USES_VPN")
+#: Of these what leads somewhere by a name or a port, so that it may end though what says it stands there still.
+_BY_NAME = ("CONNECTS_TO", "ROUTES_TO")
 _POSITION = re.compile(r", line (\d+), column \d+")
 #: A number, a version, a name or a key as texts hold it.
 _WORD = re.compile(r"\w+(?:[.-]\w+)*")
@@ -128,10 +130,11 @@ def _drifts(before: Side, after: Side) -> Iterator[CheckProblem]:
     for drift in after.drifts.by_edges(after.state.view):
         if drift.record or not _is_new(drift, known):
             continue
-        place = next(p for s in reversed(drift.sides) for p in s.places)
         rule = _DRIFTS.get(drift.kind, "document_contradicted")
-        if rule == "document_contradicted":
-            place = drift.sides[0].places[0]
+        # Told where the side stands that is new, but of a document there.
+        held = known.get((drift.kind.value, drift.label, drift.key), frozenset())
+        news = [s for s in drift.sides if s.says not in held and rule != "document_contradicted"]
+        place = (news or drift.sides)[0].places[0]
         yield _problem(rule, drift.statement, after, place.doc_id, place.line)
 
 
@@ -186,20 +189,31 @@ def _led_nowhere(before: Side, after: Side, facts: Facts) -> Iterator[CheckProbl
     for number in lost.values():
         for edge in after.index.into(number, *_LEADING):
             yield _nowhere(after, edge, "which is gone")
+    for old, new in facts.replaced:
+        label, key = after.node(new.end)
+        led = before.node(old.end)[1] in before.services
+        if new.type == "ROUTES_TO" and led and label == "Service" and key not in after.services:
+            yield _nowhere(after, new, "which nothing declares")
     told = {old.edge_id for old, _ in facts.replaced}
     for edge in facts.gone:
-        key = before.node(edge.end)[1]
-        stands = edge.type in _LEADING and edge.edge_id not in told and not is_of_text(edge)
-        if not stands or key not in before.services or before.node(edge.start) not in after.numbers:
+        start, key = before.node(edge.start), before.node(edge.end)[1]
+        leads = edge.type in _BY_NAME and edge.edge_id not in told and not is_of_text(edge)
+        if not leads or key not in before.services or start not in after.numbers or start[1] in gone:
             continue
-        starter = before.node(edge.start)[1]
-        if starter in gone or before.index.is_example(edge.doc_id):
-            continue
-        line = after.line(edge.doc_id, before.index.line_text(edge.doc_id, edge.line))
+        line = 0 if before.index.is_example(edge.doc_id) else _still(before, after, edge)
         if line:
             why = "which is gone" if key in gone else "which it does not reach any more"
             statement = f"{before.called(edge.start)} {_DOES[edge.type]} {before.called(edge.end)}, {why}."
             yield _problem(_rule(edge), statement, after, edge.doc_id, line)
+
+
+def _still(before: Side, after: Side, edge: Edge) -> int:
+    """The line where what an edge says stands now, under the same key; 0 if it does not."""
+    said = [v for v in before.values(edge.doc_id) if v.line == edge.line]
+    if said:
+        keys = {(v.path, v.value) for v in said}
+        return next((v.line for v in after.values(edge.doc_id) if (v.path, v.value) in keys), 0)
+    return after.line(edge.doc_id, before.index.line_text(edge.doc_id, edge.line))
 
 
 _DOES = {
@@ -242,7 +256,9 @@ def _unpinned(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]
         cells = row.cells
         if (cells["service"], cells["project"], cells["image"]) not in known:
             has = "only `latest`" if cells["tag"] else "no version"
-            statement = f"service {cells['project']}/{cells['service']} uses {cells['image']}, which has {has}."
+            statement = (
+                f"service {cells['project']}/{cells['service']} uses {cells['image']}, which has {has}."
+            )
             yield _problem("image_unpinned", statement, after, row.cites[0].doc_id, row.cites[0].line)
 
 

@@ -96,7 +96,9 @@ class Side:
         """A node in words: ``service shop/db``, ``network proxy``."""
         service = self.index.services.get(self.owner(number))
         if service is not None:
-            return f"service {service.project}/{service.name}" if service.project else f"service {service.name}"
+            return (
+                f"service {service.project}/{service.name}" if service.project else f"service {service.name}"
+            )
         label = self.index.label(number)
         return f"{_LABELS.get(label, label).lower()} {self.index.name(number)}"
 

@@ -30,10 +30,11 @@ from taboot_pipelines.knowledge.names import declarations, meanings, names_table
 from taboot_pipelines.knowledge.reach import EDGES as REACH_EDGES
 from taboot_pipelines.knowledge.reach import Reaches, reach_rows
 from taboot_pipelines.knowledge.reducer import Claim, Latest, reduce_entities, supports
-from taboot_pipelines.knowledge.relations import DocumentInput, document_facts
+from taboot_pipelines.knowledge.relations import BETWEEN, DocumentInput, document_facts
 from taboot_pipelines.knowledge.runs import Outcome
 from taboot_pipelines.knowledge.units import Reads, taken_in
 from taboot_pipelines.model import ids, tables
+from taboot_pipelines.model.graph import TEXT_METHOD
 from taboot_pipelines.model.records import Failed, Fetched, Problem, Role
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines.settings import Settings
@@ -249,7 +250,15 @@ class Reader:
         reaches: Reaches,
     ) -> _Facts:
         """What a document states, but for the names that its text happens to hold."""
-        key = row["doc_id"], row["blob_sha256"], proposed, vocabulary, frozenset(o["run_id"] for o in observed)
+        # What a text says between two names counts by whether they are known.
+        between = {
+            fold(o[name])
+            for o in observed
+            if o["method"].startswith(TEXT_METHOD) and o["type"] in BETWEEN
+            for name in ("start_name", "end_name")
+        }
+        named = (bool(vocabulary), frozenset(between & vocabulary)) if between else None
+        key = row["doc_id"], row["blob_sha256"], proposed, named, frozenset(o["run_id"] for o in observed)
         # What a service asks for depends on what others declare.
         asks = any(o["kind"] == "use" for o in observed)
         found = self._stated.get(key)
@@ -293,9 +302,7 @@ def _manifest(namespace: str, sources: Sequence[Files], documents: int) -> Manif
             )
             for f in sources
         },
-        shards=(
-            ShardEntry(key="0" * 64, kind="documents", first="", documents=documents, chunks=documents),
-        ),
+        shards=(ShardEntry(key="0" * 64, kind="documents", first="", documents=documents, chunks=documents),),
     )
 
 

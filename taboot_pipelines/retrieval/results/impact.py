@@ -51,12 +51,16 @@ class Impact(TableResult):
     def to_arrow(self) -> pa.Table:
         """One row an affected thing, with the place of its first citation."""
         names = ("how", "name", "project", "at", "through", "url")
-        schema = pa.schema([*((n, pa.string()) for n in names), ("line", pa.int32()), ("edge_id", pa.string())])
+        schema = pa.schema(
+            [*((n, pa.string()) for n in names), ("line", pa.int32()), ("edge_id", pa.string())]
+        )
         rows = [
             {
                 "how": group.how,
                 **item.model_dump(include={"name", "project", "at", "through"}),
-                **(item.citations[0].model_dump(include={"url", "line", "edge_id"}) if item.citations else {}),
+                **(
+                    item.citations[0].model_dump(include={"url", "line", "edge_id"}) if item.citations else {}
+                ),
             }
             for group in self.groups
             for item in group.items

@@ -71,6 +71,7 @@ SECTIONS: Mapping[str, Mapping[str, Rule]] = {
     "services": SERVICE_RULES,
     "networks": NETWORK_RULES,
     "configs": {},
+    "volumes": {"labels": _PAIRS},
 }
 #: ``*`` stands for every key that is not named.
 MODEL_RULES: Mapping[str, Rule] = {

@@ -1,0 +1,220 @@
+"""Where the two sides of a check lie: commits of a repository, a folder as it is, what a home has published.
+
+A commit is laid out in a folder of its own, which goes when the check ends, and read there like any folder,
+links and all. Git's own settings hold; its large files are not fetched, and hooks do not run.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from taboot_pipelines.connectors.entries import DirectorySource
+from taboot_pipelines.connectors.files import source_directory
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval.check.states import Files, files_of
+from taboot_pipelines.settings import Settings
+from taboot_pipelines.stages.source_state import tombstoned_paths
+from taboot_pipelines.stages.tier_a_triples import has_projects
+from taboot_pipelines.stages.tiers import kind_of
+from taboot_pipelines.stages.workspace import Entry, Workspace, stored_entry
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The files of both sides, source by source, and what each side is in words."""
+
+    before: Sequence[Files]
+    after: Sequence[Files]
+    names: tuple[str, str]
+    notes: tuple[str, ...] = ()
+
+
+# --- A repository
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A git repository, by the top of its working tree."""
+
+    top: Path
+
+    @classmethod
+    def of(cls, folder: Path) -> Repository:
+        """The repository that a folder lies in. Raises ``E_PATH``."""
+        top = _git(folder, "rev-parse", "--show-toplevel")
+        if top is None:
+            raise TabootError(
+                "E_PATH",
+                f"{folder} lies in no git repository, and no home has published what is in it.",
+                remedy="Name a folder of a repository, or ingest it first.",
+            )
+        return cls(Path(top))
+
+    def commit(self, revision: str) -> str:
+        """The commit that a revision means. Raises ``E_QUERY``."""
+        found = _git(
+            self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
+        )
+        if found is None:
+            raise TabootError(
+                "E_QUERY",
+                f"The repository {self.top} has no commit {revision[:100]!r}.",
+                remedy="Name one that `git log` shows; a shallow clone (CI) has to fetch it first.",
+            )
+        return found
+
+    def ends(self, range_: str) -> tuple[str, str | None]:
+        """The commits of ``A..B``, or of ``A...B`` from where both part; of ``A`` alone that and None, which
+        is the folder as it is. Raises ``E_QUERY``."""
+        base, dots, head = range_.partition("...")
+        if dots:
+            ends = self.commit(base or "HEAD"), self.commit(head or "HEAD")
+            return _git(self.top, "merge-base", *ends) or ends[0], ends[1]
+        base, dots, head = range_.partition("..")
+        return self.commit(base or "HEAD"), self.commit(head or "HEAD") if dots else None
+
+    @contextmanager
+    def laid_out(self, commit: str) -> Iterator[Path]:
+        """The files of a commit in a folder of their own."""
+        with tempfile.TemporaryDirectory(prefix="taboot-check-") as temporary:
+            tree = Path(temporary, "tree")
+            # Links may lead anywhere in a repository, which is known by this.
+            (tree / ".git").mkdir(parents=True)
+            index = {"GIT_INDEX_FILE": str(Path(temporary, "index")), "GIT_LFS_SKIP_SMUDGE": "1"}
+            read = _git(self.top, "read-tree", commit, more=index)
+            if (
+                read is None
+                or _git(self.top, "checkout-index", "-a", f"--prefix={tree}/", more=index) is None
+            ):
+                raise TabootError("E_UNREADABLE", f"The commit {commit} of {self.top} cannot be laid out.")
+            yield tree
+
+    def ignored(self, paths: Collection[str]) -> set[str]:
+        """Those of some paths, from the top, that git leaves out of the repository."""
+        told = _git(self.top, "check-ignore", "-z", "--stdin", given="\0".join(paths)) if paths else None
+        return set((told or "").split("\0")) - {""}
+
+
+def _git(folder: Path, *arguments: str, given: str = "", more: dict[str, str] | None = None) -> str | None:
+    """What git says; None where it fails. Raises ``E_UNREADABLE`` without git."""
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        ended = subprocess.run(
+            command,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **(more or {})},
+        )
+    except FileNotFoundError:
+        raise TabootError("E_UNREADABLE", "git is not installed, which a check of commits needs.") from None
+    return ended.stdout.strip("\n") if ended.returncode == 0 else None
+
+
+def shown(directory: Path, folder: Path) -> str:
+    """How the place of a source's folder is told: from the folder that is checked."""
+    return f"/{os.path.relpath(directory, folder)}"
+
+
+@contextmanager
+def of_commits(
+    repository: Repository, range_: str, folder: Path, entries: Sequence[Entry], settings: Settings
+) -> Iterator[Sides]:
+    """The sides of a range of commits, or of a commit and the folder as it is. Raises as
+    :meth:`Repository.ends`."""
+    base, head = repository.ends(range_)
+    with repository.laid_out(base) as tree:
+        before = [_laid_out(entry, repository, tree, folder, settings) for entry in entries]
+        if head is None:
+            after = [_as_it_is(entry, folder, settings) for entry in entries]
+            before = [_with_ignored(old, new, repository) for old, new in zip(before, after, strict=True)]
+            yield Sides(before, after, (base[:12], "the folder as it is"))
+            return
+        with repository.laid_out(head) as other:
+            after = [_laid_out(entry, repository, other, folder, settings) for entry in entries]
+        yield Sides(before, after, (base[:12], head[:12]))
+
+
+def directory_of(entry: Entry) -> Path:
+    """The directory of a source, links followed."""
+    return Path(os.path.realpath(source_directory(str(getattr(entry.config, "path", ".")), entry.root)))
+
+
+def _laid_out(entry: Entry, repository: Repository, tree: Path, folder: Path, settings: Settings) -> Files:
+    directory = directory_of(entry)
+    place = (
+        tree / directory.relative_to(repository.top)
+        if directory.is_relative_to(repository.top)
+        else directory
+    )
+    return files_of(entry, shown(directory, folder), settings, place)
+
+
+def _as_it_is(entry: Entry, folder: Path, settings: Settings) -> Files:
+    return files_of(entry, shown(directory_of(entry), folder), settings)
+
+
+def _with_ignored(before: Files, after: Files, repository: Repository) -> Files:
+    """A commit's files with those that are there and that git leaves out: they are no part of the change."""
+    directory = directory_of(after.entry)
+    if not directory.is_relative_to(repository.top):
+        return before
+    at = directory.relative_to(repository.top).as_posix()
+    paths = {os.path.normpath(f"{at}/{path}"): path for path in after.items.keys() - before.items.keys()}
+    kept = {paths[path] for path in repository.ignored(paths)}
+    return replace(before, items={**before.items, **{path: after.items[path] for path in kept}})
+
+
+# --- A home
+
+
+def of_home(folder: Path, settings: Settings) -> Sides | None:
+    """What the home has published of the sources that lie in a folder, or that it lies in, beside these as
+    they are; the configuration that its other sources have is on both sides. None where it has none."""
+    if not settings.home_dir.is_dir():
+        return None
+    workspace = Workspace(settings.model_copy(update={"read_only": True}))
+    try:
+        rows = workspace.catalog.sources.find(settings.namespace, ("active",))
+    except TabootError as error:
+        if error.code not in ("E_KB_UNINITIALIZED", "E_CATALOG"):
+            raise
+        return None
+    entries = [e for e in map(stored_entry, rows) if isinstance(e.config, DirectorySource)]
+    inside = [
+        e for e in entries if directory_of(e).is_relative_to(folder) or folder.is_relative_to(directory_of(e))
+    ]
+    if not inside:
+        return None
+    before, after = [], []
+    for entry in entries:
+        if entry in inside or has_projects(kind_of(entry)):
+            published = _published(entry, folder, workspace)
+            before.append(published)
+            after.append(_now(entry, folder, settings, workspace) if entry in inside else published)
+    others = len(rows) - len(before)
+    notes = (f"{others} sources that hold no configuration here were not looked at.",) if others else ()
+    return Sides(before, after, ("what is published", "the folder as it is"), notes)
+
+
+def _now(entry: Entry, folder: Path, settings: Settings, workspace: Workspace) -> Files:
+    found = _as_it_is(entry, folder, settings)
+    deleted = tombstoned_paths(workspace, entry)
+    return replace(found, items={path: item for path, item in found.items.items() if not deleted(path)})
+
+
+def _published(entry: Entry, folder: Path, workspace: Workspace) -> Files:
+    located = workspace.catalog.locators.of_source(entry.namespace, entry.source_id)
+    items = {}
+    for path, x in located.items():
+        if x.state == "present":
+            role = "input" if x.role == "input" else "document"
+            items[path] = role, workspace.blobs.get(entry.namespace, x.sha256)
+    return Files(entry, shown(directory_of(entry), folder), items)

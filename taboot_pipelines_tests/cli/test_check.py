@@ -1,0 +1,146 @@
+"""``taboot check`` and ``taboot impact``: over a repository and over a home, with exit codes for CI."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from taboot_pipelines_tests.cli.test_cli import Shell
+from taboot_pipelines_tests.unwritable import tree
+from taboot_pipelines_tests.world import World
+
+STACK = """services:
+  web:
+    image: nginx:1.27
+    environment: {MODE: "${MODE}"}
+    depends_on: [cache]
+  cache:
+    image: redis:7
+"""
+WITHOUT = STACK[: STACK.index("  cache:\n")]
+
+
+def git(folder: Path, *arguments: str) -> str:
+    named = {
+        f"GIT_{who}_{what}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+    }
+    environment = {**os.environ, **named, "GIT_CONFIG_GLOBAL": "/dev/null"}
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments], check=True, capture_output=True, text=True, env=environment
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(world: World) -> Path:
+    """A repository with one commit, of which no home has taken in anything."""
+    folder = world.root / "house"
+    (folder / "stack").mkdir(parents=True)
+    (folder / "stack" / "compose.yaml").write_text(STACK)
+    (folder / ".gitignore").write_text(".env\n")
+    (folder / "stack" / ".env").write_text("MODE=live\n")
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "one")
+    return folder
+
+
+def test_a_folder_is_compared_with_the_last_commit(world: World, repository: Path) -> None:
+    shell = Shell(world)
+    # What git leaves out is no part of the change: the variable is set on both sides.
+    assert "It causes no problem." in shell("check", str(repository))
+    (repository / "stack" / "compose.yaml").write_text(WITHOUT)
+    report = json.loads(shell("check", str(repository), "--format", "json", code=1))
+    assert report["files"] == ["stack/compose.yaml"]
+    (problem,) = report["problems"]
+    assert (problem["rule"], problem["file"], problem["line"]) == ("dependency_gone", "stack/compose.yaml", 5)
+    (affected,) = report["impact"]
+    assert (affected["affected"], affected["how"]) == ("web", "only starts after it")
+    assert {f["subject"] for f in report["facts"] if f["fact"] == "service"} == {"service stack/cache"}
+    shown = shell("check", str(repository), code=1)
+    assert "dependency_gone: service web, depends_on" in shown and "stack/compose.yaml:5" in shown
+    assert "| `dependency_gone` |" in shell("check", str(repository), "--format", "markdown", code=1)
+    sarif = json.loads(shell("check", str(repository), "--format", "sarif", code=1))
+    assert sarif["runs"][0]["results"][0]["ruleId"] == "dependency_gone"
+    # Nothing was left behind, in the repository or elsewhere.
+    assert git(repository, "status", "--porcelain").split() == ["M", "stack/compose.yaml"]
+
+
+def test_commits_are_compared_whatever_the_folder_is(world: World, repository: Path) -> None:
+    shell = Shell(world)
+    git(repository, "checkout", "-q", "-b", "change")
+    (repository / "stack" / "compose.yaml").write_text(WITHOUT)
+    git(repository, "commit", "-qam", "two")
+    git(repository, "checkout", "-q", "main")
+    (repository / "stack" / "compose.yaml").write_text(STACK.replace("nginx:1.27", "nginx"))
+    git(repository, "commit", "-qam", "three")
+
+    def rules(range_: str, code: int) -> list[str]:
+        report = json.loads(shell("check", str(repository), "--git", range_, "--format", "json", code=code))
+        return [p["rule"] for p in report["problems"]]
+
+    assert rules("main..change", 1) == ["dependency_gone"]
+    assert rules("change..main", 1) == ["image_unpinned"]
+    # From where both parted, as a pull request is.
+    assert rules("main...change", 1) == ["dependency_gone"]
+    assert rules("HEAD~1...HEAD", 1) == ["image_unpinned"]
+    assert rules("HEAD", 0) == []
+    assert rules("HEAD~1", 1) == ["image_unpinned"]
+
+
+def test_what_cannot_be_checked_ends_with_2(world: World, repository: Path, tmp_path: Path) -> None:
+    shell = Shell(world)
+    shell("check", str(repository), "--git", "main..nowhere", code=2)
+    assert "E_QUERY" in shell.err and "nowhere" in shell.err
+    shell("check", str(repository), "--git", "--output=x..main", code=2)
+    assert "E_QUERY" in shell.err
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "a.md").write_text("# A")
+    said = json.loads(shell("check", str(tmp_path / "plain"), "--format", "json", code=2))
+    assert said["error"]["code"] == "E_PATH"
+
+
+def test_links_lead_no_further_than_in_an_ingest(world: World, repository: Path) -> None:
+    shell = Shell(world)
+    secret = world.root / "outside.yaml"
+    secret.write_text("services: {outside: {image: 'busybox:1'}}\n")
+    (repository / "base.yaml").write_text("services: {base: {image: 'busybox:1', depends_on: [ghost]}}\n")
+    (repository / "stack" / "linked.yaml").symlink_to("../base.yaml")
+    (repository / "stack" / "out.compose.yaml").symlink_to(secret)
+    extended = f"{STACK}  more:\n    extends: {{file: linked.yaml, service: base}}\n"
+    (repository / "stack" / "compose.yaml").write_text(extended)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "two")
+    report = json.loads(shell("check", str(repository), "--git", "HEAD~1..HEAD", "--format", "json", code=1))
+    added = {f["subject"] for f in report["facts"] if (f["kind"], f["fact"]) == ("added", "service")}
+    assert "service stack/more" in added and not any("outside" in subject for subject in added)
+
+
+def test_a_folder_is_compared_with_what_is_published_and_nothing_is_written(world: World) -> None:
+    folder = world.source("house", "compose", host="nas")
+    (folder / "compose.yaml").write_text(STACK)
+    other = world.source("edge", "swag", proxy="edge")
+    (other / "web.conf").write_text(
+        "server { server_name w.example.org; location / { proxy_pass http://web:80; } }\n"
+    )
+    world.ingest()
+    shell = Shell(world)
+    assert "It causes no problem." in shell("check", str(folder))
+    (folder / "compose.yaml").write_text(STACK.replace("  web:\n", "  site:\n"))
+    before = tree(world.home)
+    report = json.loads(shell("check", str(folder), "--format", "json", code=1))
+    assert tree(world.home) == before
+    # The proxy's conf lies in another source, which still leads to the name.
+    (problem,) = report["problems"]
+    assert (problem["rule"], problem["file"], problem["line"]) == ("upstream_gone", "../edge/web.conf", 1)
+    impact = shell("impact", "web")
+    assert "service web (house)" in impact and "What cannot be known:" in impact
+    assert tree(world.home).keys() == before.keys()
+    found = shell.json("impact", "cache")
+    assert [(g["how"], [i["name"] for i in g["items"]]) for g in found["groups"][:1]] == [
+        ("only starts after it", ["web"])
+    ]

@@ -1,0 +1,346 @@
+"""A check makes the graph that an ingest would, tells what a change breaks, and tells nothing of one that breaks
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from taboot_pipelines.retrieval.check.checker import Checker
+from taboot_pipelines.retrieval.check.problems import RULES
+from taboot_pipelines.retrieval.check.states import Reader, files_of
+from taboot_pipelines.retrieval.check.written import markdown, sarif
+from taboot_pipelines.retrieval.results.check import CheckReport
+from taboot_pipelines.settings import Settings, load_settings
+from taboot_pipelines.sources.sources_file import parse_entry
+from taboot_pipelines.stages.workspace import Entry
+from taboot_pipelines_tests.world import World
+
+SHOP = """
+services:
+  web:
+    image: nginx:1.27
+    ports: ["8080:80"]
+    networks: [front]
+    volumes: ["pages:/usr/share/nginx/html"]
+    environment:
+      DATABASE_URL: postgresql://u@db:5432/shop
+      MODE: ${MODE}
+    depends_on:
+      db: {condition: service_healthy}
+  db:
+    image: postgres:16
+    networks: [front]
+  admin:
+    image: adminer:4
+    ports: ["8081:8080"]
+    networks: [front]
+networks:
+  front:
+volumes:
+  pages:
+"""
+PROXY = """
+server {
+  server_name shop.example.org;
+  location / { proxy_pass http://web:80; }
+}
+"""
+BLOG = """
+services:
+  blog:
+    image: ghost:5
+    networks: [shop_front]
+    environment:
+      CACHE: redis://shop-cache:6379
+networks:
+  shop_front:
+    external: true
+"""
+README = "# Shop\n\nThe web server runs `nginx:1.27`.\n\n| service | port |\n| --- | --- |\n| web | 8080 |\n"
+HOUSE = {
+    "shop/compose.yaml": SHOP,
+    "blog/compose.yaml": BLOG,
+    "proxy/shop.conf": PROXY,
+    "shop/README.md": README,
+}
+ENV = {"shop/.env": "MODE=live\n"}
+
+
+def entries(root: Path) -> list[Entry]:
+    declared = (
+        {"id": "stacks", "type": "compose", "path": ".", "host": "nas"},
+        {"id": "proxy", "type": "swag", "path": "proxy"},
+        {"id": "notes", "type": "files", "path": ".", "include": ["*.md"]},
+    )
+    return [Entry("default", e["id"], "active", parse_entry(e), root) for e in declared]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings(home=tmp_path / "home", sources=tmp_path / "none.yaml")
+
+
+def write(root: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+def check(settings: Settings, root: Path, files: Mapping[str, str | None]) -> CheckReport:
+    """The house, checked with some files otherwise; None: without it."""
+    house = root / "house"
+    write(house, {**HOUSE, **ENV})
+    checker = Checker(settings)
+    before = checker.side([files_of(e, f"/{e.config.path}", settings) for e in entries(house)])
+    write(house, {name: text for name, text in files.items() if text is not None})
+    for name, text in files.items():
+        if text is None:
+            (house / name).unlink()
+    after = checker.side([files_of(e, f"/{e.config.path}", settings) for e in entries(house)])
+    return checker.check(before, after)
+
+
+def told(report: CheckReport) -> set[tuple[str, str, int]]:
+    return {(p.rule, p.file, p.line) for p in report.problems}
+
+
+def line(text: str, words: str) -> int:
+    return next(n for n, one in enumerate(text.split("\n"), 1) if words in one)
+
+
+def shop(old: str, new: str) -> str:
+    assert old in SHOP
+    return SHOP.replace(old, new)
+
+
+#: {rule: (files otherwise, where it is told, what the statement holds)}
+BREAKING: dict[str, tuple[dict[str, str | None], tuple[str, str, str]]] = {
+    "port_taken": (
+        {"shop/compose.yaml": shop("8081:8080", "8080:8080")},
+        ("shop/compose.yaml", "8080:8080", "shop/admin and shop/web publish 8080"),
+    ),
+    "route_port": (
+        {"proxy/shop.conf": PROXY.replace("web:80", "web:8080")},
+        ("proxy/shop.conf", "web:8080", "published port"),
+    ),
+    "upstream_gone": (
+        {"proxy/shop.conf": PROXY.replace("web:80", "nowhere:80")},
+        ("proxy/shop.conf", "nowhere", "nowhere"),
+    ),
+    "dependency_gone": (
+        {"shop/compose.yaml": shop("  db:\n    image", "  database:\n    image")},
+        ("shop/compose.yaml", "condition: service_healthy", "service web, depends_on"),
+    ),
+    "name_unreachable": (
+        {
+            "shop/compose.yaml": shop(
+                "networks: [front]\n  admin", "container_name: shop-db\n    networks: [back]\n  admin"
+            )
+            .replace("networks:\n  front:", "networks:\n  back:\n  front:")
+            .replace("      DATABASE_URL: postgresql://u@db:5432/shop\n", ""),
+            "blog/compose.yaml": BLOG.replace("redis://shop-cache:6379", "postgresql://u@shop-db:5432/blog"),
+        },
+        ("blog/compose.yaml", "shop-db", "blog/blog asks for shop/db"),
+    ),
+    "network_gone": (
+        {"shop/compose.yaml": shop("networks:\n  front:\n", "")},
+        ("shop/compose.yaml", "networks: [front]", "service web, networks"),
+    ),
+    "volume_gone": (
+        {"shop/compose.yaml": shop("volumes:\n  pages:\n", "")},
+        ("shop/compose.yaml", "pages:/usr", "service web, volumes"),
+    ),
+    "file_gone": (
+        {
+            "shop/compose.yaml": shop(
+                "    image: postgres:16", "    image: postgres:16\n    env_file: [secrets.list]"
+            )
+        },
+        ("shop/compose.yaml", "secrets.list", "secrets.list"),
+    ),
+    "variable_undefined": (
+        {"shop/.env": ""},
+        ("shop/compose.yaml", "${MODE}", "MODE is used, and nothing sets it"),
+    ),
+    "image_unpinned": (
+        {"shop/compose.yaml": shop("adminer:4", "adminer")},
+        ("shop/compose.yaml", "image: adminer", "shop/admin uses adminer"),
+    ),
+    "document_contradicted": (
+        {"shop/compose.yaml": shop("nginx:1.27", "nginx:1.28")},
+        ("shop/README.md", "nginx:1.27", "1.28"),
+    ),
+    "unreadable": (
+        {"shop/compose.yaml": shop("services:", "services: [")},
+        ("shop/compose.yaml", "", "YAML"),
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_what_a_change_breaks_is_told_at_its_line(rule: str, settings: Settings, tmp_path: Path) -> None:
+    files, (file, at, words) = BREAKING[rule]
+    report = check(settings, tmp_path, files)
+    found = [p for p in report.problems if p.rule == rule and p.file == file]
+    text = (tmp_path / "house" / file).read_text()
+    assert found, report.problems
+    assert any(words in p.statement and (not at or p.line == line(text, at)) for p in found), found
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"shop/compose.yaml": shop("services:", "# Moved down.\n\nservices:")},
+        {"shop/compose.yaml": shop("adminer:4", "adminer:5")},
+        {"shop/compose.yaml": shop("8081:8080", "8082:8080")},
+        {"shop/compose.yaml": shop("    depends_on:\n      db: {condition: service_healthy}\n", "")},
+        {"shop/compose.yaml": shop("      MODE: ${MODE}\n", ""), "shop/.env": ""},
+        {"blog/compose.yaml": None},
+        {
+            "new/compose.yaml": "services: {new: {image: 'busybox:1', depends_on: [other]}, other: {image: 'busybox:1'}}\n"
+        },
+    ],
+)
+def test_what_breaks_nothing_is_no_problem(
+    files: dict[str, str | None], settings: Settings, tmp_path: Path
+) -> None:
+    assert check(settings, tmp_path, files).problems == ()
+
+
+def test_what_was_wrong_before_is_not_told_wherever_it_moved(settings: Settings, tmp_path: Path) -> None:
+    wrong = shop("8081:8080", "8080:8080").replace("adminer:4", "adminer").replace("volumes:\n  pages:\n", "")
+    write(tmp_path / "house", {**HOUSE, **ENV, "shop/compose.yaml": wrong})
+    checker = Checker(settings)
+    before = checker.side([files_of(e, f"/{e.config.path}", settings) for e in entries(tmp_path / "house")])
+    write(tmp_path / "house", {"shop/compose.yaml": f"# One line more.\n{wrong}"})
+    after = checker.side([files_of(e, f"/{e.config.path}", settings) for e in entries(tmp_path / "house")])
+    report = checker.check(before, after)
+    assert (report.problems, report.facts, report.files) == ((), (), ("shop/compose.yaml",))
+
+
+def test_facts_are_told_with_what_was_and_what_is(settings: Settings, tmp_path: Path) -> None:
+    changed = shop("nginx:1.27", "nginx:1.28").replace("8081:8080", "9090:8080")
+    changed = changed.replace("    image: postgres:16\n", "    image: postgres:16\n    mem_limit: 1g\n")
+    report = check(settings, tmp_path, {"shop/compose.yaml": changed, "shop/.env": "MODE=test\nMORE=1\n"})
+    facts = {(f.kind, f.subject, f.fact, f.before, f.after) for f in report.facts}
+    assert facts == {
+        ("changed", "service shop/web", "image", "nginx:1.27", "nginx:1.28"),
+        ("changed", "service shop/admin", "port", "8081→8080/tcp on host nas", "9090→8080/tcp on host nas"),
+        ("added", "service db", "mem_limit", "", "1g"),
+        # What a variable is set to may be secret.
+        ("changed", "variables", "MODE", "", ""),
+        ("added", "variables", "MORE", "", ""),
+    }
+    (image,) = [f for f in report.facts if f.fact == "image"]
+    assert (image.file, image.line) == ("shop/compose.yaml", line(changed, "nginx:1.28"))
+    affected = {(c.cause, c.affected, c.how) for c in report.impact}
+    assert affected == set()
+
+
+def test_who_needed_what_is_gone_is_told(settings: Settings, tmp_path: Path) -> None:
+    without = SHOP[: SHOP.index("  db:\n    image")] + SHOP[SHOP.index("  admin:") :]
+    report = check(settings, tmp_path, {"shop/compose.yaml": without})
+    (needed,) = report.impact
+    assert (needed.cause, needed.affected, needed.how) == ("service shop/db is gone", "web", "needs it")
+    assert (needed.file, needed.line) == ("shop/compose.yaml", line(SHOP, "db: {condition"))
+    # Once by the dependency, once by the connection that its settings name.
+    assert told(report) == {
+        ("dependency_gone", "shop/compose.yaml", line(without, "db: {condition")),
+        ("dependency_gone", "shop/compose.yaml", line(without, "DATABASE_URL")),
+    }
+
+
+def test_a_network_that_another_project_made_is_missed(settings: Settings, tmp_path: Path) -> None:
+    report = check(settings, tmp_path, {"shop/compose.yaml": None, "proxy/shop.conf": None})
+    assert ("network_gone", "blog/compose.yaml", line(BLOG, "[shop_front]")) in told(report)
+    assert ("network shop_front is gone", "blog") not in {(c.cause, c.affected) for c in report.impact}
+
+
+def test_sarif_has_what_its_schema_requires(settings: Settings, tmp_path: Path) -> None:
+    report = check(settings, tmp_path, {"shop/compose.yaml": shop("adminer:4", "adminer")})
+    log = json.loads(json.dumps(sarif(report)))
+    assert log["version"] == "2.1.0" and log["$schema"].endswith("sarif-2.1.0.json")
+    (run,) = log["runs"]
+    driver = run["tool"]["driver"]
+    assert driver["name"] and [r["id"] for r in driver["rules"]] == list(RULES)
+    (result,) = run["results"]
+    assert result["message"]["text"] and result["level"] == "warning"
+    assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "image_unpinned"
+    (place,) = result["locations"]
+    physical = place["physicalLocation"]
+    assert physical["artifactLocation"] == {"uri": "shop/compose.yaml", "uriBaseId": "%SRCROOT%"}
+    assert physical["region"] == {"startLine": line(SHOP, "adminer:4")}
+
+
+def test_markdown_takes_nothing_of_a_file_for_markup(settings: Settings, tmp_path: Path) -> None:
+    hostile = shop(
+        "    image: adminer:4", "    image: adminer:4\n    command: '</details> | @team <img src=x>'"
+    )
+    said = markdown(check(settings, tmp_path, {"shop/compose.yaml": hostile}))
+    assert "command" in said
+    assert not re.search(r"<img|</details> \||@team", said)
+
+
+def test_the_graph_is_the_one_of_an_ingest(world: World) -> None:
+    house = world.directory / "house"
+    write(house, {**HOUSE, **ENV})
+    # A project of several files, one of them reached by a link, and a file of variables.
+    write(
+        house,
+        {
+            "base/common.yaml": "services: {base: {image: 'busybox:1', environment: {DB: 'redis://db:6379'}}}\n"
+        },
+    )
+    write(
+        house,
+        {
+            "more/compose.yaml": "services: {more: {extends: {file: linked.yaml, service: base}, env_file: [x.env]}}\n"
+        },
+    )
+    write(house, {"more/x.env": "CACHE_URL=redis://cache:6379\n"})
+    (house / "more" / "linked.yaml").symlink_to("../base/common.yaml")
+    for entry in entries(house):
+        fields = json.loads(entry.config.model_dump_json(exclude_defaults=True, exclude={"id", "type"}))
+        world.source(entry.source_id, entry.config.type, **{**fields, "path": str(house / fields["path"])})
+    world.ingest()
+    kb = world.kb()
+    reader = Reader(world.workspace.settings)
+    taken = [
+        files_of(entry, "/.", world.workspace.settings)
+        for source in ("stacks", "proxy", "notes")
+        for entry in world.workspace.entries(source)
+    ]
+    for _ in range(2):  # The second time from what is remembered.
+        graph = reader.read(taken).view.graph
+        assert edges(graph.edges) == edges(kb.edges())
+        assert nodes(graph.nodes) == nodes(kb.nodes())
+
+
+def edges(table: pa.Table) -> list[dict[str, object]]:
+    """The edges but for names that texts happen to hold, without when they came and what chunk they are in."""
+    columns = ["edge_id", "type", "start_key", "end_key", "doc_id", "line", "run_id", "supports", "source"]
+    rows = table.filter(pc.not_equal(table["extraction_method"], "declared_name")).select(
+        [*columns, "properties"]
+    )
+    found = []
+    for row in rows.to_pylist():
+        own = json.loads(row.pop("properties"))
+        # A name that is declared is in the text, too.
+        row["supports"] = row["type"] == "MENTIONS" or row["supports"]
+        found.append(
+            {**row, **{k: v for k, v in own.items() if not k.startswith("chunk") and k != "section"}}
+        )
+    return sorted(found, key=lambda r: str(r["edge_id"]))
+
+
+def nodes(table: pa.Table) -> dict[tuple[str, str], str]:
+    rows = table.filter(pc.not_equal(table["label"], "Document")).to_pylist()
+    return {(row["label"], row["key"]): row["properties"] for row in rows}
