@@ -1,13 +1,13 @@
-"""Seeded changes of other people's Compose projects, and whether `taboot check` tells what follows from each.
+"""Seeded changes of other people's Compose projects, and whether `taboot check` tells what follows of each.
 
     python benchmarks/check_mutations.py [COUNT]
 
 One thing of one file is changed (a service dropped or renamed, a port moved onto a taken or a free one, a
 network or a volume dropped, an image set to `latest`, a dependency added or removed, a variable taken out of
-`.env` or used that nothing sets, an upstream of nginx renamed, and changes that break nothing). What follows is
-known by a small model of its own: PyYAML over the Compose files of the folder. Told must be every problem that
-it derives and no other, every service that the Compose file says needed the thing, and nobody of whom no file
-of the project holds the thing's name. Both sides are written by PyYAML, so that nothing but the change differs.
+`.env` or used that nothing sets, an upstream of nginx renamed, and changes that break nothing). What follows
+is known by a small model of its own: PyYAML over the Compose files of the folder. Told must be every problem
+that it derives and no other, every service that the Compose file says needed the thing, and nobody of whom no
+file of the project holds the thing's name. Both sides are written by PyYAML, so that only the change differs.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ def dump(tree: Tree) -> str:
 
 @dataclass
 class Change:
-    """One change: ``after`` in place of the file's tree, or ``text`` in place of another file's; ``fact`` must
-    be told of; ``touched`` is the service that changed or went."""
+    """One change: ``after`` in place of the file's tree, or ``text`` in place of another file's; ``fact``
+    must be told of; ``touched`` is the service that changed or went."""
 
     what: str
     path: str

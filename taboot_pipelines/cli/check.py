@@ -113,7 +113,7 @@ def entries_of(folder: Path, settings: Settings) -> list[Entry]:
         if not looked:
             raise TabootError(
                 "E_SOURCES",
-                f"Beneath {folder} there is nothing that is read: no Compose file, configuration or document.",
+                f"Beneath {folder} there is nothing to read: no Compose file, configuration or document.",
                 remedy="Name another folder, or a sources file by TABOOT_SOURCES.",
             )
         file = Path(temporary, "sources.yaml")

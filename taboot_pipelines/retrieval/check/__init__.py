@@ -1,4 +1,4 @@
-"""What a change to files would do, before it is ingested: ``states`` makes the graph of the files as they were
-and as they are, in memory; ``places`` finds both; ``facts`` and ``problems`` compare the two; ``checker`` puts
-it together, and ``written`` says it in the formats that reviewers and machines read.
+"""What a change to files would do, before it is ingested: ``places`` finds the files before and after it,
+``states`` makes the graph of each in memory, ``sides`` reads these, ``facts`` and ``problems`` compare them.
+Begin with ``checker``, which puts it together; ``written`` says it as Markdown and SARIF.
 """

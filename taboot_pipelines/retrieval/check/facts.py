@@ -175,7 +175,7 @@ class Facts:
         ]
         for edge in (*(new for _, new in pairs), *(e for e in self.gone if e.edge_id not in told)):
             side = self.before if edge in self.gone else self.after
-            label, key = side.node(side.owner(edge.start))
+            _, key = side.node(side.owner(edge.start))
             if edge.type in _FELT and key in self.after.services and key in self.before.services:
                 felt[key].append(_CALLED[edge.type])
         changed = {

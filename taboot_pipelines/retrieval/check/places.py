@@ -17,6 +17,7 @@ from pathlib import Path
 from taboot_pipelines.connectors.entries import DirectorySource
 from taboot_pipelines.connectors.files import source_directory
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.model.records import Role
 from taboot_pipelines.retrieval.check.states import Files, files_of
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stages.source_state import tombstoned_paths
@@ -212,9 +213,9 @@ def _now(entry: Entry, folder: Path, settings: Settings, workspace: Workspace) -
 
 def _published(entry: Entry, folder: Path, workspace: Workspace) -> Files:
     located = workspace.catalog.locators.of_source(entry.namespace, entry.source_id)
-    items = {}
+    items: dict[str, tuple[Role, bytes]] = {}
     for path, x in located.items():
         if x.state == "present":
-            role = "input" if x.role == "input" else "document"
+            role: Role = "input" if x.role == "input" else "document"
             items[path] = role, workspace.blobs.get(entry.namespace, x.sha256)
     return Files(entry, shown(directory_of(entry), folder), items)

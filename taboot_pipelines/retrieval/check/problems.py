@@ -44,7 +44,7 @@ _NOT_FOUND = (
     ("", "file_gone"),
 )
 _LEADING = ("CONNECTS_TO", "DEPENDS_ON", "ROUTES_TO", "USES_VPN")
-#: Of these what leads somewhere by a name or a port, so that it may end though what says it stands there still.
+#: Of these what leads somewhere by a name or a port: it may end though what says it stands there still.
 _BY_NAME = ("CONNECTS_TO", "ROUTES_TO")
 _POSITION = re.compile(r", line (\d+), column \d+")
 #: A number, a version, a name or a key as texts hold it.

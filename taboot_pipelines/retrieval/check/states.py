@@ -32,7 +32,7 @@ from taboot_pipelines.knowledge.reach import Reaches, reach_rows
 from taboot_pipelines.knowledge.reducer import Claim, Latest, reduce_entities, supports
 from taboot_pipelines.knowledge.relations import BETWEEN, DocumentInput, document_facts
 from taboot_pipelines.knowledge.runs import Outcome
-from taboot_pipelines.knowledge.units import Reads, taken_in
+from taboot_pipelines.knowledge.units import taken_in
 from taboot_pipelines.model import ids, tables
 from taboot_pipelines.model.graph import TEXT_METHOD
 from taboot_pipelines.model.records import Failed, Fetched, Problem, Role
@@ -72,8 +72,8 @@ class Files:
 
 
 def files_of(entry: Entry, shown: str, settings: Settings, path: Path | None = None) -> Files:
-    """The files that an ingest of a directory would take. ``path``: where they lie, by default where the entry
-    says. None where the directory is not there."""
+    """The files that an ingest of a directory would take; none where it is not there. ``path``: where they
+    lie, by default where the entry says."""
     config: SourceEntry = entry.config
     if path is not None:
         config = config.model_copy(update={"path": str(path), "root": None})
@@ -135,8 +135,8 @@ class Reader:
                 proposed |= {row["doc_id"] for row in rows}
             for outcome in self._interpreted(files.entry, locators, rows):
                 problems |= {(source, p) for p in outcome.problems}
-                for row in outcome.rows:
-                    observed.setdefault(row.doc_id, []).append(row._asdict())
+                for claim in outcome.rows:
+                    observed.setdefault(claim.doc_id, []).append(claim._asdict())
         view = self._view(namespace, sources, documents, observed, proposed)
         declared = {
             o["start_key"] for of in observed.values() for o in of if o["declared"] and o["type"] == "Service"

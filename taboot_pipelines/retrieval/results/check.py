@@ -11,9 +11,9 @@ from taboot_pipelines.retrieval.results.base import Result, TableResult
 
 class ChangedFact(Result):
     """A fact that is new, gone or another. ``kind``: ``added``, ``removed`` or ``changed``; ``subject`` and
-    ``fact``: of what it is, and which (a relation of the graph, or a key of a file); ``before`` and ``after``:
-    what was and is said, empty where nothing is; ``file`` and ``line``: where it stands now, of what is
-    gone where it stood."""
+    ``fact``: of what it is, and which (a relation of the graph, or a key of a file); ``before`` and
+    ``after``: what was and is said, empty where nothing is; ``file`` and ``line``: where it stands now, of
+    what is gone where it stood."""
 
     kind: str
     subject: str
@@ -37,7 +37,7 @@ class Consequence(Result):
 
 
 class CheckProblem(Result):
-    """Something that is wrong now and was not before. ``rule``: which of ``retrieval.check.problems.RULES``."""
+    """Something that is wrong now and was not before. ``rule``: of ``retrieval.check.problems.RULES``."""
 
     rule: str
     statement: str

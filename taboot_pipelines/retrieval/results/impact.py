@@ -37,8 +37,8 @@ class AffectedGroup(Result):
 
 class Impact(TableResult):
     """What is affected by a thing, by how. ``kind``: service, network, host, image or proxy; ``projects``:
-    those that have a service of the name. ``unknown``: what cannot be known, in sentences; ``named_in``: where
-    texts name it of which nothing more is known; ``scope``: what was looked through."""
+    those that have a service of the name. ``unknown``: what cannot be known, in sentences; ``named_in``:
+    where texts name it of which nothing more is known; ``scope``: what was looked through."""
 
     thing: str
     kind: str

@@ -257,3 +257,54 @@ def test_the_list_names_what_is_asked_and_questions_that_are_answered(kb: Knowle
     # Every type of question that facts answer has a query; a comparison and a definition are none.
     assert set(FACTS) - asked <= {"admitted_to", "compare", "definition"}
     assert all(q.examples for q in known.queries if QUERIES[q.name].answers)
+
+
+def test_what_is_affected_is_told_by_how_and_with_its_proof(kb: KnowledgeBase) -> None:
+    def told(name: str, **options: Any) -> dict[str, set[tuple[str, str]]]:
+        found = kb.impact(name, **options)
+        for item in (i for g in found.groups for i in g.items):
+            assert item.citations and item.citations[0].text, item
+        assert found.to_arrow().num_rows == sum(len(g.items) for g in found.groups)
+        assert found._repr_html_()
+        assert found.unknown and found.scope.startswith("Read: ")
+        return {g.how: {(i.name, i.through) for i in g.items} for g in found.groups}
+
+    store = told("db", project="store")
+    # Who asks a store for its data needs it, and so does who has that one's network.
+    assert store["needs it"] == {("app", ""), ("sidecar", "app")}
+    assert store["only starts after it"] == {("worker", "app")}
+    assert store["shares its network"] >= {("app", "")} and ("lonely", "") not in store["shares its network"]
+    assert ("lonely", "") in store["shares its host"]
+    direct = told("db", project="store", transitive=False)
+    assert direct["needs it"] == {("app", "")} and "only starts after it" not in direct
+    app = told("app", project="git")
+    assert app["only starts after it"] == {("worker", "")} and app["needs it"] == {("sidecar", "")}
+    assert ("app", "") in told("backend")["is on it"]
+    assert {n for n, _ in told("nas")["runs on it"]} >= {"db", "lonely", "worker"}
+    assert told("traefik")["is reached through it"] == {("app", "")}
+    with pytest.raises(TabootError) as error:
+        kb.impact("nothing-of-that-name")
+    assert error.value.code == "E_NOT_FOUND"
+
+
+def test_volumes_are_shared_by_their_real_names(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    house = world.source("house", "compose", host="nas")
+    mounts = {
+        "a": (
+            "volumes: ['data:/a', './conf:/b', '/srv/x:/c', '/var/run/docker.sock:/s']",
+            "{data: {name: shared}}",
+        ),
+        "b": ("volumes: ['other:/a', './conf:/b']", "{other: {external: true, name: shared}}"),
+        "c": ("volumes: ['data:/a', '/srv/x:/c', '/var/run/docker.sock:/s']", "{data: }"),
+    }
+    for name, (volumes, declared) in mounts.items():
+        (house / name).mkdir()
+        (house / name / "compose.yaml").write_text(
+            f"services:\n  {name}:\n    image: 'busybox:1'\n    {volumes}\nvolumes: {declared}\n"
+        )
+    world.ingest()
+    kb = world.kb()
+    found = kb.query("sharers", service="a")
+    shared = {(r.cells["other"], r.cells["what"]) for r in found.rows if r.cells["shares"] == "volume"}
+    assert shared == {("b", "shared"), ("c", "/srv/x")}
