@@ -154,6 +154,10 @@ class Repository:
     def write(self, path: str, tree: Tree) -> None:
         (self.folder / path).write_text(dump(tree), encoding="utf-8")
 
+    def line(self, path: str, number: int) -> str:
+        lines = (self.folder / path).read_text(encoding="utf-8", errors="replace").split("\n")
+        return lines[number - 1] if 0 < number <= len(lines) else ""
+
     def words(self, path: str) -> str:
         """All that the files of a project's folder say."""
         files = (p for p in (self.folder / path).parent.rglob("*") if p.is_file())
@@ -386,7 +390,13 @@ def judge(repo: Repository, change: Change, told: CheckReport) -> Iterator[str]:
         # What connects to the thing by its settings is not in the model: its name must stand in the project.
         mentions = len(re.findall(rf"(?<![\w-]){re.escape(change.touched)}(?![\w-])", words))
         follows = change.gone and problem.rule in ("dependency_gone", "upstream_gone", "name_unreachable")
-        if problem.rule != "document_contradicted" and not (follows and mentions > 1):
+        at = repo.line(problem.file, problem.line)
+        follows_too = (
+            change.what == "drop network"
+            and problem.rule in ("dependency_gone", "name_unreachable")
+            and any(f"/{name}" in problem.statement for name in services(repo.trees[change.path]))
+        ) or (change.what == "remove variable" and change.fact in at)
+        if problem.rule != "document_contradicted" and not (follows and mentions > 1) and not follows_too:
             yield f"false problem {problem.rule}: {problem.statement} {problem.file}:{problem.line}"
     if change.fact and not any(
         change.fact in f"{f.subject} {f.fact} {f.before} {f.after}" for f in told.facts

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name")
+@click.option(
+    "--kind",
+    type=click.Choice(["service", "network", "host", "proxy", "image"]),
+    help="What NAME is, where several are called so; default: a service, else what comes next.",
+)
 @click.option("--project", metavar="NAME", help="Only the service of this project.")
 @click.option("--direct", is_flag=True, help="Only what is affected directly, not through others.")
 @click.option(
@@ -30,13 +35,21 @@ if TYPE_CHECKING:
 @namespace_option
 @json_option
 def impact(
-    name: str, project: str | None, direct: bool, limit: int, namespace: str | None, as_json: bool
+    name: str,
+    kind: str | None,
+    project: str | None,
+    direct: bool,
+    limit: int,
+    namespace: str | None,
+    as_json: bool,
 ) -> None:
-    """Show what is affected if NAME, a service, network, host, proxy or image, is stopped or changed: what
-    needs it, is reached through it or shares something with it, and what cannot be known.
+    """Show what is affected if NAME is stopped or changed, and what of that cannot be known.
+
+    NAME is a service, else a network, a host, a proxy or an image. Told is what needs it, connects to it, is
+    reached through it, only starts after it or shares something with it.
     """
     kb = open_kb(namespace)
-    found = kb.impact(name, project=project, transitive=not direct)
+    found = kb.impact(name, kind=kind, project=project, transitive=not direct)
     if as_json:
         emit_json(found.model_dump(mode="json"))
         return

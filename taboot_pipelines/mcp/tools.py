@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _ID = 12
 #: Of a hit's text, of a question's citations and of a page of a document.
 _HIT_LINES, _CITED, _DOCUMENT_LINES = 4, 6, 40
+#: Of all that share one thing with a service.
+_SHARING = 3
 #: Hits of one page, and of all pages.
 _HITS, _MAX_FOUND = 5, 50
 #: Documents that changed, and passages that are shown of each.
@@ -131,12 +133,14 @@ class Tools:
         items = (
             f"- {plain(item.text, 200)}: {group.how}{self._cited(item.citations)}"
             for group in found.groups
-            for item in group.items
+            for item in (group.items[:_SHARING] if group.how.startswith("shares") else group.items)
         )
         told = ", ".join(f"{len(group.items):,} {group.how}" for group in found.groups)
         lead = f"{found.kind} {plain(found.thing, 100)}: {told or 'nothing is declared to be affected'}."
         notes = [plain(found.scope), *(plain(u, 300) for u in found.unknown)]
-        return Page(lead, items, start_of(cursor), notes, sum(len(g.items) for g in found.groups)).text()
+        if any(group.how.startswith("shares") for group in found.groups):
+            notes.append(f"Of what is shared at most {_SHARING} of a kind; the query sharers lists all.")
+        return Page(lead, items, start_of(cursor), notes).text()
 
     def _rows(self, found: QueryResult, start: int) -> str:
         # What all rows have in common is said once.

@@ -26,6 +26,8 @@ _HELD: Mapping[str, tuple[str, str, str]] = {
     "proxy": ("routes", "target", "is reached through it"),
     "image": ("images", "service", "runs it"),
 }
+#: What may be asked about; of a name that several have the first.
+KINDS = ("service", *_HELD)
 #: Ways to be affected, in the order in which they are told.
 _FAILING = ("needs it", "connects to it", "is reached through it", "only starts after it")
 _SHARED = ("host", "network", "volume", "image")
@@ -54,21 +56,30 @@ class _Asked(NamedTuple):
         return run.run(self.house, run.named(name), given, run.MAX_ROWS, self.states)
 
 
-def impact(house: House, states: SourceStates, thing: str, project: str | None, transitive: bool) -> Impact:
+def impact(
+    house: House,
+    states: SourceStates,
+    thing: str,
+    kind: str | None,
+    project: str | None,
+    transitive: bool,
+) -> Impact:
     """See ``KnowledgeBase.impact``."""
+    if kind not in (None, *KINDS):
+        raise TabootError("E_QUERY", f"kind must be {', '.join(KINDS)}, not {str(kind)[:100]!r}.")
     asked = _Asked(house, states, project, transitive)
-    try:
-        return _of_service(asked, thing)
-    except TabootError as error:
-        if error.code != "E_NOT_FOUND" or project is not None:
-            raise
-        for kind in _HELD:
-            try:
-                return _of_holder(asked, thing, kind)
-            except TabootError as other:
-                if other.code != "E_NOT_FOUND":
-                    raise
-        raise
+    # What narrows to a project means a service.
+    kinds = [kind] if kind is not None else KINDS if project is None else KINDS[:1]
+    nothing: TabootError | None = None
+    for one in kinds:
+        try:
+            return _of_service(asked, thing) if one == "service" else _of_holder(asked, thing, one)
+        except TabootError as error:
+            if error.code != "E_NOT_FOUND":
+                raise
+            nothing = nothing or error
+    assert nothing is not None
+    raise nothing
 
 
 def _of_service(asked: _Asked, thing: str) -> Impact:

@@ -372,23 +372,30 @@ class KnowledgeBase:
             lambda view: run.run(House(view, drifts.of), query, parameters, limit, states)
         )
 
-    def impact(self, thing: str, *, project: str | None = None, transitive: bool = True) -> Impact:
+    def impact(
+        self,
+        thing: str,
+        *,
+        kind: str | None = None,
+        project: str | None = None,
+        transitive: bool = True,
+    ) -> Impact:
         """What is affected if ``thing`` is stopped, changed or taken away, each with its proof: what needs
         it, connects to it, is reached through it, only starts after it, and shares its host, a network, a
         volume or its image; and what cannot be known of that.
 
         ``thing``: a service (of a ``project``), else a network, a host, a proxy or an image, of which all
-        that is on it counts. With ``transitive`` also what is affected through others. Raises
-        ``E_NOT_FOUND`` with the nearest name.
+        that is on it counts; ``kind`` says which of these. With ``transitive`` also what is affected through
+        others. Raises ``E_NOT_FOUND`` with the nearest name, ``E_QUERY``.
         """
         from taboot_pipelines.retrieval.impact import impact
         from taboot_pipelines.retrieval.queries.house import House
 
         check_texts(required=True, thing=thing)
-        check_texts(project=project)
+        check_texts(kind=kind, project=project)
         states, drifts = self.sources(), self._drifts()
         return self._session.ask(
-            lambda view: impact(House(view, drifts.of), states, thing, project, transitive)
+            lambda view: impact(House(view, drifts.of), states, thing, kind, project, transitive)
         )
 
     def evaluate(

@@ -106,7 +106,17 @@ def test_it_offers_at_most_twelve_tools_that_read_and_others_where_that_is_allow
             ["1 row.", "shelf", ":5 (id "],
         ),
         ("query", {"name": "dependents", "parameters": {"service": "shelf"}}, ["Read: 2 files of 1 source"]),
-        ("impact", {"service": "records"}, ["1 connects to it", "- shelf", ":5 (id ", "is not seen"]),
+        (
+            "impact",
+            {"service": "records"},
+            [
+                "1 connects to it",
+                "- shelf (books): connects to it | ",
+                "(id ",
+                "is not seen",
+                "query sharers",
+            ],
+        ),
         ("neighbors", {"node": "shelf", "types": ["DEPENDS_ON"]}, ["1 relation.", "DEPENDS_ON"]),
         (
             "path",

@@ -130,6 +130,8 @@ def _drifts(before: Side, after: Side) -> Iterator[CheckProblem]:
     for drift in after.drifts.by_edges(after.state.view):
         if drift.record or not _is_new(drift, known):
             continue
+        if drift.kind is DriftKind.PORT_TWICE and _is_renamed(drift, known, before):
+            continue
         rule = _DRIFTS.get(drift.kind, "document_contradicted")
         # Told where the side stands that is new, but of a document there.
         held = known.get((drift.kind.value, drift.label, drift.key), frozenset())
@@ -154,6 +156,14 @@ def _is_new(drift: Drift, known: _Known) -> bool:
     """Whether a drift is more than what is left of one that there was."""
     held = known.get((drift.kind.value, drift.label, drift.key), frozenset())
     return not {s.says for s in drift.sides} <= held
+
+
+def _is_renamed(drift: Drift, known: _Known, before: Side) -> bool:
+    """Whether all that is new of a port that was taken twice is what its services are called now."""
+    held = known.get((drift.kind.value, drift.label, drift.key), frozenset())
+    news = [s for s in drift.sides if s.says not in held]
+    lost = held - {s.says for s in drift.sides}
+    return len(news) <= len(lost) and all(f.start_key not in before.services for s in news for f in s.facts)
 
 
 def _documents(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]:
@@ -246,20 +256,20 @@ def _networks(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]
 
 
 def _unpinned(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]:
-    """Images that came without a version."""
-    news = {e.start for e in facts.new if e.type == "BUILDS"}
-    keys = {after.index.key(n) for n in news}
-    services = tuple(s for n, s in after.index.services.items() if n in news)
+    """Images that came without a version, as configuration says."""
+    news = {e.edge_id: e.start for e in facts.new if e.type == "BUILDS" and not is_of_text(e)}
+    keys = {after.index.key(n) for n in news.values()}
+    services = tuple(s for n, s in after.index.services.items() if n in news.values())
     were = tuple(s for n, s in before.index.services.items() if before.index.key(n) in keys)
     known = {(r.cells["service"], r.cells["project"], r.cells["image"]) for r in _images(before, were)}
     for row in _images(after, services):
-        cells = row.cells
-        if (cells["service"], cells["project"], cells["image"]) not in known:
+        cells, at = row.cells, row.cites[0]
+        if at.edge_id in news and (cells["service"], cells["project"], cells["image"]) not in known:
             has = "only `latest`" if cells["tag"] else "no version"
             statement = (
                 f"service {cells['project']}/{cells['service']} uses {cells['image']}, which has {has}."
             )
-            yield _problem("image_unpinned", statement, after, row.cites[0].doc_id, row.cites[0].line)
+            yield _problem("image_unpinned", statement, after, at.doc_id, at.line)
 
 
 def _images(side: Side, services: tuple[Service, ...]) -> list[Row]:

@@ -225,6 +225,24 @@ def test_what_was_wrong_before_is_not_told_wherever_it_moved(settings: Settings,
     assert (report.problems, report.facts, report.files) == ((), (), ("shop/compose.yaml",))
 
 
+def test_a_new_name_makes_no_new_conflict(settings: Settings, tmp_path: Path) -> None:
+    twice = shop("8081:8080", "8080:8080")
+    write(tmp_path / "house", {**HOUSE, **ENV, "shop/compose.yaml": twice})
+    checker = Checker(settings)
+    sides = []
+    for text in (
+        twice,
+        twice.replace("  admin:", "  adminer:"),
+        twice.replace("image: postgres:16", 'ports: ["8080:5432"]\n    image: postgres:16'),
+    ):
+        write(tmp_path / "house", {"shop/compose.yaml": text})
+        sides.append(
+            checker.side([files_of(e, f"/{e.config.path}", settings) for e in entries(tmp_path / "house")])
+        )
+    assert checker.check(sides[0], sides[1]).problems == ()
+    assert [p.rule for p in checker.check(sides[0], sides[2]).problems] == ["port_taken"]
+
+
 def test_facts_are_told_with_what_was_and_what_is(settings: Settings, tmp_path: Path) -> None:
     changed = shop("nginx:1.27", "nginx:1.28").replace("8081:8080", "9090:8080")
     changed = changed.replace("    image: postgres:16\n", "    image: postgres:16\n    mem_limit: 1g\n")

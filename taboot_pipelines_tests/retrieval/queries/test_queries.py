@@ -279,12 +279,15 @@ def test_what_is_affected_is_told_by_how_and_with_its_proof(kb: KnowledgeBase) -
     assert direct["needs it"] == {("app", "")} and "only starts after it" not in direct
     app = told("app", project="git")
     assert app["only starts after it"] == {("worker", "")} and app["needs it"] == {("sidecar", "")}
-    assert ("app", "") in told("backend")["is on it"]
+    assert ("app", "") in told("backend", kind="network")["is on it"]
     assert {n for n, _ in told("nas")["runs on it"]} >= {"db", "lonely", "worker"}
     assert told("traefik")["is reached through it"] == {("app", "")}
     with pytest.raises(TabootError) as error:
         kb.impact("nothing-of-that-name")
     assert error.value.code == "E_NOT_FOUND"
+    with pytest.raises(TabootError) as error:
+        kb.impact("db", kind="city")
+    assert error.value.code == "E_QUERY"
 
 
 def test_volumes_are_shared_by_their_real_names(tmp_path: Path, tei: FakeTei) -> None:
