@@ -29,6 +29,7 @@ from taboot_pipelines.model.graph import EDGES, NODES, EdgeSource
 from taboot_pipelines.model.notifications import Endpoint
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
 from taboot_pipelines.retrieval.queries.catalog import QUERIES
+from taboot_pipelines.retrieval.rules.catalog import RULES
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.sources import SOURCE_KINDS
 from taboot_pipelines.stages.chain import CHAIN
@@ -367,6 +368,11 @@ def alerts() -> str:
     return table(("alert", "when", "for", "severity", "what to do"), rows)
 
 
+def rules() -> str:
+    rows = [(code(r.name), r.severity.value, r.summary, r.remedy) for r in RULES.values()]
+    return table(("rule", "severity", "what holds", "else"), rows)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "sources": sources,
@@ -376,6 +382,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "edges-columns": lambda: columns("edges", EDGES_SCHEMA),
     "model": model,
     "queries": queries,
+    "rules": rules,
     "chain": chain,
     "metrics": metrics,
     "alerts": alerts,

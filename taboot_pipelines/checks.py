@@ -8,6 +8,7 @@ check that a person runs by itself looks at everything.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -22,11 +23,13 @@ from taboot_pipelines.knowledge.reducer import resolve_key
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.crawls import CrawlState
 from taboot_pipelines.model.graph import Basis
+from taboot_pipelines.model.rules import MAX_FINDINGS, Severity
 from taboot_pipelines.model.tables import DECISIONS, rows_of
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.check_scope import (
     CHANGED,
     SHOWN,
+    WHOLE_SECONDS,
     Check,
     CheckResult,
     CheckRun,
@@ -40,9 +43,11 @@ from taboot_pipelines.stages.crawl_graph import CrawlGraph, wrong_ledger
 from taboot_pipelines.stages.links import broken_links, lines_of
 from taboot_pipelines.stages.published import published_versions, read_published
 from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.tables import NAMESPACE
 
 if TYPE_CHECKING:
+    from taboot_pipelines.retrieval import KnowledgeBase
     from taboot_pipelines.retrieval.results.drift import DriftItem
 
 _OBSERVATION_COLUMNS = [
@@ -336,18 +341,23 @@ def _serves_newest_snapshot(run: CheckRun, *, stage: str) -> CheckResult:
     return CheckResult(not behind, metadata)
 
 
-def _no_drift(run: CheckRun) -> CheckResult:
+def _knowledge_bases(run: CheckRun) -> Iterator[tuple[str, KnowledgeBase]]:
+    """Those of the namespaces for which something was published."""
     from taboot_pipelines.retrieval import KnowledgeBase
-    from taboot_pipelines.stages.notifications import note_drift
 
-    found: list[DriftItem] = []
     for namespace in run.namespaces:
         try:
-            kb = KnowledgeBase.open(namespace=namespace, settings=run.workspace.settings)
+            yield namespace, KnowledgeBase.open(namespace=namespace, settings=run.workspace.settings)
         except TabootError as error:
             if error.code != "E_KB_UNINITIALIZED":
                 raise
-            continue
+
+
+def _no_drift(run: CheckRun) -> CheckResult:
+    from taboot_pipelines.stages.notifications import note_drift
+
+    found: list[DriftItem] = []
+    for namespace, kb in _knowledge_bases(run):
         here = [item for item in kb.drift().items if not item.record]
         note_drift(
             run.workspace, namespace, {ids.digest(item.kind, item.key, item.statement) for item in here}
@@ -367,6 +377,39 @@ def _drift_row(item: DriftItem, names: bool) -> dict[str, str]:
     return {**row, "statement": item.statement} if names else row
 
 
+def _rules_hold(run: CheckRun) -> CheckResult:
+    rows = [row for namespace, kb in _knowledge_bases(run) for row in _broken_rules(run, namespace, kb)]
+    counts = {s.value: sum(r["found"] for r in rows if r["severity"] == s) for s in Severity}
+    return CheckResult(not counts["error"], {**counts, **({"rules": Rows(rows)} if rows else {})})
+
+
+def _broken_rules(run: CheckRun, namespace: str, kb: KnowledgeBase) -> list[dict[str, Any]]:
+    """A row for each rule that does not hold, by the id of the first edge or document: no names, which an
+    erasure would not reach. What was published or decided before is not looked at again for a day."""
+    file = run.workspace.settings.sources_file
+    decided = file.read_bytes() if file.is_file() else b""
+    seen = ids.digest(kb.manifest.model_dump_json(), ids.sha256_hex(decided))
+    catalog, now = run.workspace.catalog.pointers, time.time()
+    known = catalog.get(namespace, NAMESPACE, _RULES)
+    fresh = known is not None and known.inputs == seen and 0 <= now - known.applied["at"] < WHOLE_SECONDS
+    if known is not None and fresh and not run.whole:
+        return [dict(zip(_RULE_COLUMNS, row, strict=True)) for row in known.applied["rows"]]
+    report = kb.rules(limit=MAX_FINDINGS)
+    first = {f.rule: f.citations[0] for f in reversed(report.findings)}
+    rows = [
+        (r.severity.value, r.name, r.found, first[r.name].edge_id or first[r.name].doc_id, r.remedy)
+        for r in sorted(report.rules, key=lambda r: list(Severity).index(r.severity))
+        if r.found
+    ]
+    applied = {"at": now, "rows": rows}
+    catalog.publish(
+        namespace, NAMESPACE, Pointer(stage=_RULES, tables={}, inputs=seen, txn=seen, applied=applied)
+    )
+    return [dict(zip(_RULE_COLUMNS, row, strict=True)) for row in rows]
+
+
+_RULE_COLUMNS = ("severity", "rule", "found", "first", "remedy")
+_RULES = "check.rules_hold"
 _OF_STAGES = (
     Check(
         "raw_blobs",
@@ -467,6 +510,13 @@ _OF_STAGES = (
         " addresses, host names, networks, settings and upstreams; `taboot drift` shows what does not."
         " Mails, chats and reports of a day are not counted.",
         _no_drift,
+        warns=True,
+    ),
+    Check(
+        "kb_shards",
+        "rules_hold",
+        "No rule of the house finds an error that nobody silenced; what is no error is counted.",
+        _rules_hold,
         warns=True,
     ),
 )

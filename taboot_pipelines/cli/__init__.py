@@ -2,10 +2,11 @@
 
 One module per subject, one function per command: ``sources`` (init, sources), ``ingest``, ``plan``,
 ``held``, ``letters``, ``crawls``, ``query`` (search, ask, query, evaluate, cache), ``graph`` (explain,
-links, neighbors, path, drift), ``documents`` (documents, document, collections), ``changes``, ``uploads``
-(upload, tag), ``usage`` (usage, jobs), ``runs`` (list, show, diff, promote, rollback, reinterpret,
-reindex), ``decide`` (correct, retract, add, merge, undo, assertions, supports), ``browse``, ``mcp``,
-``status``, ``metrics``, ``notifications``, ``config``, ``backup``, ``retention`` (retention, retain),
+links, neighbors, path, drift), ``rules``, ``documents`` (documents, document, collections), ``changes``,
+``uploads`` (upload, tag), ``usage`` (usage, jobs), ``runs`` (list, show, diff, promote, rollback,
+reinterpret, reindex), ``decide`` (correct, retract, add, merge, undo, assertions, supports), ``browse``,
+``mcp``, ``status``, ``metrics``, ``notifications``, ``config``, ``backup``, ``retention`` (retention,
+retain),
 ``capture``, ``audit``, ``domains``, ``discover``, ``completion``, ``admin`` (schema, delete, restore,
 purge, ui).
 ``group`` joins them and decides about exit codes and errors; ``output`` and ``places`` write, ``state``

@@ -55,3 +55,10 @@ def query_names(_context: click.Context, _parameter: click.Parameter, incomplete
     from taboot_pipelines.retrieval.queries.catalog import QUERIES
 
     return [name for name in QUERIES if name.startswith(incomplete)]
+
+
+def rule_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The rules of the house that begin so."""
+    from taboot_pipelines.retrieval.rules.catalog import RULES
+
+    return [name for name in RULES if name.startswith(incomplete)]

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.results.impact import Impact
     from taboot_pipelines.retrieval.results.inspection import Comparison, WhyNot
     from taboot_pipelines.retrieval.results.queries import QueryList, QueryResult
+    from taboot_pipelines.retrieval.results.rules import RuleReport
     from taboot_pipelines.retrieval.results.runs import RunDiff, RunFacts, RunList
     from taboot_pipelines.retrieval.search import CacheKind, CacheStats
     from taboot_pipelines.retrieval.states import SourceStates
@@ -369,7 +370,7 @@ class KnowledgeBase:
 
         query, states, drifts = run.named(name), self.sources(), self._drifts()
         return self._session.ask(
-            lambda view: run.run(House(view, drifts.of), query, parameters, limit, states)
+            lambda view: run.run(House(view, drifts.by_edges), query, parameters, limit, states)
         )
 
     def impact(
@@ -525,6 +526,25 @@ class KnowledgeBase:
         """
         check_texts(several=True, kinds=kinds)
         return self._drifts().report(self._session, kinds, limit, self._explanations())
+
+    def rules(self, rule: str | None = None, project: str | None = None, limit: int = 1000) -> RuleReport:
+        """Where the declarations of the house ask for trouble, the worst first, each with its citations:
+        what every rule of ``retrieval.rules.catalog`` finds, or one, or of one project; at most ``limit``.
+
+        What the section ``rules`` of the sources file (``TABOOT_SOURCES``, read now) or a comment
+        ``taboot: allow RULE because REASON`` beside a declaration silences does not count, and is listed
+        apart. Raises ``E_QUERY`` naming a wrong argument, ``E_NOT_FOUND`` for an unknown project,
+        ``E_SOURCES`` for a sources file that cannot be read.
+        """
+        from taboot_pipelines.retrieval.queries.house import House
+        from taboot_pipelines.retrieval.rules import run
+        from taboot_pipelines.sources.sources_file import load_sources
+
+        file = self.settings.sources_file
+        said, drifts = load_sources(file).rules if file.is_file() else {}, self._drifts()
+        return self._session.ask(
+            lambda view: run.run(House(view, drifts.by_edges), rule, project, limit, said)
+        )
 
     def _request(
         self, query: str, limit: int, options: SearchOptions, mode: Mode | None = None

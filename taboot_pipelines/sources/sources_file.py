@@ -1,7 +1,7 @@
 """The sources file: a YAML mapping with a list ``sources``, one entry per source, one partition per entry;
 what several entries share (``profiles``); what all web sources go by (``domains`` and ``proxies``); who is
-told of events (``notifications``); how much each namespace may hold (``quotas``); and saved filters
-(``collections``).
+told of events (``notifications``); how much each namespace may hold (``quotas``); saved filters
+(``collections``); and what is decided of rules of the house (``rules``).
 
 Everything wrong with it is ``E_SOURCES`` and nothing is changed (rule ``complete-enumeration``): all problems
 are listed, each with its line and column and the entry's number and id, counted from 1; no content is quoted.
@@ -29,10 +29,11 @@ from taboot_pipelines.model.graph import is_source_type
 from taboot_pipelines.model.ids import NAME_PATTERN, UPLOADS, uploads_source
 from taboot_pipelines.model.notifications import Endpoint
 from taboot_pipelines.model.quotas import Limits
+from taboot_pipelines.model.rules import RuleEntry
 from taboot_pipelines.sources.registry import source_kind, source_kinds, type_names
 
 MAX_BYTES = 8 * 1024 * 1024
-_TOP = ("sources", "profiles", "domains", "proxies", "notifications", "quotas", "collections")
+_TOP = ("sources", "profiles", "domains", "proxies", "notifications", "quotas", "collections", "rules")
 #: So many unknown fields at the top are listed: a file that is another kind of file may have very many.
 _MOST_UNKNOWN = 5
 Named = TypeVar("Named", bound=BaseModel)
@@ -138,7 +139,8 @@ def parse(data: bytes, path: Path) -> Document:
 class SourcesFile:
     """A valid sources file: entries by id in the file's order, the directory that paths are relative to, the
     file's hash; settings of domains by their names in the form that URLs have, lists of proxies by name, who
-    is told of events, by name, the limits of namespaces, and saved filters by name.
+    is told of events, by name, the limits of namespaces, saved filters, and what is decided of rules, by
+    name.
     """
 
     entries: Mapping[str, SourceEntry]
@@ -149,6 +151,7 @@ class SourcesFile:
     notifications: Mapping[str, Endpoint] = field(default_factory=dict)
     quotas: Mapping[str, Limits] = field(default_factory=dict)
     collections: Mapping[str, CollectionEntry] = field(default_factory=dict)
+    rules: Mapping[str, RuleEntry] = field(default_factory=dict)
 
 
 def json_schema() -> dict[str, Any]:
@@ -158,7 +161,7 @@ def json_schema() -> dict[str, Any]:
         [(kind.entry, "validation") for kind in kinds.values()]
         + [
             (model, "validation")
-            for model in (DomainSettings, ProxySettings, Endpoint, Limits, CollectionEntry)
+            for model in (DomainSettings, ProxySettings, Endpoint, Limits, CollectionEntry, RuleEntry)
         ]
     )
     for definition in schema["$defs"].values():
@@ -214,6 +217,11 @@ def json_schema() -> dict[str, Any]:
                 "Collections",
                 "Saved filters, by the name that searches call as `collection`.",
                 references[CollectionEntry, "validation"],
+            ),
+            "rules": _section(
+                "Rules",
+                "What is decided of rules of the house, by the name that `taboot rules` calls them.",
+                references[RuleEntry, "validation"],
             ),
         },
         "required": ["sources"],
@@ -272,6 +280,7 @@ def load_sources(path: Path) -> SourcesFile:
     endpoints = _named(content, "notifications", "endpoint", Endpoint, _plain_name, problems)
     quotas = _named(content, "quotas", "namespace", Limits, _plain_name, problems)
     collections = _named(content, "collections", "collection", CollectionEntry, _plain_name, problems)
+    rules = _named(content, "rules", "rule", RuleEntry, _plain_name, problems)
     for name, saved in collections.items():
         ids = {e.id for e in entries.values() if e.namespace == saved.namespace}
         for key, what, values, known in (
@@ -304,7 +313,7 @@ def load_sources(path: Path) -> SourcesFile:
         raise problems.error(path)
     digest = hashlib.sha256(data).hexdigest()
     return SourcesFile(
-        entries, path.absolute().parent, digest, domains, proxies, endpoints, quotas, collections
+        entries, path.absolute().parent, digest, domains, proxies, endpoints, quotas, collections, rules
     )
 
 

@@ -79,6 +79,7 @@ READING: Mapping[str, Callable[[KnowledgeBase], Any]] = {
     "explain": lambda kb: [q.text for q in kb.explain(edge_id(kb)).quotes],
     "original": lambda kb: kb.original(doc_id(kb)).text,
     "drift": lambda kb: len(kb.drift().items),
+    "rules": lambda kb: [(f.rule, f.subject) for f in kb.rules().findings],
     "nodes": lambda kb: rows_of(kb.nodes()),
     "edges": lambda kb: rows_of(kb.edges()),
     "documents": lambda kb: rows_of(kb.documents()),

@@ -42,7 +42,7 @@ _OF_A_DAY = re.compile(
     re.IGNORECASE,
 )
 #: A path of configuration that is not in force, beside what :func:`is_example_path` knows.
-_SET_ASIDE = re.compile(r"(?:^|[/._-])(?:old|bak|tests?)(?:$|[/._-])", re.IGNORECASE)
+SET_ASIDE = re.compile(r"(?:^|[/._-])(?:old|bak|tests?)(?:$|[/._-])", re.IGNORECASE)
 #: Why a statement cannot be quoted now; `explain` says it.
 _NO_QUOTE = frozenset({"E_BLOB_CORRUPT", "E_BLOB_MISSING", "E_EVIDENCE", "E_EDGE_UNKNOWN"})
 
@@ -80,7 +80,7 @@ class Drifts:
         return self._house(view).all
 
     def by_edges(self, view: View) -> tuple[Drift, ...]:
-        """What drifted of what edges say."""
+        """What drifted of what edges say: all but values that have no edge, for which every text is read."""
         return self._house(view).by_edges
 
     def of_documents(self, view: View, doc_ids: Iterable[str]) -> tuple[Drift, ...]:
@@ -151,7 +151,7 @@ class Drifts:
         if stance_of(kind, mime).of_a_time:
             return Authority.RECORD
         if is_code(mime) or unit_of(path) is not None:
-            return Authority.OTHER if _SET_ASIDE.search(path) else Authority.CONFIG
+            return Authority.OTHER if SET_ASIDE.search(path) else Authority.CONFIG
         entry = view.manifest.sources.get(source)
         of_vendor = entry is not None and not self._vendor_tags.isdisjoint(entry.tags)
         if not self._ownership.owns(view, source) and (of_vendor or not beside):

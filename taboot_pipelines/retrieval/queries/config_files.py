@@ -63,6 +63,10 @@ _INI_VALUE = re.compile(r"\s*(?P<key>[\w.\- ]+?)\s*[=:]\s*(?P<value>.*?)\s*$")
 _SHELL_WORD = re.compile(r"[^\s\"']+|\"[^\"]*\"|'[^']*'")
 
 
+def is_masked(text: str) -> bool:
+    return _STARS.search(text) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """A value: ``path`` is its keys from the top, ``[start, end)`` its statement in code points. ``comment``:
@@ -80,10 +84,15 @@ class Value:
         return ".".join(self.path)
 
     @property
+    def masked(self) -> bool:
+        """Whether the file itself holds a secret here."""
+        return is_masked(self.value)
+
+    @property
     def secret(self) -> bool:
         """Whether it is a secret, masked or handed in from outside under a name of secrets."""
         text = self.value.strip()
-        if _STARS.search(text):
+        if self.masked:
             return True
         return bool(_SECRET_KEY.search(self.path[-1]) and (not text or text.startswith("$")))
 
@@ -118,7 +127,7 @@ class ConfigEntry:
         """The value as it is said: its variables by what sets them, secrets masked, at most
         :data:`MAX_SHOWN_CHARS`."""
         value = self.value.value.strip()
-        if _STARS.search(value):
+        if self.value.masked:
             return "a secret, which is masked"
         text = self._resolved(value)
         return (text if len(text) <= MAX_SHOWN_CHARS else text[: MAX_SHOWN_CHARS - 1] + "…") or "(empty)"

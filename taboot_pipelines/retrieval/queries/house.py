@@ -60,7 +60,7 @@ class House:
 
     @property
     def drifts(self) -> Sequence[Drift]:
-        """What drifted, which few queries ask."""
+        """What drifted of what edges say, which few queries ask."""
         return self._drifts(self.view)
 
     # --- what names mean

@@ -109,9 +109,10 @@ def _of_object(one: Object) -> Iterator[Setting]:
     yield from _same(name, (), pod, _OF_POD)
     if pod.scalar("restartPolicy") is None and not one.kind.endswith("Job"):
         yield Setting(name, ("restart",), "Always", pod)  # nothing else is allowed for what runs on
-    network = pod.scalar("hostNetwork")
-    if network is not None and network.boolean():
-        yield Setting(name, ("network_mode",), "host", network)
+    for key, own in (("hostNetwork", "network_mode"), ("hostPID", "pid"), ("hostIPC", "ipc")):
+        shared = pod.scalar(key)
+        if shared is not None and shared.boolean():
+            yield Setting(name, (own,), "host", shared)
     selector = pod.get("nodeSelector")
     for key, (_, value) in selector.entries.items() if selector is not None else ():
         yield Setting(name, ("deploy", "placement", "constraints"), f"{key} == {value.text}", value)

@@ -73,7 +73,7 @@ def run(
     """The rows of a query, at most ``limit`` of them. Raises ``E_QUERY`` for a wrong argument,
     ``E_NOT_FOUND`` for a name that nothing has."""
     check_limit(limit, MAX_ROWS)
-    citation = _Citations(house).of
+    citation = RowCitations(house).of
     args = _arguments(house, query, given)
     rows = _distinct(query.run(house, args))
     shown = tuple(
@@ -194,7 +194,7 @@ def _distinct(rows: Iterable[Row]) -> list[Row]:
 # --- What is returned
 
 
-class _Citations:
+class RowCitations:
     """Makes citations; each document is looked up and cut into lines once."""
 
     def __init__(self, house: House) -> None:

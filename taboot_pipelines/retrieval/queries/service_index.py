@@ -287,7 +287,8 @@ class ServiceIndex:
 
     def mentions(self, node: int) -> list[Edge]:
         """The places where documents name a node, at most :data:`MAX_EDGES`."""
-        return self._read(self._mentions[self.graph.end[self._mentions] == node][:MAX_EDGES])
+        at = self._mentions[self.graph.end[self._mentions] == node][:MAX_EDGES]
+        return self._read(self.graph.edges.select(_EDGE_COLUMNS).take(pa.array(at)), at)
 
     def _slice(self, keys: Numbers, order: Numbers, node: int, types: Sequence[str]) -> Numbers:
         at = order[np.searchsorted(keys, node) : np.searchsorted(keys, node, side="right")]
@@ -295,12 +296,16 @@ class ServiceIndex:
         return found
 
     def _rows(self, at: Numbers, most: int = MAX_EDGES) -> list[Edge]:
-        return self._read(self._edges[at[:most]])
+        at = at[:most]
+        return self._read(self._facts.take(pa.array(at)), self._edges[at]) if len(at) else []
 
-    def _read(self, edges: Numbers) -> list[Edge]:
-        if not len(edges):
-            return []
-        rows = self.graph.edges.take(pa.array(edges)).select(_EDGE_COLUMNS).to_pylist()
+    @cached_property
+    def _facts(self) -> pa.Table:
+        """The edges that are no mentions, in one piece: of a table of many pieces each row is dear."""
+        return self.graph.edges.select(_EDGE_COLUMNS).take(pa.array(self._edges)).combine_chunks()
+
+    def _read(self, table: pa.Table, edges: Numbers) -> list[Edge]:
+        rows = table.to_pylist()
         starts, ends = self.graph.start[edges], self.graph.end[edges]
         found = [
             Edge(

@@ -47,14 +47,15 @@ def services_without_published_ports(house: House, args: Arguments) -> Iterator[
 
 
 def port_conflicts(house: House, _args: Arguments) -> Iterator[Row]:
-    return _drifted(house, DriftKind.PORT_TWICE, "conflict")
+    return drifted(house, DriftKind.PORT_TWICE, "conflict")
 
 
 def missing_upstreams(house: House, _args: Arguments) -> Iterator[Row]:
-    return _drifted(house, DriftKind.MISSING_UPSTREAM, "upstream")
+    return drifted(house, DriftKind.MISSING_UPSTREAM, "upstream")
 
 
-def _drifted(house: House, kind: DriftKind, column: str) -> Iterator[Row]:
+def drifted(house: House, kind: DriftKind, column: str) -> Iterator[Row]:
+    """What drifted of a kind: its name as a column, and the statement."""
     for drift in house.drifts:
         if drift.kind == kind:
             facts = [f for side in drift.sides for f in side.facts]
@@ -69,10 +70,11 @@ def images(house: House, args: Arguments) -> Iterator[Row]:
     for service in house.asked(args):
         for edge in house.index.out(service.number, "BUILDS"):
             if not args.images or edge.end in args.images:
-                yield _image(house, service, edge)
+                yield image_row(house, service, edge)
 
 
-def _image(house: House, service: Service, edge: Edge) -> Row:
+def image_row(house: House, service: Service, edge: Edge) -> Row:
+    """The row of one image that a service runs or is built from."""
     facts = house.index.properties(edge.end)
     reference = str(facts.get("reference") or house.index.name(edge.end))
     name, _, digest = reference.partition("@")
@@ -89,10 +91,13 @@ def _image(house: House, service: Service, edge: Edge) -> Row:
 
 
 def unpinned_images(house: House, args: Arguments) -> Iterator[Row]:
-    for row in images(house, args):
-        moving = not row.cells["digest"] and row.cells["tag"] in ("", "latest")
-        if moving and row.cells["how"] != "built here":
-            yield row
+    return filter(is_unpinned, images(house, args))
+
+
+def is_unpinned(row: Row) -> bool:
+    """Whether the image of a row may be another one tomorrow."""
+    moving = not row.cells["digest"] and row.cells["tag"] in ("", "latest")
+    return moving and row.cells["how"] != "built here"
 
 
 # --- Where things are

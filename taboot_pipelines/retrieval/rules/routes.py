@@ -1,0 +1,265 @@
+"""Rules about how services are reached: routes, logins, certificates, ports, names and addresses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from taboot_pipelines.knowledge.drift.facts import DriftKind
+from taboot_pipelines.model.stores import alike
+from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, cites, listed
+from taboot_pipelines.retrieval.queries.relations import (
+    guard_product,
+    guards,
+    reachable,
+    target_name_of,
+    target_of,
+)
+from taboot_pipelines.retrieval.queries.service_index import Edge
+from taboot_pipelines.retrieval.queries.services import drifted
+from taboot_pipelines.retrieval.rules.declarations import RuleHouse, Violation, spot
+from taboot_pipelines.retrieval.rules.services import Find
+
+#: The proxies of which all that decides about TLS and logins stands in the file of the route.
+_TELLING = frozenset({"nginx_proxy_pass", "caddy_upstream"})
+#: Services that ask for the logins of others.
+_ASKING = frozenset({"auth", "keycloak", "dex", "sso", "oauth", "pocket-id", "zitadel", "kanidm"})
+#: Ports by which stores are asked, by the products that are asked by the same protocol.
+_PORTS = {
+    product: ports
+    for name, ports in (
+        ("postgres", {5432}),
+        ("mysql", {3306}),
+        ("mongo", {27017}),
+        ("redis", {6379}),
+        ("memcached", {11211}),
+        ("elasticsearch", {9200, 9300}),
+        ("opensearch", {9200, 9300}),
+        ("influxdb", {8086}),
+        ("clickhouse", {8123, 9000}),
+        ("couchdb", {5984}),
+        ("cassandra", {9042}),
+        ("neo4j", {7687, 7474}),
+        ("rabbitmq", {5672}),
+        ("mssql", {1433}),
+        ("etcd", {2379}),
+        ("zookeeper", {2181}),
+    )
+    for product in alike(frozenset({name}))
+}
+
+
+def drift(kind: DriftKind) -> Find:
+    """The rule that nothing drifted in one way."""
+
+    def find(house: RuleHouse) -> Iterator[Violation]:
+        for row in drifted(house.house, kind, "name"):
+            if all(house.in_force(span.doc_id) for span in row.cites):
+                yield Violation(str(row.cells["name"]), str(row.cells["statement"]), row.cites)
+
+    return find
+
+
+def store_published(house: RuleHouse) -> Iterator[Violation]:
+    bound = house.by_start("BINDS")
+    for one in house.declarations:
+        words = {w for name in house.products(one) for w in re.split(r"[^a-z0-9]+", name.rpartition("/")[2])}
+        asked = {port for word in words for port in _PORTS.get(word, ())} if house.is_store(one) else set()
+        for edge in reachable(bound.get(one.service.number, ())):
+            if (edge.properties.get("targetPort") or edge.properties["port"]) in asked:
+                at = f"{edge.properties.get('hostIp') or 'every address'} port {edge.properties['port']}"
+                yield Violation(one.called, f"It answers on {at} of its host.", [cite(edge)])
+
+
+def route_without_login(house: RuleHouse) -> Iterator[Violation]:
+    """Of proxies whose files tell whether they ask, and but for services that do the asking themselves.
+
+    What a file says of a target is said of its front door, the route with the shortest path.
+    """
+    asking = {guard_product(e) for e in house.edges("EXPOSES_ENDPOINT")} | _ASKING
+    doors: dict[tuple[object, ...], list[Edge]] = defaultdict(list)
+    for route in house.edges("ROUTES_TO"):
+        doors[route.doc_id, route.end, route.properties.get("port")].append(route)
+    for routes in doors.values():
+        to = target_name_of(house.index, routes[0])
+        said = {e.properties.get("auth") for e in _at_target(house, routes[0])}
+        if said != {"none"} or any(word and word in to.lower() for word in asking):
+            continue
+        shortest = min(map(_depth, routes))
+        for route in routes:
+            if _depth(route) == shortest and _has_name(route):
+                said_of_it = f"The proxy leads to {to} without asking for a login."
+                yield Violation(_way(route), said_of_it, [cite(route)])
+
+
+def _depth(route: Edge) -> tuple[bool, int]:
+    """How far a route lies behind the front door; a pattern has no path and lies behind all that have one."""
+    path = route.properties.get("path")
+    return path is None, len(str(path or ""))
+
+
+def _at_target(house: RuleHouse, route: Edge) -> list[Edge]:
+    """What a route's own file says of the port that it leads to."""
+    if route.end not in house.index.services:
+        return []
+    return [
+        e
+        for e in house.index.out(route.end, "EXPOSES_ENDPOINT")
+        if e.doc_id == route.doc_id
+        and str(json.loads(house.index.key(e.end))[2]) == str(route.properties.get("port"))
+    ]
+
+
+def _host(route: Edge) -> str:
+    """The host name as it is written: what a comment calls it is not certain."""
+    return str(route.properties.get("host") or "")
+
+
+def _way(route: Edge) -> str:
+    path = str(route.properties.get("path") or route.properties.get("location") or "/")
+    return f"{_host(route)}{'' if path == '/' else path}"
+
+
+def _has_name(route: Edge) -> bool:
+    host = _host(route)
+    return "." in host and not host.startswith("localhost")
+
+
+def route_without_tls(house: RuleHouse) -> Iterator[Violation]:
+    routes = [e for e in house.edges("ROUTES_TO") if e.method in _TELLING]
+    secured = {_host(e) for e in routes if e.properties.get("tls")}
+    for route in routes:
+        host = _host(route)
+        if not route.properties.get("tls") and _has_name(route) and host not in secured:
+            at, to = _way(route), target_name_of(house.index, route)
+            yield Violation(at, f"The proxy leads to {to} without TLS.", [cite(route)])
+
+
+def login_passed_by(house: RuleHouse) -> Iterator[Violation]:
+    for route in house.edges("ROUTES_TO"):
+        held = _at_target(house, route)
+        asked = [e for e in guards(house.index, route) if e in held]
+        for edge in reachable(house.index.out(route.end, "BINDS")) if asked else ():
+            port = edge.properties["port"]
+            same = (edge.properties.get("targetPort") or port) == route.properties.get("port")
+            if same and house.in_force(edge.doc_id) and edge.start in house.by_number:
+                said = f"The proxy asks for a login before it, and port {port} of its host does not."
+                yield Violation(house.by_number[edge.start].called, said, cites([edge, *asked]))
+
+
+def routed_twice(house: RuleHouse) -> Iterator[Violation]:
+    held: dict[tuple[object, ...], dict[str, Edge]] = defaultdict(dict)
+    for route in house.edges("ROUTES_TO"):
+        host = _host(route)
+        if route.method in _TELLING and _has_name(route):
+            at = (route.start, host, route.properties.get("location") or route.properties.get("path"))
+            held[at].setdefault(target_of(house.index, route), route)
+    for targets in held.values():
+        # Several in one file are the servers of one upstream.
+        if len({e.doc_id for e in targets.values()}) == len(targets) > 1:
+            way = _way(next(iter(targets.values())))
+            yield Violation(way, f"It leads to {listed(sorted(targets))}.", cites(targets.values()))
+
+
+def certificate_without_host(house: RuleHouse) -> Iterator[Violation]:
+    for one in house.manifests(re.compile(r"(?m)^kind:\s*Ingress\b")):
+        covered = {v.value.strip() for v in one.under("spec", "tls", "hosts")}
+        for value in one.under("spec", "rules", "host") if one.kind == "Ingress" and covered else ():
+            host = value.value.strip()
+            plain = not re.search(r"[${]", host + "".join(covered))
+            if plain and not any(fnmatchcase(host, c) and host.count(".") == c.count(".") for c in covered):
+                said = f"Its certificates are for {listed(sorted(covered))}, and it answers to {host}."
+                yield Violation(one.called, said, [spot(one.document, value)])
+
+
+def scraped_and_undeclared(house: RuleHouse) -> Iterator[Violation]:
+    scraped = [
+        e
+        for e in house.edges("CONNECTS_TO")
+        if e.method == "prometheus_scrape" and e.start in house.by_number and e.end in house.index.services
+    ]
+    unknown = [
+        e for e in scraped if e.end not in house.by_number and not house.index.services[e.end].declared
+    ]
+    # Where most names are declared elsewhere, the house is not read whole.
+    if 2 * len(unknown) > len(scraped):
+        return
+    for edge in unknown:
+        name = house.index.name(edge.end)
+        if "." not in name and not edge.properties.get("unresolved"):
+            said = f"Prometheus asks {name}, which nothing declares."
+            yield Violation(name, said, [cite(edge)])
+
+
+_JOB = re.compile(r"\bjob\s*(=~?)\s*\"([^\"]*)\"")
+
+
+def alert_on_unknown_job(house: RuleHouse) -> Iterator[Violation]:
+    jobs: dict[str, StatementSpan] = {}
+    for document in house.holding(re.compile(r"(?m)^scrape_configs:")):
+        for value in house.values(document):
+            if value.path == ("scrape_configs", "job_name"):
+                jobs.setdefault(value.value, spot(document, value))
+            if value.path[0] == "scrape_config_files":
+                return  # more jobs stand elsewhere
+    if not jobs:
+        return
+    for document in house.holding(re.compile(r"(?m)^groups:")):
+        for value in house.values(document):
+            for how, wanted in _JOB.findall(value.value) if value.path == ("groups", "rules", "expr") else ():
+                names = wanted.split("|") if how == "=~" else [wanted]
+                for name in names if re.fullmatch(r"[\w|/ -]+", wanted) else ():
+                    if name not in jobs:
+                        said = f"A rule asks for the job {name}; scraped are {listed(sorted(jobs))}."
+                        yield Violation(f"{document.path}:{name}", said, [spot(document, value)])
+
+
+def name_with_two_addresses(house: RuleHouse) -> Iterator[Violation]:
+    held: dict[tuple[int, str], dict[str, list[Edge]]] = defaultdict(lambda: defaultdict(list))
+    for edge in house.edges("RESOLVES_TO"):
+        address = house.index.name(edge.end)
+        if edge.method == "hosts_file":
+            held[edge.start, "6" if ":" in address else "4"][address].append(edge)
+    for (host, _), found in held.items():
+        if len(found) > 1:
+            name = house.index.name(host)
+            said = f"{name} is {listed(list(found))}: the first that is found counts."
+            yield Violation(name, said, cites(e for edges in found.values() for e in edges))
+
+
+def _policies(house: RuleHouse) -> Iterator[tuple[str, tuple[str, ...], str, str, StatementSpan]]:
+    """What tailnets' policies let through: path, sources, target, ports, where it stands."""
+    from taboot_pipelines.errors import TabootError
+    from taboot_pipelines.extraction.tier_a.tailscale.forms import JsonText
+    from taboot_pipelines.extraction.tier_a.tailscale.policy import parse_policy, port_list
+
+    for document in house.index.documents.values():
+        text = house.index.text(document.doc_id) if document.source_type == "tailscale" else ""
+        if not re.search(r'"(?:acls|grants)"', text) or not house.in_force(document.doc_id):
+            continue
+        try:
+            read = JsonText(document.path, text)
+        except TabootError:
+            continue
+        for rule in parse_policy(read, read.root, lambda _, __: None).rules:
+            start, end = rule.evidence.start, rule.evidence.end
+            span = StatementSpan(document.doc_id, text.count("\n", 0, start) + 1, start, end)
+            for target in () if rule.posture or rule.via else rule.targets:
+                for allowance in target.allowances:
+                    yield document.path, rule.sources, target.selector, port_list(allowance.ports), span
+
+
+def tailnet_open(house: RuleHouse) -> Iterator[Violation]:
+    for path, sources, target, ports, span in _policies(house):
+        if "*" in sources and target == "*" and ports == "*":
+            yield Violation(path, "It lets everyone reach every port of every device.", [span])
+
+
+def exit_node(house: RuleHouse) -> Iterator[Violation]:
+    for one in house.declarations:
+        for entry in one.each("environment", "command"):
+            if "--advertise-exit-node" in entry.value.value and "exit-node=false" not in entry.value.value:
+                yield Violation(one.called, "It offers to be an exit node of the tailnet.", [entry.cite])
