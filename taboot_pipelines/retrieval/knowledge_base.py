@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.explanations import Explanations
     from taboot_pipelines.retrieval.export import Exported
     from taboot_pipelines.retrieval.filters import FilterOptions, Moment
+    from taboot_pipelines.retrieval.handbook.site import Made
     from taboot_pipelines.retrieval.interpretations import Interpretations
     from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
     from taboot_pipelines.retrieval.pictures.picture import Picture
@@ -131,7 +132,7 @@ class KnowledgeBase:
         own_parts = reranker is not None or query_vectors.given
         self._search = Search(settings, namespace, self._session, self._pages, shared=not own_parts)
         # A search waits for none of the modules that answer another question.
-        evidence = Lazy(lambda: _open_evidence(settings, namespace, blobs))
+        evidence = self._evidence = Lazy(lambda: _open_evidence(settings, namespace, blobs))
         self._answers = Lazy(
             lambda: _open_answers(
                 settings,
@@ -606,6 +607,18 @@ class KnowledgeBase:
         from taboot_pipelines.retrieval.export import export
 
         return self._session.ask(lambda view: export(view, Path(path), replace=replace))
+
+    def handbook(self, path: str | Path) -> Made:
+        """Write the handbook of the house to the folder ``path``: pages in Markdown and HTML of all services,
+        hosts, networks and runbooks, every statement with the file and line where it stands.
+
+        One publication makes the same bytes every time. A handbook that is there is replaced as a whole, and
+        until the new one is whole it stays. Raises ``E_CONFLICT`` where the folder holds anything else,
+        ``E_STORAGE``.
+        """
+        from taboot_pipelines.retrieval.handbook.making import make
+
+        return make(self._session, self._drifts(), self._evidence(), Path(path))
 
     def collections(self) -> tuple[CollectionView, ...]:
         """The saved filters of the sources file that searches take as ``collection``, by name: what each is

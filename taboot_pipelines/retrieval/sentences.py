@@ -117,15 +117,16 @@ def _kept(found: re.Match[str]) -> str:
     return found[0].replace("\\|", "|").translate(_TO_PRIVATE)
 
 
-def statements(text: str, *, code: bool) -> list[TextStatement]:
-    """What a document states, in its order. ``code``: it is a configuration or source file, not a text."""
+def statements(text: str, *, code: bool, whole: bool = False) -> list[TextStatement]:
+    """What a document states, in its order. ``code``: it is a configuration or source file, not a text;
+    ``whole``: also what says nothing by itself, lead-ins and links alone, for who reads it out."""
     texts = text.splitlines(keepends=True)
     starts = [0]
     for line in texts:
         starts.append(starts[-1] + len(line))
     lines = _Lines(texts, starts)
     outline = (scan_code if code else scan_markdown)([line.rstrip("\r\n") for line in texts])
-    return _Reader(text, lines, outline, code=code).read()
+    return _Reader(text, lines, outline, code=code, whole=whole).read()
 
 
 def split_sentences(text: str) -> list[tuple[int, int]]:
@@ -151,11 +152,12 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
 class _Reader:
     """One reading of one document."""
 
-    def __init__(self, text: str, lines: _Lines, outline: Outline, *, code: bool) -> None:
+    def __init__(self, text: str, lines: _Lines, outline: Outline, *, code: bool, whole: bool) -> None:
         self._text = text
         self._lines = lines
         self._outline = outline
         self._code = code
+        self._whole = whole
         self._found: list[TextStatement] = []
         self._block = 0
         #: The last sentence of running text, while nothing has come between.
@@ -269,7 +271,7 @@ class _Reader:
             self._block += 1
         offset = starts[first] + (item.end() if listed and item else 0)
         body = raw[item.end() :] if listed and item else raw
-        if _only_links(body):
+        if not self._whole and _only_links(body):
             return
         lead = self._led_in(first) if listed else ""
         ordinal = _ORDINAL.match(texts[first]) if listed else None
@@ -280,7 +282,7 @@ class _Reader:
             part = body[a:b]
             said = plain(_QUOTE.sub("", part) if quoted else part)
             leads_in = said.endswith(":")
-            if not leads_in or _VALUE.search(said):
+            if self._whole or not leads_in or _VALUE.search(said):
                 form = Form.LEAD_IN if leads_in else Form.ITEM if listed else Form.SENTENCE
                 self._add(offset + a, offset + b, form, said, lead, before, section, ordinal=number)
             before = f"{before} {said}".strip()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from taboot_pipelines.documents.secrets.tokens import tokens
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines_tests.acceptance.checks import check_ledger, columns, edges, letters, paths
 from taboot_pipelines_tests.acceptance.planting import PUBLIC, page, plant
@@ -128,6 +129,16 @@ def test_everything_was_taken_in(ingested: Ingested) -> None:
     )
     assert dead["stacks/tier_a_triples/compose:strange/compose.yaml"]
     check_ledger(world)
+
+
+def test_no_page_of_the_handbook_holds_a_secret(
+    ingested: Ingested, kb: KnowledgeBase, tmp_path: Path
+) -> None:
+    book = kb.handbook(tmp_path / "house").path
+    texts = {str(p.relative_to(book)): p.read_text("utf-8") for p in book.rglob("*") if p.is_file()}
+    assert {name: found for name, text in texts.items() if (found := leaking(ingested, text))} == {}
+    assert {name: found for name, text in texts.items() if (found := list(tokens(text)))} == {}
+    assert "services/app.web.md" in texts and any("slatehost" in text for text in texts.values())
 
 
 def test_no_file_but_the_blobs_holds_a_secret(ingested: Ingested) -> None:

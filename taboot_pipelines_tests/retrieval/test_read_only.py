@@ -54,6 +54,11 @@ def exported(kb: KnowledgeBase) -> dict[str, int]:
         return kb.export(Path(folder, "all.duckdb")).tables
 
 
+def handbook(kb: KnowledgeBase) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        return kb.handbook(Path(folder, "handbook")).pages
+
+
 #: Every method that changes nothing: what it is asked, and something that can be compared.
 READING: Mapping[str, Callable[[KnowledgeBase], Any]] = {
     "settings": lambda kb: kb.settings.namespace,
@@ -84,6 +89,7 @@ READING: Mapping[str, Callable[[KnowledgeBase], Any]] = {
     "edges": lambda kb: rows_of(kb.edges()),
     "documents": lambda kb: rows_of(kb.documents()),
     "export": lambda kb: exported(kb),
+    "handbook": lambda kb: handbook(kb),
     "collections": lambda kb: [c.name for c in kb.collections()],
     "document": lambda kb: len(kb.document(doc_id(kb)).versions),
     "changes": lambda kb: dict(kb.changes("2020-01-01").counts),

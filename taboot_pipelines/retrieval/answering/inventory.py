@@ -18,7 +18,13 @@ from taboot_pipelines.retrieval.queries.citations import (
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.queries.relations import networks_of, product_of, target_of, ways
+from taboot_pipelines.retrieval.queries.relations import (
+    declared_description,
+    networks_of,
+    product_of,
+    target_of,
+    ways,
+)
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, distinct
 
 # --- Images, versions and who uses an image
@@ -332,16 +338,8 @@ class Inventory(FactKind):
 
     def _described_by_declaration(self, service: Service) -> CitedStatement | None:
         """The description that a label, a comment or a unit gives, where it stands."""
-        told = service.properties.get("description", "").removesuffix("…").split()
-        words = re.compile(r"[\s#]+".join(map(re.escape, told)))
-        for doc_id in self.house.declaring(service) if told else ():
-            text = self.house.text(doc_id)
-            match = words.search(text)
-            if match is not None:
-                line = text.count("\n", 0, match.start()) + 1
-                place = StatementSpan(doc_id, line, match.start(), match.end())
-                return CitedStatement(f"{self.called(service)}: {' '.join(told)}", [place])
-        return None
+        found = declared_description(self.house, service)
+        return found and CitedStatement(f"{self.called(service)}: {found[0]}", [found[1]])
 
     def vpn(self, scoped: ResolvedMentions) -> Found | None:
         subject = self.subject(scoped)

@@ -120,13 +120,14 @@ class Drifts:
                 view.graph,
                 service_index(view),
                 config_entries(view),
-                self._documents(view),
+                self.documents(view),
             )
             with self._lock:
                 self._known[view] = known
         return known
 
-    def _documents(self, view: View) -> dict[str, DocumentView]:
+    def documents(self, view: View) -> dict[str, DocumentView]:
+        """What each document counts for."""
         columns = ("doc_id", "source_id", "source_type", "path", "url", "title", "mime")
         rows = [
             (doc_id, source, kind, path, title, mime, _folder(view, source, path, url))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from taboot_pipelines.retrieval.queries.citations import StatementSpan
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, distinct
 
 #: Services that a transitive question walks over.
@@ -94,6 +95,19 @@ def declaring_edges(house: ServiceIndex, service: Service) -> list[Edge]:
     return edges[:1]
 
 
+def declared_description(house: ServiceIndex, service: Service) -> tuple[str, StatementSpan] | None:
+    """The description that a label, a comment or a unit gives a service, and where it stands."""
+    told = service.properties.get("description", "").removesuffix("…").split()
+    words = re.compile(r"[\s#]+".join(map(re.escape, told)))
+    for doc_id in house.declaring(service) if told else ():
+        text = house.text(doc_id)
+        match = words.search(text)
+        if match is not None:
+            line = text.count("\n", 0, match.start()) + 1
+            return " ".join(told), StatementSpan(doc_id, line, match.start(), match.end())
+    return None
+
+
 # --- Routes and ports
 
 
@@ -162,18 +176,20 @@ def target_name_of(house: ServiceIndex, edge: Edge) -> str:
 def served_by(house: ServiceIndex, service: Service) -> list[Edge]:
     """The routes in force of the proxies that a service runs: those of its name, else those of the product
     that it runs where no other service does and none has their name."""
-    named = {s.name for s in house.services.values() if s.declared}
     called = {service.name, service.properties.get("containerName")}
-    runs = _products(house, service)
-    alone = not any(
-        runs & _products(house, s) for s in house.services.values() if s.declared and s != service
-    )
     proxies = {p: house.name(p) for p in house.of_label("ReverseProxy")}
-    own = [p for p, name in proxies.items() if name in called] or [
-        p
-        for p, name in proxies.items()
-        if alone and name not in named and house.properties(p).get("type") in runs
-    ]
+    own = [p for p, name in proxies.items() if name in called]
+    runs = _products(house, service)
+    if not own and any(house.properties(p).get("type") in runs for p in proxies):
+        named = {s.name for s in house.services.values() if s.declared}
+        alone = not any(
+            runs & _products(house, s) for s in house.services.values() if s.declared and s != service
+        )
+        own = [
+            p
+            for p, name in proxies.items()
+            if alone and name not in named and house.properties(p).get("type") in runs
+        ]
     edges = in_force(house, [e for p in own for e in house.out(p, "ROUTES_TO")])
     return [e for e in edges if e.end != service.number]
 

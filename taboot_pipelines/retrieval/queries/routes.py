@@ -42,10 +42,11 @@ def _serves(house: House, edge: Edge, name: str) -> bool:
 
 def routes(house: House, args: Arguments) -> Iterator[Row]:
     for edge in _chosen(house, args):
-        yield _route(house, edge)
+        yield route(house, edge)
 
 
-def _route(house: House, edge: Edge) -> Row:
+def route(house: House, edge: Edge) -> Row:
+    """A route as a row."""
     facts, logins = edge.properties, guards(house.index, edge)
     service = house.index.services.get(edge.end)
     cells = {
@@ -70,7 +71,7 @@ def unprotected_routes(house: House, args: Arguments) -> Iterator[Row]:
 
 def behind(house: House, args: Arguments) -> Iterator[Row]:
     for edge in _chosen(house, args):
-        row = _route(house, edge)
+        row = route(house, edge)
         container = house.index.container_of.get(edge.end)
         built = house.index.out(edge.end, "BUILDS")[:1]
         runs = house.index.out(container, "RUNS") if container is not None else []
@@ -87,7 +88,7 @@ def behind(house: House, args: Arguments) -> Iterator[Row]:
 def exposed_services(house: House, args: Arguments) -> Iterator[Row]:
     for service in house.asked(args):
         routed = in_force(house.index, house.index.into(service.number, "ROUTES_TO"))
-        for row in (_route(house, e) for e in routed):
+        for row in (route(house, e) for e in routed):
             cells = {**house.service(service), "how": "proxy", "at": _at(row), "login": row.cells["login"]}
             yield Row(cells, row.cites)
         for edge in reachable(house.index.out(service.number, "BINDS")):

@@ -105,7 +105,7 @@ def run(
 
 def citations(house: House, edges: Iterable[Edge]) -> tuple[RowCitation, ...]:
     """Where edges stand."""
-    citation = _Citations(house).of
+    citation = RowCitations(house).of
     return tuple(citation(cite(edge)) for edge in edges)
 
 

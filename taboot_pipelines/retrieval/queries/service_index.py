@@ -168,6 +168,7 @@ class ServiceIndex:
         self._sorted_starts = self._starts[self._by_start]
         self._sorted_ends = self._ends[self._by_end]
         self._texts: OrderedDict[str, str] = OrderedDict()
+        self._declaring: dict[int, list[str]] = {}
         #: What ``describing`` made of services, by its own keys.
         self.descriptions: dict[tuple[str, str], frozenset[str]] = {}
 
@@ -363,6 +364,12 @@ class ServiceIndex:
 
     def declaring(self, service: Service) -> list[str]:
         """The documents that declare a service, its project's main file first."""
+        known = self._declaring.get(service.number)
+        if known is None:
+            known = self._declaring[service.number] = self._find_declaring(service)
+        return known
+
+    def _find_declaring(self, service: Service) -> list[str]:
         edges = self.out(service.number, "BUILDS", "BINDS", "DEPENDS_ON", "CONNECTS_TO")
         container = self.container_of.get(service.number)
         if container is not None:

@@ -1,0 +1,423 @@
+"""What stands on the pages: facts of the typed queries, and what the house's own texts say, each with its
+places; what neither says, as a gap."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from functools import cached_property
+
+from taboot_pipelines.documents.mime import is_code
+from taboot_pipelines.retrieval.handbook.blocks import LineOf, or_note, table
+from taboot_pipelines.retrieval.handbook.facts import Facts
+from taboot_pipelines.retrieval.handbook.instructions import (
+    ACTIONS,
+    Excerpt,
+    Names,
+    Text,
+    instructions,
+    read_text,
+)
+from taboot_pipelines.retrieval.handbook.maps import Arrow, Box, Item, draw, wrapped
+from taboot_pipelines.retrieval.handbook.naming import What, page_names
+from taboot_pipelines.retrieval.handbook.pages import (
+    Block,
+    Cell,
+    Links,
+    Map,
+    Note,
+    Page,
+    Passage,
+    Section,
+    Table,
+)
+from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, listed, plural
+from taboot_pipelines.retrieval.queries.house import Arguments, House
+from taboot_pipelines.retrieval.queries.relations import networks_of
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service
+
+#: Documents that are listed of those that name a service; passages about one action; columns of boxes on the
+#: map of the house.
+_NAMING, _EXCERPTS, _COLUMNS = 20, 5, 3
+#: A text that is written to be followed, by its path or its title.
+_RUNBOOK = re.compile(
+    r"(?<![a-z])(?:runbooks?|playbooks?|how-?to|guides?|troubleshoot\w*|on-?call|faq|procedures?|operations"
+    r"|disaster|maintenance|sop|checklists?|incident response|setup|install\w*|deploy\w*)(?![a-z])",
+    re.IGNORECASE,
+)
+_READING = (
+    "Every statement has a number, which leads to the file and the line where it stands; what no document"
+    " says is said as a gap. The pages were made from what is published and change nothing."
+)
+_HOW_TO = {
+    "restart": "How to restart it",
+    "back up": "How to back it up",
+    "restore": "How to restore it",
+    "update": "How to update it",
+}
+
+
+class Handbook(Facts):
+    """The pages of one view. ``owned``: the documents that are the house's own texts."""
+
+    def __init__(self, house: House, owned: Iterable[str], line_of: LineOf) -> None:
+        documents = (house.index.documents[d] for d in owned if d in house.index.documents)
+        chosen = sorted((d for d in documents if not is_code(d.mime)), key=lambda d: (d.source, d.path))
+        names = Names(house.index, house.declared(Arguments()))
+        texts = [read_text(house.index, names, d) for d in chosen]
+        self._page_of: dict[What, str] = {}
+        super().__init__(house, self._page_of, line_of, texts)
+        self._how = instructions(house.index, texts, names)
+        own = set(self.host_of.values())
+        hosts = [n for n in self._index.of_label("Host") if n in own or self.is_declared(n)]
+        self._hosts = sorted(hosts, key=lambda n: (n not in own, self._index.name(n)))
+        members: dict[int, list[tuple[Service, Edge]]] = defaultdict(list)
+        for service in self.services:
+            for edge in networks_of(self._index, service):
+                members[edge.end].append((service, edge))
+        self._members = dict(sorted(members.items(), key=lambda m: self._index.name(m[0])))
+        self._name_pages()
+
+    def pages(self) -> list[Page]:
+        """All pages, the overview first."""
+        return [
+            self._overview(),
+            self._ways_in(),
+            *(self._service(s) for s in self.services),
+            *(self._host(n) for n in self._hosts),
+            *(self._network(n) for n in self._members),
+            *(self._runbook(t) for t in self._runbooks),
+        ]
+
+    # --- What pages are called
+
+    def _name_pages(self) -> None:
+        followed = [e for held in (self._how.of, self._how.general) for es in held.values() for e in es]
+        told = {e.text.document.doc_id for e in followed}
+        self._runbooks = [
+            t
+            for t in self._texts
+            if t.statements
+            and (
+                t.document.doc_id in told
+                or _RUNBOOK.search(f"{t.document.path} {t.document.title}".replace("_", " "))
+            )
+        ]
+        wanted: list[tuple[What, str, str, str]] = []
+        for s in self.services:
+            key = f"{s.place}/{s.project}/{s.name}"
+            wanted.append((("service", s.number), "services", f"{s.project}.{s.name}", key))
+        for kind, nodes in (("host", self._hosts), ("network", list(self._members))):
+            for node in nodes:
+                name = self._index.name(node)
+                wanted.append(((kind, node), f"{kind}s", name, f"{name} {self._index.key(node)}"))
+        for text in self._runbooks:
+            document = text.document
+            name = re.sub(r"\.\w{1,8}$", "", document.path)
+            wanted.append((("text", document.doc_id), "runbooks", name, f"{document.source}/{document.path}"))
+        self._page_of |= page_names(wanted)
+
+    # --- Places
+
+    # --- Facts of services
+
+    # --- Texts
+
+    # --- Pages
+
+    def _service(self, service: Service) -> Page:
+        name = service.name
+        described = self.descriptions.get(service.number)
+        sections = [
+            Section(
+                "What it is",
+                [Passage([described]) if described else Note(f"No document says what {name} is.", gap=True)],
+            ),
+            Section("At a glance", [self.glance(service)]),
+            self._how_to(service, "restart"),
+            Section("Map", [self._around(service)]),
+            Section(
+                "Needs",
+                [self.relations(self.needs(service), "end", f"{name} is not declared to need anything.")],
+            ),
+            Section(
+                "Needed by",
+                [self.relations(self.needed_by(service), "start", f"Nothing is declared to need {name}.")],
+            ),
+            Section(
+                "Routes",
+                or_note(
+                    self.route_table(self.routes.get(service.number, ())),
+                    f"No route to {name} is known.",
+                ),
+            ),
+            Section(
+                "Published ports",
+                or_note(self.port_table([service]), f"{name} is not declared to publish a port."),
+            ),
+            Section("Data", or_note(self.data(service), f"{name} is not declared to mount anything.")),
+            *(self._how_to(service, action) for action in ACTIONS[1:]),
+        ]
+        if drift := self._contradictions(service):
+            sections.insert(2, Section("What contradicts", [drift]))
+        naming = self._naming(service)
+        sections += [Section("Documents that name it", [Links(naming)])] if naming else []
+        return Page(self._page_of["service", service.number], name, "Service", sections, service.project)
+
+    def _how_to(self, service: Service, action: str) -> Section:
+        found = (self.passage(e) for e in self._how.of.get((service.number, action), ())[:_EXCERPTS])
+        passages: list[Block] = [p for p in found if p is not None]
+        return Section(
+            _HOW_TO[action], passages or [Note(f"No document says how to {action} {service.name}.", gap=True)]
+        )
+
+    def _contradictions(self, service: Service | None = None) -> Table | None:
+        rows = []
+        for drift in self._house.drifts:
+            key = self._index.key(service.number) if service is not None else ""
+            if drift.record or (service is not None and (drift.label, drift.key) != ("Service", key)):
+                continue
+            spans = [
+                StatementSpan(p.doc_id, p.line, p.start, p.end) for side in drift.sides for p in side.places
+            ]
+            rows.append(self.row((drift.statement,), spans))
+        made = table(("Statement",), rows)
+        return made if made.rows else None
+
+    @cached_property
+    def _named_in(self) -> dict[int, Counter[str]]:
+        """Of each service the runbooks that name it, and in how many statements."""
+        found: dict[int, Counter[str]] = defaultdict(Counter)
+        for text in self._runbooks:
+            for named in text.named:
+                for number in {s.number for services in named.values() for s in services}:
+                    found[number][text.document.doc_id] += 1
+        return found
+
+    def _naming(self, service: Service) -> list[tuple[Cell, str]]:
+        named = self._named_in[service.number].most_common(_NAMING)
+        return [
+            (
+                Cell(self.title(self._index.documents[d]), self._page_of["text", d]),
+                plural(count, "time"),
+            )
+            for d, count in named
+        ]
+
+    def _host(self, node: int) -> Page:
+        rows = []
+        for edge in self._index.into(node, "RUNS"):
+            service = self._index.service_of.get(edge.start)
+            cell = (
+                self.cell(service) if service is not None else Cell(self._index.name(edge.start), code=True)
+            )
+            project = self._index.services[service].project if service is not None else ""
+            rows.append(self.row((cell, project), [cite(edge)]))
+        addresses = [
+            self.row(
+                (Cell(self._index.name(e.end), code=True), str(e.properties.get("recordType") or "")),
+                [cite(e)],
+            )
+            for e in self._index.out(node, "RESOLVES_TO")
+        ]
+        name = self._index.name(node)
+        held = [s for s in self.services if self.host_of.get(s.number) == node]
+        return Page(
+            self._page_of["host", node],
+            name,
+            "Host",
+            [
+                Section(
+                    "What runs on it",
+                    or_note(table(("Service", "Project"), rows), f"Nothing is declared to run on {name}."),
+                ),
+                Section(
+                    "Addresses",
+                    or_note(table(("Address", "Record"), addresses), f"No address of {name} is known."),
+                ),
+                Section(
+                    "Published ports",
+                    or_note(self.port_table(held, of=True), "No published port is declared."),
+                ),
+            ],
+        )
+
+    def _network(self, node: int) -> Page:
+        rows = [self.row((self.cell(s.number), s.project), [cite(e)]) for s, e in self._members[node]]
+        sections = [Section("Who is on it", [table(("Service", "Project"), rows)])]
+        return Page(self._page_of["network", node], self._index.name(node), "Network", sections)
+
+    def _runbook(self, text: Text) -> Page:
+        named = dict.fromkeys(s.number for held in text.named for services in held.values() for s in services)
+        sections = [Section("Text", [Passage(self.said(text, range(len(text.statements))))])]
+        if named:
+            links = [
+                (self.cell(n), self._index.services[n].project) for n in sorted(named, key=self._index.name)
+            ]
+            sections.append(Section("Services that it names", [Links(links)]))
+        document = text.document
+        return Page(
+            self._page_of["text", document.doc_id],
+            self.title(document),
+            "Runbook",
+            sections,
+            f"{document.source}:{document.path}",
+        )
+
+    def _ways_in(self) -> Page:
+        routes = [r for held in self.routes.values() for r in held]
+        routes.sort(key=lambda r: (str(r[1].cells["hostname"]), str(r[1].cells["path"])))
+        return Page(
+            "routes",
+            "Routes and ports",
+            "Index",
+            [
+                Section("Routes", or_note(self.route_table(routes), "No route is known.")),
+                Section(
+                    "Published ports",
+                    or_note(
+                        self.port_table(self.services, of=True),
+                        "No port is declared to be published.",
+                    ),
+                ),
+            ],
+        )
+
+    def _overview(self) -> Page:
+        rows = []
+        for service in self.services:
+            node = self.host_of.get(service.number)
+            routed = [
+                str(r.cells["hostname"])
+                for _, r in self.routes.get(service.number, ())
+                if r.cells["hostname"]
+            ]
+            ports = [
+                f":{p}" for e in self._index.out(service.number, "BINDS") if (p := e.properties.get("port"))
+            ]
+            at = list(dict.fromkeys(routed)) or list(dict.fromkeys(ports))
+            told = {a: es[0] for a in ACTIONS if (es := self._how.of.get((service.number, a)))}
+            spans = [
+                *self._house.declaration(service),
+                *(cite(e) for e, _ in self.routes.get(service.number, ())[:1]),
+                *(self.begin(e) for e in told.values()),
+            ]
+            cells = (
+                Cell(service.name, self._page_of["service", service.number]),
+                service.project,
+                self.cell(node) if node is not None else "",
+                Cell(" ".join(at[:2]), code=bool(at)),
+                ", ".join(told),
+            )
+            rows.append(self.row(cells, spans))
+        services = table(("Service", "Project", "Host", "Reached at", "Told how to"), rows)
+        sections = [
+            Section("How to read this", [Note(_READING)]),
+            Section("Services", or_note(services, "No service is declared in what was read.")),
+            Section("Procedures", self._procedures()),
+            *([Section("Gaps", gaps)] if (gaps := self._gaps()) else []),
+            Section("Map", [self._whole()]),
+        ]
+        if drift := self._contradictions():
+            sections.insert(3, Section("What contradicts", [drift]))
+        for title, kind, nodes in (("Hosts", "host", self._hosts), ("Networks", "network", self._members)):
+            links = [(Cell(self._index.name(n), self._page_of[kind, n]), "") for n in nodes]
+            sections += [Section(title, [Links(links)])] if links else []
+        books = [
+            (Cell(self.title(t.document), self._page_of["text", t.document.doc_id]), t.document.path)
+            for t in self._runbooks
+        ]
+        sections += [Section("Runbooks", [Links(books)])] if books else []
+        sources = [
+            (Cell(name, code=True), f"{entry.type}, {entry.root}" if entry.root else entry.type)
+            for name, entry in sorted(self._house.view.manifest.sources.items())
+        ]
+        sections.append(Section("What it was made from", [Links(sources)]))
+        return Page("index", "The house", "Overview", sections)
+
+    def _procedures(self) -> list[Block]:
+        """What is told how to do, by what is done: first for no service of its own, then for each."""
+        rows = []
+        for action in ACTIONS:
+            told = [(Cell(""), self._how.general.get(action, ()))]
+            of = ((s, self._how.of.get((s.number, action), ())) for s in self.services)
+            told += [(self.cell(s.number), [e for e in excerpts if e.whole]) for s, excerpts in of]
+            for cell, excerpts in told:
+                by_text: dict[str, list[Excerpt]] = defaultdict(list)
+                for excerpt in excerpts:
+                    by_text[excerpt.text.document.doc_id].append(excerpt)
+                for held in by_text.values():
+                    title = self.title(held[0].text.document)
+                    sections = dict.fromkeys(e.path[-1] for e in held if e.path[-1] != title)
+                    where = f"{title}: {'; '.join(sections)}" if sections else title
+                    cells = (action.capitalize(), cell, Cell(where, self.at(held[0])))
+                    rows.append(self.row(cells, map(self.begin, held)))
+        made = table(("What", "Of", "Where it is told"), rows)
+        return or_note(made, "No document says how to do anything.")
+
+    def _gaps(self) -> list[Block]:
+        gaps: list[Block] = []
+        for action in ACTIONS:
+            without = [s for s in self.services if not self._how.of.get((s.number, action))]
+            some = f"{len(without)} of {plural(len(self.services), 'service')}"
+            whom = "any service" if len(without) == len(self.services) else some
+            gaps += [Note(f"No document says how to {action} {whom}.", gap=True)] if without else []
+        undescribed = [s for s in self.services if s.number not in self.descriptions]
+        if undescribed:
+            names = listed([self.cell(s.number).text for s in undescribed])
+            gaps.append(Note(f"No document says what these are: {names}.", gap=True))
+        return gaps
+
+    # --- Maps
+
+    def _whole(self) -> Map:
+        projects: dict[tuple[str, str], list[Item]] = defaultdict(list)
+        arrows = []
+        for service in self.services:
+            page = self._page_of["service", service.number]
+            projects[service.place, service.project].append(Item(str(service.number), service.name, page))
+            arrows += [Arrow(str(service.number), str(e.end), _kind(e)) for e, _ in self.needs(service)]
+        proxies = []
+        for node, routes in self.routes.items():
+            for edge, _ in routes:
+                proxy = self.cell(edge.start)
+                proxies.append(Item(f"p{edge.start}", proxy.text, proxy.page))
+                arrows.append(Arrow(f"p{edge.start}", str(node), "routes"))
+        boxes = [Box(project, items) for (_, project), items in sorted(projects.items())]
+        left = [[Box("Reverse proxies", list(dict.fromkeys(proxies)))]] if proxies else []
+        return draw(
+            [*left, *wrapped(boxes, _COLUMNS)], arrows, "", "The services by project and what they need"
+        )
+
+    def _around(self, service: Service) -> Map:
+        number = str(service.number)
+
+        def item(node: int) -> Item:
+            cell = self.cell(node)
+            return Item(str(node), cell.text, cell.page)
+
+        needs = [e for e, _ in self.needs(service)]
+        needing = [e for e, _ in self.needed_by(service)]
+        routed = [e for e, _ in self.routes.get(service.number, ())]
+        left = dict.fromkeys([*(item(e.start) for e in routed), *(item(e.start) for e in needing)])
+        right = [i for i in dict.fromkeys(item(e.end) for e in needs) if i not in left]
+        columns = [
+            [Box("Needed by", list(left))] if left else [],
+            [Box(service.project, [Item(number, service.name)])],
+            [Box("Needs", right)] if right else [],
+        ]
+        arrows = [
+            *(Arrow(str(e.start), number, "routes") for e in routed),
+            *(Arrow(str(e.start), number, _kind(e)) for e in needing),
+            *(Arrow(number, str(e.end), _kind(e)) for e in needs),
+        ]
+        return draw([c for c in columns if c], arrows, "../", f"What {service.name} needs and what needs it")
+
+
+_ITEM = re.compile(r"[>\s]*(?:[-*+]|\d{1,9}[.)])\s+(?:\[[ xX]\]\s+)?")
+_FENCE, _COMMENT = re.compile(r"[>\s]*(?:```|~~~)"), re.compile(r"\s*(?:#|//|;)")
+
+
+def _kind(edge: Edge) -> str:
+    return "connects" if edge.type == "CONNECTS_TO" else "needs"

@@ -1,0 +1,241 @@
+"""What is known of a service, as blocks."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from taboot_pipelines.model.graph import TEXT_METHOD
+from taboot_pipelines.retrieval.handbook.blocks import Blocks, LineOf, table
+from taboot_pipelines.retrieval.handbook.instructions import Text
+from taboot_pipelines.retrieval.handbook.naming import What
+from taboot_pipelines.retrieval.handbook.pages import Block, Cell, Note, Row, Said, Table
+from taboot_pipelines.retrieval.queries import house as queries
+from taboot_pipelines.retrieval.queries.catalog import QUERIES
+from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, cites
+from taboot_pipelines.retrieval.queries.house import Arguments, House
+from taboot_pipelines.retrieval.queries.relations import declared_description, in_force, networks_of
+from taboot_pipelines.retrieval.queries.routes import route
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service, plain_name
+from taboot_pipelines.retrieval.sentences import Form, TextStatement
+
+#: What says what a thing is, behind its name.
+_IS = re.compile(
+    r"\W{0,3}(?:\([^()]{1,60}\)\W{0,2})?(?:(?:service|container|stack)\s+)?"
+    r"(?:is|are|runs|provides|handles|serves|stores|keeps|collects|manages|hosts|acts|offers|lets|watches|syncs"
+    r"|holds|monitors|indexes|downloads|answers|ist|sind|läuft)\b",
+    re.IGNORECASE,
+)
+_PURPOSE = re.compile(r"purpose|description|what|role|function|used for|zweck|beschreibung", re.IGNORECASE)
+#: Letters of a sentence that may say what a thing is.
+_SHORT = 20
+#: What is said behind a value whose variables may be set elsewhere.
+_OPEN = re.compile(r" \(((?:unless )?[\w, ]+ (?:says? otherwise|(?:is|are) set elsewhere))\)$")
+
+
+class Facts(Blocks):
+    """Tables and passages about services; ``texts``: the house's own."""
+
+    def __init__(
+        self, house: House, page_of: Mapping[What, str], line_of: LineOf, texts: Sequence[Text]
+    ) -> None:
+        super().__init__(house, page_of, line_of)
+        self._texts = texts
+
+    def ask(self, name: str, service: Service) -> list[queries.Row]:
+        return list(QUERIES[name].run(self._house, Arguments(services=(service,))))
+
+    @cached_property
+    def routes(self) -> dict[int, list[tuple[Edge, queries.Row]]]:
+        """The routes in force, by what they lead to."""
+        found: dict[int, list[tuple[Edge, queries.Row]]] = defaultdict(list)
+        for edge in in_force(self._index, self._index.of_type("ROUTES_TO")):
+            found[edge.end].append((edge, route(self._house, edge)))
+        return found
+
+    def route_table(self, routes: Iterable[tuple[Edge, queries.Row]]) -> Table:
+        rows = []
+        for edge, row in routes:
+            c = row.cells
+            path = "" if c["path"] == "/" else str(c["path"])
+            port = f":{c['target_port']}" if c["target_port"] else ""
+            to = self.cell(edge.end)
+            where = f"{c['hostname'] or '(any host)'}{path}"
+            cells = (
+                Cell(where, code=True),
+                Cell(f"{to.text if to.page else c['target']}{port}", to.page),
+                self.cell(edge.start),
+                "yes" if c["tls"] else "",
+                str(c["login"]),
+            )
+            rows.append(self.row(cells, row.cites))
+        return table(("Address", "Leads to", "Proxy", "TLS", "Login"), rows)
+
+    def port_table(self, services: Iterable[Service], of: bool = False) -> Table:
+        rows = []
+        for service in services:
+            for row in self.ask("published_ports", service):
+                c = row.cells
+                port = Cell(f"{c['port']}/{c['protocol']}", code=True)
+                inside = Cell(str(c["container_port"]), code=True)
+                cells = (
+                    port,
+                    *((self.cell(service.number),) if of else ()),
+                    inside,
+                    str(c["address"]),
+                )
+                rows.append(((c["port"] or 0, service.name), self.row(cells, row.cites)))
+        ordered = [row for _, row in sorted(rows, key=lambda r: (int(r[0][0] or 0), r[0][1]))]
+        return table(("Port", *(("Service",) if of else ()), "In the container", "Address"), ordered)
+
+    def glance(self, service: Service) -> Table:
+        rows: list[Row | None] = []
+        for row in self.ask("services", service):
+            c = row.cells
+            rows.append(self.row(("Project", str(c["project"])), row.cites))
+            if c["host"]:
+                node = self.host_of.get(service.number)
+                rows.append(
+                    self.row(
+                        ("Runs on", self.cell(node) if node is not None else str(c["host"])),
+                        row.cites[1:],
+                    )
+                )
+            if c["container"]:
+                rows.append(self.row(("Container", Cell(str(c["container"]), code=True)), row.cites))
+            if c["file"]:
+                rows.append(self.row(("Declared in", Cell(str(c["file"]), code=True)), row.cites))
+        for row in self.ask("images", service):
+            how = {"built here": "Image, built here", "built from": "Built from"}.get(
+                str(row.cells["how"]), "Image"
+            )
+            rows.append(self.row((how, Cell(str(row.cells["image"]), code=True)), row.cites))
+        for edge, row in self.routes.get(service.number, ()):
+            path = "" if row.cells["path"] == "/" else str(row.cells["path"])
+            if row.cells["hostname"]:
+                rows.append(
+                    self.row(("Reached at", Cell(f"{row.cells['hostname']}{path}", code=True)), [cite(edge)])
+                )
+        for row in self.ask("published_ports", service):
+            port = Cell(f"{row.cells['port']}/{row.cells['protocol']}", code=True)
+            rows.append(self.row(("Published port", port), row.cites))
+        for edge in networks_of(self._index, service):
+            rows.append(self.row(("Network", self.cell(edge.end)), [cite(edge)]))
+        for row in self.ask("restart_policies", service):
+            rows.append(self.row(("Starts again", Cell(str(row.cells["value"]), code=True)), row.cites))
+        return table(("What", "Value"), rows)
+
+    def is_declared(self, node: int) -> bool:
+        """Whether more than a text says that there is such a machine."""
+        edges = [*self._index.into(node, "RUNS", "BINDS"), *self._index.out(node, "RESOLVES_TO")]
+        return any(not e.method.startswith(TEXT_METHOD) for e in edges)
+
+    @cached_property
+    def host_of(self) -> dict[int, int]:
+        """The machine that each service is declared to run on."""
+        containers = self._index.container_of
+        held = {
+            s.number: self._index.out(containers[s.number], "RUNS")
+            for s in self.services
+            if s.number in containers
+        }
+        return {number: edges[0].end for number, edges in held.items() if edges}
+
+    def needs(self, service: Service) -> list[tuple[Edge, str]]:
+        """What a service needs or connects to, each edge with how."""
+        edges = self._index.out(service.number, "DEPENDS_ON", "CONNECTS_TO")
+        return [(e, _how(e)) for e in edges if e.end != service.number]
+
+    def needed_by(self, service: Service) -> list[tuple[Edge, str]]:
+        edges = self._index.into(service.number, "DEPENDS_ON", "CONNECTS_TO")
+        return [(e, _how(e)) for e in edges if e.start != service.number]
+
+    def data(self, service: Service) -> Table:
+        rows: dict[str, queries.Row] = {}
+        for row in self.ask("volumes", service):
+            rows.setdefault(str(row.cells["value"]), row)
+        made = []
+        for value, row in rows.items():
+            if ", " in value and any(v in value for v in rows if v != value):
+                continue  # the list as a whole, each of whose items is a row
+            note = _OPEN.search(value)
+            source, _, rest = value[: note.start() if note else None].partition(":")
+            target, _, mode = rest.partition(":")
+            key = str(row.cells["key"])
+            how = ", ".join(filter(None, (mode, key if key != "volumes" else "", note[1] if note else "")))
+            cells = (Cell(source, code=True), Cell(target, code=bool(target)), how)
+            made.append(self.row(cells, row.cites))
+        return table(("From", "In the container", "How"), made)
+
+    @cached_property
+    def descriptions(self) -> dict[int, Said]:
+        """What each service is: as a person said, as its declaration does, or as the first text that does."""
+        told = {s.number: self._described(s) for s in self.services}
+        placed = {n: (said, self.places(spans)) for n, (said, spans) in told.items()}
+        return {n: Said("sentence", [(said, places)]) for n, (said, places) in placed.items() if places}
+
+    def _described(self, service: Service) -> tuple[str, Sequence[StatementSpan]]:
+        if (decided := self._index.described.get(self._index.key(service.number))) is not None:
+            told, who, at = decided
+            return f"{told} ({who} said so on {at:%Y-%m-%d}.)", self._house.declaration(service)
+        if (found := declared_description(self._index, service)) is not None:
+            return found[0], [found[1]]
+        if (saying := self._sayings.get(service.number)) is not None:
+            text, s, said = saying
+            return said, [self.span(text, s)]
+        return "", ()
+
+    @cached_property
+    def _sayings(self) -> dict[int, tuple[Text, TextStatement, str]]:
+        """The first statement that says what a service is: that begins with its name, stands first under a
+        heading that is its name, or is the row of a table that it heads."""
+        called: dict[str, list[Service]] = defaultdict(list)
+        for service in self.services:
+            called[plain_name(service.name)].append(service)
+        found: dict[int, tuple[Text, TextStatement, str]] = {}
+        for text in self._texts:
+            for number, s in enumerate(text.statements):
+                said = s.said
+                if s.form is Form.ROW:
+                    told = next((cell for header, cell in s.cells[1:] if _PURPOSE.search(header)), "")
+                    said = told or said
+                    of = called.get(plain_name(s.cells[0][1].strip("*`[]")), ()) if told else ()
+                elif number and text.statements[number - 1].form is Form.HEADING and len(s.said) > _SHORT:
+                    heading = text.statements[number - 1].said
+                    of = called.get(plain_name(heading.strip("*`")), ()) if s.form is Form.SENTENCE else ()
+                else:
+                    of = ()
+                if not of and s.form in (Form.SENTENCE, Form.ITEM):
+                    of = [
+                        service
+                        for name, services in text.named[number].items()
+                        if (
+                            head := re.match(
+                                rf"[\W_]*(?:The |Der |Die |Das )?{re.escape(name)}\b", s.said, re.I
+                            )
+                        )
+                        and _IS.match(s.said, head.end())
+                        for service in services
+                    ]
+                for service in of:
+                    found.setdefault(service.number, (text, s, said))
+        return found
+
+    def relations(self, edges: Iterable[tuple[Edge, str]], end: str, none: str) -> Block:
+        held: dict[tuple[int, str], list[Edge]] = defaultdict(list)
+        for edge, how in edges:
+            held[getattr(edge, end), how].append(edge)
+        rows = [self.row((self.cell(node), how), cites(es)) for (node, how), es in held.items()]
+        made = table(("Service", "How"), rows)
+        return made if made.rows else Note(none)
+
+
+def _how(edge: Edge) -> str:
+    if edge.type == "CONNECTS_TO":
+        protocol = str(edge.properties.get("protocol") or "")
+        return f"connects to it ({protocol})" if protocol else "connects to it"
+    condition = str(edge.properties.get("condition") or "").removeprefix("service_")
+    how = "starts after it" if edge.properties.get("kind") == "order" else "needs it"
+    return f"{how} ({condition})" if condition else how

@@ -1,0 +1,358 @@
+"""What the house's own texts say of how to restart, back up, restore and update its services.
+
+A section is about what its heading names ("Upgrade Gitea"), else about what the headings below or above it,
+its document's title or its folder name. Elsewhere a sentence, a step or a command counts that names both a
+service and what is done to it ("Restart Traefik so that …", ``docker compose restart traefik``), with the
+commands that it leads in to. What only happens to name a service is left out: a wrong instruction is worse
+than none.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise, takewhile
+from pathlib import PurePosixPath
+
+from taboot_pipelines.knowledge.mentions import NameMatcher, fold, regions, stopwords
+from taboot_pipelines.model.stores import STORES, alike
+from taboot_pipelines.retrieval.queries.relations import product_of
+from taboot_pipelines.retrieval.queries.service_index import Document, Service, ServiceIndex
+from taboot_pipelines.retrieval.sentences import Form, TextStatement, statements
+
+#: What is done to a service: the words of a heading that say so, in English and German.
+_WORDS = {
+    "restart": r"re-?start(?:ing)?|reboot(?:ing)?|start(?:ing)? (?:and|/|or) stop\w*"
+    r"|stop(?:ping)? (?:and|/|or) start\w*|neu ?start\w*|neu zu starten",
+    "back up": r"back(?:ing)?[ -]?ups?|backups?|snapshots?|(?:daten)?sicherung(?:en)?",
+    "restore": r"restor\w+|recover(?:y|ing)?|roll(?:ing)?[ -]?back|wiederherstell\w*",
+    "update": r"updat(?:e|es|ing)|upgrad(?:e|es|ing)|aktualisier\w*",
+}
+ACTIONS = tuple(_WORDS)
+_HEADED = {
+    action: re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE) for action, words in _WORDS.items()
+}
+#: A heading that tells of what was or is so, not of what to do.
+_NOT_DONE = re.compile(
+    r"\b(?:policy|policies|last updated?|history|changelog|release notes|status|schedules?|why|alternatives"
+    r"|upda(?:te|ting) (?:the )?(?:environment|variables|dns|labels|secrets|passwords?|keys|config\w*"
+    r"|settings|docs?|documentation|readme))\b",
+    re.IGNORECASE,
+)
+#: How a sentence tells somebody to do it: the verb, at its beginning or behind what leads to it.
+_TOLD = {
+    action: re.compile(
+        r"(?:\W*|.{0,60}(?:\b(?:to|then|and|can|must|should|please|always|manually|zum|um)|[:;–—-])\s+)"
+        rf"(?:{verb})\b",
+        re.IGNORECASE,
+    )
+    for action, verb in {
+        "restart": r"re-?start|reboot|neu starten",
+        "back up": r"back up|dump|sichern",
+        "restore": r"restore|recover|roll back|wiederherstellen",
+        "update": r"update|upgrade|bump|aktualisieren",
+    }.items()
+}
+#: What stands between the verb and the name of what it is done to, and behind that.
+_BEFORE_NAME = r"[\s`\"'*(]*(?:(?:the|your|a|all|running|service|container|stack|app)\s+[`\"'*]*)*"
+_AFTER_NAME = (
+    r"[`\"'*)]*(?:\s*$|\s*[,;:.!?(–—-](?:\s|$)|\s+(?:to|from|by|with|in|on|via|using|and|or|if|so|when|before"
+    r"|after|first|again|then|itself|only|manually|image|container|stack|service|pod|deployment|database"
+    r"|databases|config|configuration|data|volume|server)\b)"
+)
+_EVERYTHING = re.compile(
+    rf"{_BEFORE_NAME}(?:everything|(?:services|containers|stacks|apps|images)\b)", re.IGNORECASE
+)
+#: Commands that do it; the service stands in the same line.
+_COMMANDS = {
+    "restart": re.compile(r"(?<![/.\w-])(?:re)?start\b|--force-recreate|\bservice update --force\b"),
+    "back up": re.compile(r"backup(?![s/\w])|\bpg_dump|\bmysqldump|\bsnapshot\b"),
+    "restore": re.compile(r"restore(?![d/\w])|\brecover\b|\bpg_restore"),
+    "update": re.compile(r"(?<![/.\w-])(?:pull|upgrade|update(?! --(?:force|label)))\b"),
+}
+_COMMAND = re.compile(
+    r"\b(?:docker|podman|systemctl|service|kubectl|helm|flux|argocd|make|just|task|nomad|restic|borg|velero"
+    r"|ansible-playbook|pg_dump\w*|pg_restore|psql|mysql\w*)\s|\.sh\b|(?:^|\s)\./"
+)
+#: A picture of folders or of a flow.
+_DRAWN = re.compile(r"[│├└┌►]")
+#: The tool that a command runs in its own container: it is not what the command is about.
+_TOOL = re.compile(r"\bexec (?:-\S+ )*(\S+) \1\b")
+#: Lines of code, and comments between them.
+_IN_CODE = frozenset({Form.CODE, Form.SENTENCE})
+#: Statements of one excerpt, whose document has the rest; commands that one sentence leads in to.
+MAX_STATEMENTS, _COMMANDS_SHOWN = 40, 12
+#: Code points of a lead-in that are compared; letters of a word of the language that may be a name too.
+_LEAD, _LONG = 200, 7
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One of the house's own texts with its statements; ``units``: of each the number of the paragraph, step,
+    table or block of code that it is of; ``named``: the services whose names stand in it, by the names."""
+
+    document: Document
+    text: str
+    statements: list[TextStatement]
+    units: list[int]
+    named: list[dict[str, tuple[Service, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Statements ``numbers`` of a text that tell how to do something, under its headings ``path``. ``whole``:
+    they are a section about it; ``meant``: how many services may be meant, which have one name."""
+
+    text: Text
+    path: tuple[str, ...]
+    numbers: tuple[int, ...]
+    whole: bool = True
+    meant: int = 1
+
+
+class Names:
+    """The names of services in texts: theirs, their containers', and these in words of their own."""
+
+    def __init__(self, house: ServiceIndex, services: Sequence[Service]) -> None:
+        self.services = services
+        stores: dict[str, list[Service]] = defaultdict(list)
+        for service in services:
+            runs = {product_of(house, e.end) for e in house.out(service.number, "BUILDS")}
+            for store in alike(frozenset(runs)) & STORES if runs & STORES else ():
+                stores[store].append(service)
+        self._stores = {store: tuple(found) for store, found in stores.items()}
+        held: dict[str, dict[int, Service]] = defaultdict(dict)
+        for service in services:
+            for name in {service.name, str(service.properties.get("containerName") or "")} - {""}:
+                for form in {name, re.sub(r"[-_]", " ", name)}:
+                    held[fold(form)][service.number] = service
+        self._services = {name: tuple(found.values()) for name, found in held.items()}
+        self._matcher = NameMatcher(self._services)
+
+    def at(self, text: str) -> list[tuple[int, str, tuple[Service, ...]]]:
+        """Where names stand in a text, whose commonest only count in code: (code point, name, services)."""
+        found = self._matcher.find(text, regions(text))
+        return [(start, name, self._services[name]) for start, _, name, _ in found]
+
+    def of_heading(self, heading: str) -> dict[str, tuple[Service, ...]]:
+        """The services that a heading, a title or the name of a file names, by name or by the database or
+        cache that they run. Words of the language name none, but long ones that are written like names."""
+        words = f"{heading}\n{re.sub(r'[-_./]', ' ', heading)}"
+        found = {}
+        for start, _, name, _ in self._matcher.find(words, [(0, len(words), "heading")]):
+            told = start and len(name) >= _LONG and words[start].isupper() and words[start - 1] != "\n"
+            if told or name not in stopwords():
+                found[name] = self._services[name]
+        if not found:
+            for word in re.findall(r"[a-z0-9]+", heading.lower()):
+                if word in self._stores:
+                    found[word] = self._stores[word]
+        return found
+
+
+def read_text(house: ServiceIndex, names: Names, document: Document) -> Text:
+    """A text as its statements, with the services that each names."""
+    text = house.text(document.doc_id)
+    found = statements(text, code=False, whole=True)
+    starts = [s.start for s in found]
+    named: list[dict[str, tuple[Service, ...]]] = [{} for _ in found]
+    for at, name, services in names.at(text):
+        number = bisect_left(starts, at + 1) - 1
+        if number >= 0 and at < found[number].end:
+            named[number][name] = services
+    return Text(document, text, found, _units(found), named)
+
+
+def _units(found: Sequence[TextStatement]) -> list[int]:
+    code = {s.block for s in found if s.form is Form.CODE}
+    units = [0] if found else []
+    for last, s in pairwise(found):
+        beside = (last.block, last.section) == (s.block, s.section)
+        together = s.form is Form.ROW or (s.block in code and {last.form, s.form} <= _IN_CODE)
+        same = beside and (together or (s.before != "" and last.ordinal == s.ordinal))
+        units.append(units[-1] + (not same))
+    return units
+
+
+@dataclass(slots=True)
+class Instructions:
+    """``of``: (number of a service, action) -> what tells how, sections before single statements;
+    ``general``: action -> sections that name no service."""
+
+    of: dict[tuple[int, str], list[Excerpt]]
+    general: dict[str, list[Excerpt]]
+
+
+def instructions(house: ServiceIndex, texts: Sequence[Text], names: Names) -> Instructions:
+    """All that the texts tell of how to do something."""
+    found = Instructions(defaultdict(list), defaultdict(list))
+    beside = _beside(house, names.services)
+    for text in texts:
+        taken: set[tuple[int, int, str]] = set()
+
+        def add(
+            services: Sequence[Service],
+            action: str,
+            excerpt: Excerpt,
+            taken: set[tuple[int, int, str]] = taken,
+        ) -> None:
+            meant = _meant(services, excerpt)
+            for service in meant:
+                new = tuple(n for n in excerpt.numbers if (service.number, n, action) not in taken)
+                if new:
+                    taken |= {(service.number, n, action) for n in new}
+                    told = replace(excerpt, numbers=new, meant=len(meant))
+                    _join(found.of[service.number, action], told)
+
+        for (root, action), numbers in _sections(text).items():
+            subjects = _subjects(text, names, root, numbers)
+            named = {path for path, _ in subjects}
+            for path, services in subjects:
+                under = tuple(n for n in numbers if path_of(text, n)[: len(path)] == path)
+                add(services, action, Excerpt(text, path, under[:MAX_STATEMENTS]))
+            rest = tuple(n for n in numbers if not any(path_of(text, n)[: len(p)] == p for p in named))
+            if rest:
+                excerpt, near = Excerpt(text, root, rest[:MAX_STATEMENTS]), beside(text.document)
+                for service in near:
+                    add((service,), action, excerpt)
+                if not near:
+                    found.general[action].append(excerpt)
+        for number, action, services in _told(text):
+            told = Excerpt(text, path_of(text, number), _with_commands(text, number), whole=False)
+            if services:
+                add(services, action, told)
+            else:
+                _join(found.general[action], told)
+    for excerpts in (*found.of.values(), *found.general.values()):
+        excerpts.sort(key=lambda e: not e.whole)
+    return found
+
+
+def _join(held: list[Excerpt], excerpt: Excerpt) -> None:
+    """Add an excerpt, single statements of one section to those that are held."""
+    last = held[-1] if held else None
+    if last and not (last.whole or excerpt.whole) and (last.text, last.path) == (excerpt.text, excerpt.path):
+        held[-1] = replace(last, numbers=tuple(sorted({*last.numbers, *excerpt.numbers})[:MAX_STATEMENTS]))
+    else:
+        held.append(excerpt)
+
+
+def path_of(text: Text, number: int) -> tuple[str, ...]:
+    """The title and the headings that a statement stands under; of a heading with itself."""
+    statement = text.statements[number]
+    parts = statement.section.split(" > ") if statement.section else []
+    if statement.form is Form.HEADING:
+        parts.append(statement.said)
+    title = text.document.title
+    return tuple(parts) if parts and parts[0] == title else (title, *parts)
+
+
+def _sections(text: Text) -> dict[tuple[tuple[str, ...], str], list[int]]:
+    """(headings down to the innermost one that says what is done, what is done) -> what stands below it."""
+    found: dict[tuple[tuple[str, ...], str], list[int]] = defaultdict(list)
+    for number, statement in enumerate(text.statements):
+        path = path_of(text, number)
+        at = next((i for i in range(len(path) - 1, -1, -1) if _actions(path[i])), None)
+        if at is None or (statement.form is Form.HEADING and at == len(path) - 1):
+            continue
+        for action in _actions(path[at]):
+            found[path[: at + 1], action].append(number)
+    # A heading without a statement below it tells nothing.
+    return {k: n for k, n in found.items() if any(text.statements[i].form is not Form.HEADING for i in n)}
+
+
+@lru_cache(maxsize=4096)
+def _actions(heading: str) -> tuple[str, ...]:
+    if _NOT_DONE.search(heading):
+        return ()
+    return tuple(action for action, said in _HEADED.items() if said.search(heading))
+
+
+def _subjects(
+    text: Text, names: Names, root: tuple[str, ...], numbers: Sequence[int]
+) -> list[tuple[tuple[str, ...], tuple[Service, ...]]]:
+    """What a section is about, each with the headings under which it stands: what its heading names, else
+    what the next one above it or the title does, else what those below it do, else what its file does."""
+    for heading in reversed(root):
+        if found := names.of_heading(heading):
+            return [(root, services) for services in found.values()]
+    below = dict.fromkeys(path_of(text, n)[: len(root) + 1] for n in numbers)
+    inner = [(p, s) for p in below if len(p) > len(root) for s in names.of_heading(p[-1]).values()]
+    if inner:
+        return inner
+    file = PurePosixPath(text.document.path)
+    return [(root, services) for services in names.of_heading(file.stem).values()]
+
+
+def _beside(house: ServiceIndex, services: Iterable[Service]) -> Callable[[Document], Sequence[Service]]:
+    """The services that the files beside a document declare, in a folder of their own."""
+    held: dict[str, list[Service]] = defaultdict(list)
+
+    def folder(document: Document) -> str:
+        inside = posixpath.dirname(document.path)
+        return posixpath.join(house.roots.get(document.source, document.source), inside) if inside else ""
+
+    for service in services:
+        for place in {folder(house.documents[d]) for d in house.declaring(service)} - {""}:
+            held[place].append(service)
+    return lambda document: held.get(folder(document), ())
+
+
+def _meant(services: Sequence[Service], excerpt: Excerpt) -> Sequence[Service]:
+    """Of services with one name those whose project the text names, if it names one."""
+    if len(services) < 2:
+        return services
+    said = " ".join(excerpt.text.statements[n].said for n in excerpt.numbers)
+    around = re.sub(r"[-_./]", " ", f"{excerpt.text.document.path} {' '.join(excerpt.path)} {said}".lower())
+    told = [
+        s for s in services if re.search(rf"\b{re.escape(re.sub('[-_.]', ' ', s.project.lower()))}\b", around)
+    ]
+    return told or services
+
+
+def _told(text: Text) -> Iterator[tuple[int, str, tuple[Service, ...]]]:
+    """The statements that tell to do something to a service; no service: to all there are."""
+    for number, statement in enumerate(text.statements):
+        named, said = text.named[number], statement.said
+        if statement.form is Form.CODE:
+            if named and _COMMAND.search(said) and not _DRAWN.search(said):
+                for action, command in _COMMANDS.items():
+                    if command.search(said):
+                        yield from ((number, action, services) for services in _objects(said, named))
+        elif statement.form is not Form.HEADING:
+            for action, told in _TOLD.items():
+                match = told.match(said)
+                if match is None:
+                    continue
+                if _EVERYTHING.match(said, match.end()):
+                    yield number, action, ()
+                for name, services in named.items():
+                    if re.compile(_BEFORE_NAME + re.escape(name) + _AFTER_NAME, re.I).match(
+                        said, match.end()
+                    ):
+                        yield number, action, services
+
+
+def _objects(command: str, named: dict[str, tuple[Service, ...]]) -> Iterable[tuple[Service, ...]]:
+    """What a command is about: what it names but in a path, else what it names in one."""
+    tool = _TOOL.search(command)
+    about = {n: s for n, s in named.items() if tool is None or n != tool[1].lower()}
+    bare = [s for n, s in about.items() if re.search(rf"(?<![/\w.-]){re.escape(n)}(?![\w-])", command, re.I)]
+    return bare or about.values()
+
+
+def _with_commands(text: Text, number: int) -> tuple[int, ...]:
+    """A statement with the commands that it leads in to; a command with what leads in to it."""
+    own = text.statements[number]
+    if own.form is Form.CODE:
+        before = text.statements[number - 1] if number else own
+        led = before.form in (Form.SENTENCE, Form.LEAD_IN) and before.said in own.lead
+        return (number - 1, number) if led else (number,)
+    following = text.statements[number + 1 : number + 1 + _COMMANDS_SHOWN]
+    led_to = takewhile(lambda s: s.form is Form.CODE and s.lead.startswith(own.said[:_LEAD]), following)
+    return tuple(range(number, number + 1 + len(list(led_to))))

@@ -1,0 +1,261 @@
+"""The handbook: every statement leads to its line, every link to a page, and nothing else is in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+import yaml
+from selectolax.lexbor import LexborHTMLParser
+
+from taboot_pipelines.documents.secrets.masking import mask
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines.retrieval.handbook import site
+from taboot_pipelines.retrieval.handbook.content import page_names
+from taboot_pipelines.retrieval.handbook.pages import (
+    Cell,
+    Links,
+    Note,
+    Page,
+    Passage,
+    Place,
+    Row,
+    Said,
+    Section,
+    Table,
+)
+from taboot_pipelines.retrieval.sentences import split_sentences
+from taboot_pipelines_tests.browse.payloads import PAYLOADS
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.retrieval.handbook.reading import statements
+from taboot_pipelines_tests.world import HOMELAB, World, homelab_home
+
+#: Code in Markdown, in which nothing is a link or a tag.
+CODE = re.compile(r"(?s)(?<![`\\])(`+)(?!`).*?(?<!`)\1(?!`)")
+ABOUT = {"namespace": "default", "publication": 1, "id": "0" * 12, "newest": "2026-01-01 00:00 UTC"}
+
+
+@pytest.fixture(scope="module")
+def kb() -> KnowledgeBase:
+    return KnowledgeBase.open(homelab_home(), read_only=True)
+
+
+@pytest.fixture(scope="module")
+def book(kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return kb.handbook(tmp_path_factory.mktemp("handbook") / "house").path
+
+
+def pages(book: Path, ending: str = "md") -> list[Path]:
+    return sorted(book.rglob(f"*.{ending}"))
+
+
+def words(text: str) -> str:
+    """The letters of a text, without marks and tags."""
+    return re.sub(r"<[^<>]*>|[\W_]", "", text)
+
+
+def test_each_statement_stands_in_the_line_that_it_names(book: Path) -> None:
+    entries = yaml.safe_load((HOMELAB / "sources.yaml").read_text("utf-8"))["sources"]
+    roots = {e["id"]: HOMELAB / e["path"] for e in entries}
+    found = 0
+    for page in pages(book):
+        for statement in statements(page):
+            assert statement.places, (page, statement)
+            for place in statement.places:
+                source, _, path = place.file.partition(":")
+                lines = mask((roots[source] / path).read_text("utf-8"), "text/markdown").split("\n")
+                begins = words(place.quote)[:40]
+                assert begins and begins in words(lines[place.line - 1]), (page, place)
+                found += 1
+    assert found > 1000
+
+
+def test_each_sentence_of_a_text_has_its_own_place(book: Path) -> None:
+    page = book / "runbooks" / "upgrade-gitea.md"
+    found = [s.text for s in statements(page)]
+    assert "Never skip a minor release." in found[7] or any(s.startswith("- Never skip") for s in found)
+    prose = [s for s in found if "\n" not in s and " | " not in s]
+    assert prose and all(len(split_sentences(re.sub(r"^(?:- |\d+\. )", "", s.strip()))) <= 1 for s in prose)
+
+
+def test_each_link_leads_to_a_page_or_a_source(book: Path) -> None:
+    links = 0
+    for page in pages(book, "html"):
+        tree = LexborHTMLParser(page.read_text("utf-8"))
+        for node in tree.css("a, link"):
+            to, _, fragment = (node.attributes["href"] or "").partition("#")
+            if to.startswith(("http:", "https:")):
+                continue
+            file = (page.parent / unquote(to)).resolve() if to else page
+            assert file.is_file() and file.is_relative_to(book), (page, to)
+            if fragment:
+                assert LexborHTMLParser(file.read_text("utf-8")).css_first(f"[id='{fragment}']"), (
+                    page,
+                    fragment,
+                )
+            links += 1
+    for page in pages(book):
+        for to in re.findall(r"\]\(([^()\s]+)\)", re.sub(CODE, "", page.read_text("utf-8"))):
+            assert (page.parent / unquote(to)).resolve().is_file(), (page, to)
+    assert links > 1000
+
+
+def test_a_service_is_told_whole(book: Path) -> None:
+    gitea = (book / "services" / "forge.gitea.md").read_text("utf-8")
+    for said in (
+        "| Image | `gitea/gitea:1.23.8` |",
+        "| [db (forge)](../services/forge.db.md) | needs it (healthy) |",
+        "| [runner](../services/forge.runner.md) | connects to it (http) |",
+        "| `git.hearth.example` | [gitea:3000](../services/forge.gitea.md) | [swag](../services/edge.swag",
+        "| `/srv/gitea` | `/data` |",
+        "1. Stop everything that writes:",
+        "docker compose stop gitea gitea-dump runner",
+        "Never skip a minor release.",
+        "  n0 ==> n3",
+    ):
+        assert said in gitea, said
+    jellyfin = (book / "services" / "media.jellyfin.md").read_text("utf-8")
+    assert "\n> No document says how to restore jellyfin.\n" in jellyfin
+    index = (book / "index.md").read_text("utf-8")
+    assert re.search(r"> No document says how to restore \d+ of 42 services\.", index)
+    assert "[Restore Postgres from a backup](runbooks/restore-postgres.md)" in index
+    (svg,) = LexborHTMLParser((book / "index.html").read_text("utf-8")).css("svg.map")
+    assert "services/forge.gitea.html" in {a.attributes["href"] for a in svg.css("a")}
+
+
+def test_one_publication_makes_the_same_bytes(kb: KnowledgeBase, book: Path, tmp_path: Path) -> None:
+    again = KnowledgeBase.open(homelab_home(), read_only=True).handbook(tmp_path / "again").path
+    files = {p.relative_to(book): p.read_bytes() for p in book.rglob("*") if p.is_file()}
+    assert files == {p.relative_to(again): p.read_bytes() for p in again.rglob("*") if p.is_file()}
+    about = json.loads(files[Path("handbook.json")])
+    assert about["publication"] == kb.manifest.version and set(map(Path, about["files"])) < set(files)
+
+
+@pytest.fixture
+def world(tmp_path: Path, tei: FakeTei) -> Iterator[World]:
+    made = World(tmp_path, tei.url)
+    stacks = made.source("stacks", "compose", host="box.lan")
+    for project in ("one", "two"):
+        (stacks / project).mkdir()
+        (stacks / project / "compose.yaml").write_text("services: {redis: {image: 'redis:7'}}\n")
+    (made.source("notes") / "gone.md").write_text(
+        "# Restore the redis of two\n\nCopy the dump back to box.lan.\n"
+    )
+    made.ingest()
+    yield made
+    made.workspace.close()
+
+
+def test_a_handbook_replaces_a_handbook_and_nothing_else(world: World, tmp_path: Path) -> None:
+    target = tmp_path / "books" / "house"
+    made = world.kb().handbook(target)
+    assert (target / "services" / "one.redis.html").is_file() and made.pages == len(pages(target))
+    two, one = ((target / "services" / f"{p}.redis.md").read_text("utf-8") for p in ("two", "one"))
+    assert "Copy the dump back to box.lan." in two and "No document says how to restore redis." in one
+    assert (target / "runbooks" / "gone.md").is_file()
+    (world.directory / "notes" / "gone.md").write_text("# Lanterns\n\nThey hang in the hall of box.lan.\n")
+    (world.directory / "stacks" / "two" / "compose.yaml").unlink()
+    world.ingest(confirm_deletes=True)
+    world.kb().handbook(target)
+    assert (
+        not (target / "services" / "two.redis.md").exists() and not (target / "runbooks" / "gone.md").exists()
+    )
+    assert [p.name for p in target.parent.iterdir()] == ["house"]
+    (target / "services" / "mine.md").write_text("of somebody else")
+    file = tmp_path / "file"
+    file.write_text("x")
+    for wrong in (target, file, world.directory):
+        with pytest.raises(TabootError, match="E_CONFLICT"):
+            world.kb().handbook(wrong)
+    assert (target / "services" / "mine.md").read_text() == "of somebody else" and file.read_text() == "x"
+
+
+def test_a_handbook_that_fails_leaves_the_one_before(
+    kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "house"
+    site.write([page("index", "before")], ABOUT, target)
+    before = {p: p.read_bytes() for p in target.rglob("*") if p.is_file()}
+    made = site._render
+
+    def failing(page: Page, ending: str, about: dict[str, object]) -> str:
+        if page.kind == "Host":
+            raise OSError(28, "No space left on device")
+        return made(page, ending, about)
+
+    monkeypatch.setattr(site, "_render", failing)
+    with pytest.raises(TabootError, match="E_STORAGE"):
+        kb.handbook(target)
+    assert {p: p.read_bytes() for p in target.rglob("*") if p.is_file()} == before
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def page(name: str, text: str) -> Page:
+    """A page all of whose texts are one."""
+    places = (Place(f"files:{text}", 1, text, "index"),)
+    table = Table((text, "b"), [Row((Cell(text, "index"), Cell(text, code=True)), places)])
+    said = [Said(form, [(text, places)]) for form in ("sentence", "item", "heading", "code")]
+    passage = Passage([*said, table], text, "index", text, text)
+    blocks = [table, passage, Note(text, gap=True), Links([(Cell(text, "index"), text)])]
+    return Page(name, text, "Service", [Section("What it is", list(blocks)) for _ in range(4)], text)
+
+
+def test_no_text_of_a_source_is_more_than_text(tmp_path: Path) -> None:
+    hostile = [
+        *PAYLOADS,
+        "a | b ` c",
+        "[x](javascript:ran())",
+        "# h",
+        "\u202egnp.exe",
+        "![x](//evil.example)",
+        "```\n#",
+    ]
+    hostile = [t.replace("{run}", "ran()") for t in hostile]
+    book = site.write(
+        [page(f"p{n}", t) for n, t in enumerate(hostile)] + [page("index", "i")], ABOUT, tmp_path / "b"
+    ).path
+    plain = LexborHTMLParser((book / "index.html").read_text("utf-8"))
+    usual = {n.tag for n in plain.css("*")}
+    for n, text in enumerate(hostile):
+        html, markdown = ((book / f"p{n}.{e}").read_text("utf-8") for e in ("html", "md"))
+        tree = LexborHTMLParser(html)
+        assert {x.tag for x in tree.css("*")} <= usual, text
+        for node in tree.css("*"):
+            assert not any(a.lower().startswith("on") or a == "style" for a in node.attributes), (
+                text,
+                node.html,
+            )
+            assert (node.attributes.get("href") or "index").startswith(("index", "style", "#", "routes")), (
+                text
+            )
+        outside = re.sub(CODE, "", markdown)
+        assert not re.search(r"(?<!\\)<|(?<!\\)\]\((?!index|routes)|(?<!\\)!\[", outside), (text, outside)
+        assert "\u202e" not in html + markdown
+
+
+def test_hostile_names_are_safe_files_of_their_own() -> None:
+    names = [
+        "../x",
+        "..",
+        "/etc/passwd",
+        "<script>",
+        "a" * 300,
+        "a" * 299 + "b",
+        "\u202ecba",
+        "",
+        " ",
+        "con",
+        "CON",
+    ]
+    names += ["Web", "web", "web ", "\u05d0", "\u05d1", ".git", "a\x00b", "index", "x\ny"]
+    found = page_names([(("service", n), "services", name, f"{n}/{name}") for n, name in enumerate(names)])
+    made = list(found.values())
+    assert len(set(made)) == len(names) and found["service", names.index("index")] == "services/index"
+    for name in made:
+        assert re.fullmatch(r"services/[a-z0-9_][a-z0-9._-]{0,80}", name) and ".." not in name, name
+        assert name.split("/")[1].split(".")[0] not in ("con", "prn", "aux", "nul")
