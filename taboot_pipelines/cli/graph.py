@@ -6,6 +6,7 @@ They load no Dagster and open no catalog.
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -150,6 +151,16 @@ def _show_neighbors(graph: Subgraph, places: Places, every_mention: bool) -> Non
     plain(f"{nodes}, {edges_}{', cut at the limit' if graph.truncated else ''}", dim=True)
 
 
+def _ago(at: datetime) -> str:
+    """A time with how long ago it was: a dump says what ran then."""
+    minutes = max(0, int((datetime.now(UTC) - at).total_seconds() // 60))
+    unit, count = next((u, minutes // n) for u, n in _UNITS if minutes >= n or n == 1)
+    return f"{at:%Y-%m-%d %H:%M} UTC, {counted(count, unit)} ago"
+
+
+_UNITS = (("day", 24 * 60), ("hour", 60), ("minute", 1))
+
+
 @click.command()
 @click.option(
     "--kind",
@@ -162,7 +173,7 @@ def _show_neighbors(graph: Subgraph, places: Places, every_mention: bool) -> Non
 @namespace_option
 @json_option
 def drift(kinds: tuple[str, ...], limit: int, namespace: str | None, as_json: bool) -> None:
-    """Show statements that cannot both be so: text and configuration, or two configurations."""
+    """Show statements that cannot both be so: of texts, of configuration, and of what runs."""
     kb = open_kb(namespace)
     found = kb.drift(list(kinds) or None, limit)
     if as_json:
@@ -171,6 +182,8 @@ def drift(kinds: tuple[str, ...], limit: int, namespace: str | None, as_json: bo
     places, width = kb_places(kb), columns()
     for item in found.items:
         of_a_day = "  (a text of a day)" if item.record else ""
+        if item.as_of is not None:
+            of_a_day = f"  (told {_ago(item.as_of)})"
         print_wrapped(f"{item.kind}: {item.statement}{of_a_day}", "", width, bold=True)
         for side in item.sides:
             shown = next((i[:SHOWN_ID] if width else i for i in side.edge_ids), "")

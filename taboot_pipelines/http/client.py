@@ -77,7 +77,7 @@ class HttpClient:
     one attempt with its whole answer, ``attempts`` for one request; ``backoff_seconds`` is the longest first
     wait between two, which doubles with each. ``connections``: at once. ``tls`` makes what says whom to
     trust. Cookies are kept only if ``cookies``. Proxies are taken from the environment (``HTTPS_PROXY``,
-    ``NO_PROXY``), and nothing else is.
+    ``NO_PROXY``), and nothing else is. ``socket``: the path of a Unix socket, at which the server is asked.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class HttpClient:
         connections: int,
         tls: Callable[[], ssl.SSLContext],
         cookies: bool = False,
+        socket: str | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.service = service
@@ -107,6 +108,7 @@ class HttpClient:
         self._connections = connections
         self._tls = tls
         self._cookies = cookies
+        self._socket = socket
         self._sleep = sleep
         self._lock = threading.Lock()
         self._opened: tuple[httpx.Client, Deadline] | None = None
@@ -256,12 +258,13 @@ class HttpClient:
                 parts = urlsplit(self.base_url)
                 deadline = Deadline()
                 proxy = getproxies().get(parts.scheme)
-                used = proxy is not None and not proxy_bypass(parts.hostname or "")
+                used = proxy is not None and self._socket is None and not proxy_bypass(parts.hostname or "")
                 transport = Transport(
                     deadline,
                     self._tls() if parts.scheme == "https" else None,
                     self._connections,
                     server_url(proxy, f"{parts.scheme.upper()}_PROXY") if proxy and used else None,
+                    self._socket,
                 )
                 # Neither credentials of a `.netrc` nor anything else that nobody named.
                 client = httpx.Client(transport=transport, follow_redirects=False, trust_env=False)

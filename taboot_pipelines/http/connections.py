@@ -50,17 +50,22 @@ class Deadline(threading.local):
 
 class Transport(httpx.BaseTransport):
     """``size``: how many connections there may be at once. ``proxy``: the URL of one, with its user and
-    password apart."""
+    password apart. ``socket``: the path of a Unix socket that is asked, whatever host a URL names."""
 
     def __init__(
-        self, deadline: Deadline, tls: ssl.SSLContext | None, size: int, proxy: tuple[str, str] | None
+        self,
+        deadline: Deadline,
+        tls: ssl.SSLContext | None,
+        size: int,
+        proxy: tuple[str, str] | None,
+        socket: str | None = None,
     ) -> None:
         options: dict[str, Any] = {
             "ssl_context": tls,
             "max_connections": size,
             "max_keepalive_connections": size,
             "keepalive_expiry": _KEEPALIVE_SECONDS,
-            "network_backend": _Backend(deadline),
+            "network_backend": _Backend(deadline, socket),
         }
         self._pool: httpcore.ConnectionPool
         if proxy is None:
@@ -109,8 +114,9 @@ class _Body(httpx.SyncByteStream):
 class _Backend(httpcore.NetworkBackend):
     """Connections whose every operation ends by the thread's deadline."""
 
-    def __init__(self, deadline: Deadline) -> None:
+    def __init__(self, deadline: Deadline, socket: str | None) -> None:
         self._deadline = deadline
+        self._socket = socket
         self._inner = httpcore.SyncBackend()
 
     def connect_tcp(
@@ -121,9 +127,11 @@ class _Backend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
+        left = self._deadline.left(timeout)
+        if self._socket is not None:
+            return _Stream(self._inner.connect_unix_socket(self._socket, left), self._deadline)
         return _Stream(
-            self._inner.connect_tcp(host, port, self._deadline.left(timeout), local_address, socket_options),
-            self._deadline,
+            self._inner.connect_tcp(host, port, left, local_address, socket_options), self._deadline
         )
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from taboot_pipelines.knowledge.names import NO_MERGES, Merges, merged_key
 from taboot_pipelines.model import ids
-from taboot_pipelines.model.graph import EdgeSource
+from taboot_pipelines.model.graph import RUNNING_METHOD, EdgeSource
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.stores import STORES
 from taboot_pipelines.model.tables import REACHES, rows_of
@@ -88,6 +88,8 @@ def _said(o: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...], int
     elif o["kind"] == "use":
         said = json.loads(o["properties"])
         yield "use", said.get("protocol") or "", (o["end_name"], *o["aliases"]), said.get("port")
+    elif o["method"].startswith(RUNNING_METHOD):
+        return  # what runs says nothing of services, which are what is declared
     elif o["kind"] == "edge" and o["source"] in (EdgeSource.TIER_A, EdgeSource.STRUCTURED):
         if o["type"] == "BINDS" and (place := _place(o["start_key"])):
             said = json.loads(o["properties"])

@@ -259,7 +259,7 @@ class Tools:
 
     def drift(self, kinds: list[str] | None = None, cursor: str | None = None) -> str:
         """List statements that cannot both be so: documents against configuration, configuration against
-        itself; each with both sides and their places."""
+        itself, what runs against configuration; each with both sides and their places."""
         found = self._kb.drift(kinds or None, 1000)
         items = []
         for item in found.items:
@@ -268,7 +268,8 @@ class Tools:
                 + (f" (id {s.edge_ids[0][:_ID]})" if s.edge_ids else "")
                 for s in item.sides[:2]
             )
-            items.append(f"- {item.kind}: {plain(item.statement)}\n{sides}")
+            told = f" (as of {item.as_of:%Y-%m-%d %H:%M} UTC)" if item.as_of is not None else ""
+            items.append(f"- {item.kind}: {plain(item.statement)}{told}\n{sides}")
         return Page(f"{counted(len(found.items), 'disagreement')}.", items, start_of(cursor)).text()
 
     def sources(self, cursor: str | None = None) -> str:

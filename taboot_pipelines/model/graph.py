@@ -72,6 +72,8 @@ RESTART_POLICIES = frozenset({"no", "always", "unless-stopped", "on-failure"})
 NETWORK_MODES = frozenset({"bridge", "host", "none", "overlay", "macvlan", "custom"})
 #: How the names of the extraction methods begin that read text, not configuration.
 TEXT_METHOD = "prose_"
+#: ... and those that read what an engine or a machine says that runs: no declaration, whatever it says.
+RUNNING_METHOD = "running_"
 #: Whether what depends goes down with the other, or only starts after it.
 DEPENDENCY_KINDS = frozenset({"need", "order"})
 RECORD_TYPES = frozenset({"A", "AAAA", "CNAME", "MX", "TXT", "NS", "PTR"})
@@ -240,6 +242,12 @@ NODES: dict[str, NodeType] = {
                 "composeProject": _text,
                 "composeService": _text,
                 "declared": _bool,
+                "mounts": _strings,
+                "running": _bool,
+                "state": _text,
+                "restart": _text,
+                "imageDigest": _full(_DIGEST),
+                "unit": _text,
             },
         ),
         NodeType(
@@ -343,9 +351,16 @@ EDGES: dict[str, EdgeType] = {
         ),
         EdgeType(
             "BINDS",
-            frozenset({"Service"}),
+            frozenset({"Service", "Container", "Host"}),
             frozenset({"Host", "IP"}),
-            {"port": _port, "protocol": _full(_PROTOCOL), "targetPort": _port, "hostIp": is_ip},
+            {
+                "port": _port,
+                "protocol": _full(_PROTOCOL),
+                "targetPort": _port,
+                "hostIp": is_ip,
+                "process": _text,
+                "running": _bool,
+            },
             frozenset({"port", "protocol"}),
             ("port", "protocol"),
         ),
@@ -353,7 +368,7 @@ EDGES: dict[str, EdgeType] = {
             "RUNS",
             frozenset({"Container"}),
             frozenset({"Host"}),
-            {"restartPolicy": _one_of(RESTART_POLICIES)},
+            {"restartPolicy": _one_of(RESTART_POLICIES), "running": _bool},
         ),
         EdgeType(
             "EXPOSES_ENDPOINT",
@@ -394,13 +409,19 @@ EDGES: dict[str, EdgeType] = {
             "RUNS_IN",
             frozenset({"Container"}),
             frozenset({"Network"}),
-            {"networkMode": _one_of(NETWORK_MODES), "aliases": _strings, "external": _bool},
+            {"networkMode": _one_of(NETWORK_MODES), "aliases": _strings, "external": _bool, "running": _bool},
         ),
         EdgeType(
             "BUILDS",
-            frozenset({"Service"}),
+            frozenset({"Service", "Container"}),
             frozenset({"Image"}),
-            {"buildArgs": _strings, "dockerfile": _text, "target": _text, "stage": _text},
+            {
+                "buildArgs": _strings,
+                "dockerfile": _text,
+                "target": _text,
+                "stage": _text,
+                "running": _bool,
+            },
         ),
         EdgeType(
             "MENTIONS",

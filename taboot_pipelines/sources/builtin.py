@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.connectors.gmail.entry import GmailSource
     from taboot_pipelines.connectors.protocol import Connector
     from taboot_pipelines.connectors.reddit.entry import RedditSource
+    from taboot_pipelines.connectors.runtime import RuntimeSource
     from taboot_pipelines.connectors.tailscale import TailscaleSource
     from taboot_pipelines.connectors.unifi.connector import UnifiSource
     from taboot_pipelines.connectors.uploads import UploadsSource
@@ -378,6 +379,33 @@ class Unifi(SourceKind["UnifiSource"]):
         return (UnifiExtractor(),)
 
 
+class Runtime(SourceKind["RuntimeSource"]):
+    """What runs on a machine or in a cluster, by dumps or the API of its engine."""
+
+    name = "runtime"
+    stance = Stance.RUNS
+
+    @property
+    def entry(self) -> type[RuntimeSource]:
+        from taboot_pipelines.connectors.runtime import RuntimeSource
+
+        return RuntimeSource
+
+    def connect(self, entry: RuntimeSource, access: Access) -> Connector:
+        from taboot_pipelines.connectors.runtime import RuntimeReader, cluster_connector, engine_connector
+
+        if entry.path is not None:
+            from taboot_pipelines.connectors.recorded import RecordedFiles
+
+            return RecordedFiles(entry, access, RuntimeReader(), default_include=("**",))
+        return engine_connector(entry, access) if entry.socket else cluster_connector(entry, access)
+
+    def extractors(self, interprets: bool) -> Sequence[ProjectExtractor]:
+        from taboot_pipelines.extraction.tier_a.runtime.extractor import RuntimeExtractor
+
+        return (RuntimeExtractor(),)
+
+
 class AiSession(SourceKind["AiSessionSource"]):
     """Chat sessions with language models, in which people and models propose."""
 
@@ -433,6 +461,7 @@ BUILT_IN: tuple[SourceKind[Any], ...] = (
     Elasticsearch(),
     Tailscale(),
     Unifi(),
+    Runtime(),
     AiSession(),
     Uploads(),
 )

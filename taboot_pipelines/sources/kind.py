@@ -26,6 +26,9 @@ class Stance(StrEnum):
     DECLARES = "declares"
     #: What the house's own systems know or noted: inventories, logs.
     RECORDS = "records"
+    #: What runs, as engines and machines said at a time: it is compared with what is declared, and declares
+    #: nothing.
+    RUNS = "runs"
     #: Texts and files that are kept right; only their content tells whether they speak of this house.
     DOCUMENTS = "documents"
     #: What people said at a time, and nobody changes afterwards: threads, mail, videos, issues.
@@ -37,7 +40,7 @@ class Stance(StrEnum):
     @property
     def of_the_house(self) -> bool:
         """Whether such a source is the house's own, whatever it says."""
-        return self in (Stance.DECLARES, Stance.RECORDS)
+        return self in (Stance.DECLARES, Stance.RECORDS, Stance.RUNS)
 
     @property
     def of_a_time(self) -> bool:

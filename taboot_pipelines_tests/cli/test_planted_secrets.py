@@ -137,6 +137,7 @@ APIS: dict[str, dict[str, object]] = {
         "password_env": "PLANT_ELASTICSEARCH",
     },
     "tailscale": {"base_url": "http://{at}", "token_env": "PLANT_TAILSCALE"},
+    "runtime": {"base_url": "http://{at}", "token_env": "PLANT_RUNTIME"},
     "unifi": {
         "base_url": "http://{at}",
         "flavor": "classic",

@@ -73,7 +73,7 @@ def test_bad_nodes_name_the_field(
     ("type_", "start", "end", "properties", "confidence", "what"),
     [
         ("BINDS", "Service", "IP", {"port": 80}, 1.0, "protocol"),
-        ("BINDS", "Container", "IP", {"port": 80, "protocol": "tcp"}, 1.0, "Container"),
+        ("BINDS", "Network", "IP", {"port": 80, "protocol": "tcp"}, 1.0, "Network"),
         ("RUNS", "Container", "Host", {"restartPolicy": "sometimes"}, 1.0, "restartPolicy"),
         ("ROUTES_TO", "ReverseProxy", "Service", {}, 1.0, "tls"),
         ("DEPENDS_ON", "Service", "Service", {}, 1.5, "confidence"),

@@ -69,7 +69,7 @@ class ApiClient(HttpClient):
     what the status does not: it gives for how long the service asks to be left alone, where its headers
     (``throttled``) do not say, or raises what the refusal means. ``absent`` says of an error whether its body
     says that nothing is there, which is a 404 then. Cookies are kept only if ``cookies``. ``tls``: whom to
-    trust.
+    trust. ``socket``: the path of a Unix socket, at which the service is asked.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class ApiClient(HttpClient):
         absent: Callable[[Answer], bool] = lambda _: False,
         cookies: bool = False,
         tls: ssl.SSLContext | None = None,
+        socket: str | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         parts = urlsplit(base_url)
@@ -105,6 +106,7 @@ class ApiClient(HttpClient):
             connections=_CONNECTIONS,
             tls=lambda: tls or _trusted(),
             cookies=cookies,
+            socket=socket,
             sleep=sleep,
         )
         self._origin = _origin(base_url)

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count, takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -130,6 +131,16 @@ class Service:
     shares_network: bool = False
     #: Whether it is a container that one file declares.
     container: bool = False
+    #: How many containers of it are declared; what they mount (``compose.volumes``), None where that is not
+    #: read; the reference of the image, as written.
+    replicas: int = 0
+    mounts: list[str] | None = None
+    image: str = ""
+    #: What says which images it runs (as a container, built for it, as pods), and which networks it is on.
+    references: list[Fact] = field(default_factory=list)
+    builds: list[Fact] = field(default_factory=list)
+    pods: list[Fact] = field(default_factory=list)
+    joins: list[Fact] = field(default_factory=list)
 
     @property
     def host(self) -> str:
@@ -194,6 +205,15 @@ class Declared:
         self._containers = {
             ids.container_id(namespace, s.scope, s.name, 1): s for s in self.services.values()
         }
+        held = dict(rows_of(self._of("Container"), "key", "properties"))
+        for key, service in self._containers.items():
+            if key in held:
+                said = json.loads(held[key])
+                service.mounts = said.get("mounts") or ([] if "composeService" in said else None)
+                service.image = str(said.get("image") or "")
+                scope, name = service.scope, service.name
+                further = (ids.container_id(namespace, scope, name, n) for n in count(2))
+                service.replicas = 1 + sum(1 for _ in takewhile(held.__contains__, further))
         #: Names that containers have on their networks, in lower case.
         self.aliases: set[str] = set()
         #: Addresses that configuration gives to host names.
@@ -252,12 +272,18 @@ class Declared:
         elif fact.type == "BUILDS" and fact.methods & {"compose_image", "quadlet_image"}:
             repository, tag = reference_of(fact.end_key)
             service.images[repository].append((tag, fact))
+            service.references.append(fact)
+        elif fact.type == "BUILDS" and "compose_build" in fact.methods:
+            service.builds.append(fact)
+        elif fact.type == "BUILDS" and "kubernetes_image" in fact.methods:
+            service.pods.append(fact)
 
     def _joined(self, fact: Fact) -> None:
         service = self._containers.get(fact.start_key)
         self.aliases |= {str(a).lower() for a in fact.properties.get("aliases") or ()}
         if service is not None:
             service.networks.add(fact.end_key)
+            service.joins.append(fact)
             service.on_host_network |= fact.properties.get("networkMode") == "host"
 
     @staticmethod

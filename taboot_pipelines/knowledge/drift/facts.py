@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -55,6 +56,14 @@ class DriftKind(StrEnum):
     ROUTE_PORT = "route_port"
     MISSING_UPSTREAM = "missing_upstream"
     UNREACHABLE_NAME = "unreachable_name"
+    NOT_RUNNING = "not_running"
+    RUNNING_IMAGE = "running_image"
+    RUNNING_PORT = "running_port"
+    RUNNING_NETWORK = "running_network"
+    RUNNING_MOUNT = "running_mount"
+    RUNNING_RESTART = "running_restart"
+    RUNNING_PROXY = "running_proxy"
+    NOT_DECLARED = "not_declared"
     PROSE_PORT = "prose_port"
     PROSE_IMAGE = "prose_image"
     PROSE_ADDRESS = "prose_address"
@@ -72,6 +81,7 @@ class Authority(StrEnum):
     CONFIG = "config"
     HOUSE = "house"
     RECORD = "record"
+    RUNS = "runs"
     OTHER = "other"
 
 
@@ -149,7 +159,8 @@ class Side:
 @dataclass(frozen=True, slots=True)
 class Drift:
     """A disagreement about a node. ``sides``: what was said against what is configured comes first; where
-    something is missing there is one side. ``record``: the first side is a text of a day (``Authority``)."""
+    something is missing there is one side. ``record``: the first side is a text of a day (``Authority``).
+    ``as_of``: when what runs was told, where that is the first side."""
 
     kind: DriftKind
     label: str
@@ -158,6 +169,7 @@ class Drift:
     statement: str
     sides: tuple[Side, ...]
     record: bool = False
+    as_of: datetime | None = None
 
     @property
     def order(self) -> tuple[Any, ...]:

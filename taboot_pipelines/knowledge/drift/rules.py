@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations, islice
 
 import pyarrow as pa
@@ -148,13 +148,14 @@ def find_drift(
     nodes: pa.Table,
     documents: Mapping[str, DocumentView],
     text: Texts,
+    running: Callable[[Declared], Iterable[Drift]] = lambda _: (),
 ) -> tuple[Drift, ...]:
     """What drifted in a namespace: first what is to be mended, the surest kinds before; then what texts of a
     day say.
 
     ``edges``: ``knowledge.graph.OBSERVED_EDGES``; ``nodes``: ``tables.NODES_SCHEMA``; ``documents``: by
-    doc_id; ``text``: read only for what may be a drift. In one pass, in memory that grows with the edges that
-    are not mentions.
+    doc_id; ``text``: read only for what may be a drift; ``running``: compares what runs. In one pass, in
+    memory that grows with the edges that are not mentions.
     """
     facts, asserted = read_facts(edges, documents)
     declared = Declared(namespace, facts, nodes, documents)
@@ -165,6 +166,7 @@ def find_drift(
         *route_rules.missing_upstreams(declared, text),
         *route_rules.missing_cluster_services(declared, text),
         *unreachable_names(declared),
+        *running(declared),
     ]
     for standing, said in asserted.items():
         record = standing is Authority.RECORD

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.systemd.units import unit_of
+from taboot_pipelines.knowledge.drift.declared import Declared
 from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView, Drift, DriftKind, StatedSpan
 from taboot_pipelines.knowledge.drift.rules import find_drift
 from taboot_pipelines.model.tables import rows_of
@@ -28,7 +29,7 @@ from taboot_pipelines.retrieval.results.drift import DriftItem, DriftReport, Dri
 from taboot_pipelines.retrieval.results.explanations import Quote
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.settings import RetrievalSettings
-from taboot_pipelines.sources import source_kind, stance_of
+from taboot_pipelines.sources import Stance, source_kind, stance_of
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.drift.declared_values import DeclaredValues
@@ -120,14 +121,14 @@ class Drifts:
                 view.graph,
                 service_index(view),
                 config_entries(view),
-                self.documents(view),
+                self._documents(view),
+                frozenset(view.manifest.sources),
             )
             with self._lock:
                 self._known[view] = known
         return known
 
-    def documents(self, view: View) -> dict[str, DocumentView]:
-        """What each document counts for."""
+    def _documents(self, view: View) -> dict[str, DocumentView]:
         columns = ("doc_id", "source_id", "source_type", "path", "url", "title", "mime")
         rows = [
             (doc_id, source, kind, path, title, mime, _folder(view, source, path, url))
@@ -147,6 +148,8 @@ class Drifts:
     def _standing(self, view: View, source: str, kind: str, path: str, mime: str, beside: bool) -> Authority:
         """``beside``: in the folder of a Compose project, where a text speaks of that project, or in a source
         that configures."""
+        if stance_of(kind, mime) is Stance.RUNS:
+            return Authority.RUNS
         if is_example_path(path):
             return Authority.OTHER
         if stance_of(kind, mime).of_a_time:
@@ -202,6 +205,7 @@ class _HouseDrift:
     house: ServiceIndex
     config: ConfigEntries
     documents: Mapping[str, DocumentView]
+    sources: frozenset[str]
 
     @cached_property
     def all(self) -> tuple[Drift, ...]:
@@ -236,7 +240,16 @@ class _HouseDrift:
     @cached_property
     def by_edges(self) -> tuple[Drift, ...]:
         graph, text = self.graph, self.house.text
-        return find_drift(self.namespace, graph.edges, graph.nodes, self.documents, text)
+        return find_drift(
+            self.namespace, graph.edges, graph.nodes, self.documents, text, self._running_otherwise
+        )
+
+    def _running_otherwise(self, declared: Declared) -> Iterable[Drift]:
+        if all(d.standing is not Authority.RUNS for d in self.documents.values()):
+            return ()
+        from taboot_pipelines.retrieval.drift.running import running_otherwise
+
+        return running_otherwise(self.graph, self.house, self.config, self.documents, self.sources, declared)
 
     @cached_property
     def _declared(self) -> DeclaredValues:
@@ -275,6 +288,7 @@ def _item(view: View, found: Drift, explanations: Explanations) -> DriftItem:
             for first in side.places[:1]
         ),
         record=found.record,
+        as_of=found.as_of,
     )
 
 

@@ -25,12 +25,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.extraction.tier_a.systemd.units import drop_in_unit, unit_of
-from taboot_pipelines.model.graph import TEXT_METHOD
+from taboot_pipelines.model.graph import RUNNING_METHOD, TEXT_METHOD
 from taboot_pipelines.model.ids import bare_key, container_id
 from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.shards.manifest import Manifest
-from taboot_pipelines.sources import source_kind, stance_of
+from taboot_pipelines.sources import Stance, source_kind, stance_of
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.session import View
@@ -160,6 +160,8 @@ class ServiceIndex:
         self._mentions = np.flatnonzero(~facts & (graph.end >= 0))
         facts &= (graph.start >= 0) & (graph.end >= 0)
         facts &= ~_ports_of_texts(graph)
+        # What runs is compared with what is declared (``taboot drift``), and is no declaration.
+        facts &= ~pc.starts_with(graph.edges.column("extraction_method"), RUNNING_METHOD).to_numpy()
         self._edges = np.flatnonzero(facts)
         self._types = np.array(types.take(pa.array(self._edges)).to_pylist(), dtype=object)
         self._starts, self._ends = graph.start[self._edges], graph.end[self._edges]
@@ -348,7 +350,11 @@ class ServiceIndex:
     def config_documents(self) -> list[Document]:
         """The documents whose text is configuration, those in force first, and of these those of
         sources that declare things."""
-        found = [d for d in self.documents.values() if d.mime in CONFIG_TYPES or d.declares]
+        found = [
+            d
+            for d in self.documents.values()
+            if (d.mime in CONFIG_TYPES or d.declares) and stance_of(d.source_type) is not Stance.RUNS
+        ]
         return sorted(
             found, key=lambda d: (d.example, not stance_of(d.source_type).of_the_house, d.source, d.path)
         )

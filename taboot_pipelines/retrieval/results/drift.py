@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pyarrow as pa
 
 from taboot_pipelines.retrieval import rendering
@@ -27,7 +29,9 @@ class DriftSide(Result):
 class DriftItem(Result):
     """One disagreement about a node. ``sides``: what was said, then what is configured; one side where it is
     that something is missing. ``record``: the first side is a text of a day, such as a mail, which nobody
-    corrects: the list is sorted with these last, and no check counts them.
+    corrects: the list is sorted with these last, and no check counts them. ``as_of``: when what runs was
+    told (the date that a dump has of itself, else when its bytes were first read), if the first side says
+    what runs.
     """
 
     kind: str
@@ -37,6 +41,7 @@ class DriftItem(Result):
     statement: str
     sides: tuple[DriftSide, ...]
     record: bool = False
+    as_of: datetime | None = None
 
 
 class DriftReport(TableResult):
@@ -52,6 +57,7 @@ class DriftReport(TableResult):
                 ("drift", pa.int32()),
                 *((n, pa.string()) for n in ("kind", "label", "key", "name", "statement")),
                 ("record", pa.bool_()),
+                ("as_of", pa.timestamp("us", "UTC")),
                 *((n, pa.string()) for n in ("says", "edge_id", "doc_id", "url")),
                 ("line", pa.int32()),
                 ("quote", pa.string()),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -16,8 +16,10 @@ from taboot_pipelines.extraction.tier_a.config_files import ConfigFiles
 from taboot_pipelines.extraction.tier_a.nginx.extractor import NginxExtractor
 from taboot_pipelines.extraction.tier_a.prose.claims import relations
 from taboot_pipelines.extraction.tier_a.prose.reading import SENTENCES, STRUCTURED
+from taboot_pipelines.knowledge.drift.declared import Declared
 from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView, Drift
 from taboot_pipelines.knowledge.drift.rules import find_drift
+from taboot_pipelines.knowledge.drift.running import Dump, running_drift
 from taboot_pipelines.knowledge.graph import OBSERVED_EDGES
 from taboot_pipelines.model.graph import EdgeSource
 from taboot_pipelines.model.ids import canonical_json, digest, node_key
@@ -31,10 +33,13 @@ NAMESPACE = "default"
 class House:
     """Files by path: ``*.md`` is text; what lies in ``etc/`` is configuration of any format of ``host``, its
     proxy called ``edge``; of the rest ``*.yaml`` are Compose projects of ``host``, ``*.conf`` of the proxy
-    ``swag``. What lies in ``records/`` is of a day, what lies in ``vendor/`` speaks of no house."""
+    ``swag``. What lies in ``records/`` is of a day, what lies in ``vendor/`` speaks of no house. ``dumps``:
+    what runs on ``machine``, by default the host; where that is None too, on one that nobody names."""
 
     files: Mapping[str, str]
     host: str | None = "hearth.lan"
+    dumps: Mapping[str, str] = field(default_factory=dict)
+    machine: str | None = None
 
     def drifts(self, order: Sequence[str] = ()) -> tuple[Drift, ...]:
         """``order``: of the paths, in which their edges come."""
@@ -43,7 +48,13 @@ class House:
         documents = {
             path: DocumentView(_standing(path), posixpath.dirname(path), path) for path in self.files
         }
-        return find_drift(NAMESPACE, edges, nodes, documents, lambda d: self.files.get(d, ""))
+        return find_drift(NAMESPACE, edges, nodes, documents, lambda d: self.files.get(d, ""), self._running)
+
+    def _running(self, declared: Declared) -> Iterator[Drift]:
+        place = self.machine or self.host
+        dumps = [Dump(p, p, p, place or "runs", place is not None, None, t) for p, t in self.dumps.items()]
+        confs = {p: (p, t) for p, t in self.files.items() if p.endswith(".conf")}
+        return running_drift(declared, dumps, ("stacks", "proxy", "etc"), lambda *_: None, confs)
 
     def found(self) -> list[tuple[str, str]]:
         return [(d.kind.value, d.name) for d in self.drifts()]

@@ -21,6 +21,7 @@ from taboot_pipelines.extraction.tier_a.compose.networks import (
 )
 from taboot_pipelines.extraction.tier_a.compose.traefik import claim_routes, default_rule, find_proxy
 from taboot_pipelines.extraction.tier_a.compose.variables import resolved
+from taboot_pipelines.extraction.tier_a.compose.volumes import mounts
 from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_a.texts import described, description
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, Entry, Node, comment_above
@@ -229,7 +230,7 @@ def _declare(c: ProjectClaims, name: str, key: Node, node: Node, labels: Mapping
             "profiles": list(dict.fromkeys(p.text for p in profiles.each()))
             if profiles is not None
             else None,
-            "restart": _restart(node)[0],
+            "restart": _restart(c, name, node)[0],
             "containerName": alias,
             "description": described((label, value.text) for label, (_, value) in labels.items())
             or _remark(key),
@@ -282,7 +283,7 @@ def _first_port(node: Node) -> tuple[int, str] | None:
     return None
 
 
-def _restart(node: Node) -> tuple[str | None, str | None]:
+def _restart(c: ProjectClaims, name: str, node: Node) -> tuple[str | None, str | None]:
     """The policy as written, and as the model names it. ``deploy.restart_policy`` counts more, as Compose has
     it.
     """
@@ -291,7 +292,7 @@ def _restart(node: Node) -> tuple[str | None, str | None]:
     written = policy.scalar("condition") if policy is not None else node.scalar("restart")
     if written is None:
         return ("any", "always") if policy is not None else (None, None)
-    if written.missing:
+    if c.mark(name, "restart", written):
         return None, None
     return written.text, _RESTARTS.get(written.text.partition(":")[0].strip().lower())
 
@@ -342,7 +343,8 @@ def _containers(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
         for m in memberships(c, via, *c.project.services[via]):
             if m.network is not None:
                 c.reach(service, m.network.key[0], (), quoted)
-    restart = _restart(node)[1]
+    restart = _restart(c, name, node)[1]
+    mounted = mounts(c, node)
     for index in range(1, _replicas(c, node) + 1):
         own = container is not None and not container.missing and index == 1
         title = container.text if own and container is not None else c.container_name(name, index)
@@ -356,6 +358,7 @@ def _containers(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
                 "composeProject": c.project.name,
                 "composeService": name,
                 "declared": True,
+                "mounts": mounted,
             },
             declared=True,
         )

@@ -55,8 +55,9 @@ _TOP_LEVEL = re.compile(r"^['\"]?services['\"]?\s*:", re.MULTILINE)
 
 @dataclass(slots=True)
 class Project:
-    """A project put together. ``environment`` is what interpolation saw; ``separator`` stands in the names
-    that Compose makes of the project's and a service's (``_`` with ``COMPOSE_COMPATIBILITY``)."""
+    """A project put together. ``environment`` is what interpolation saw; ``base``: the directory that its
+    relative paths start from; ``separator`` stands in the names that Compose makes of the project's and a
+    service's (``_`` with ``COMPOSE_COMPATIBILITY``)."""
 
     name: str
     services: dict[str, Entry]
@@ -64,6 +65,7 @@ class Project:
     configs: dict[str, Entry]
     volumes: dict[str, Entry]
     environment: Environment
+    base: str
     separator: str = "-"
 
 
@@ -162,6 +164,7 @@ class Loader:
             self._named(model.get("configs"), "config"),
             self._named(model.get("volumes"), "volume"),
             values,
+            base,
             "_" if (environment.get("COMPOSE_COMPATIBILITY") or "").strip().lower() in _TRUE else "-",
         )
 
