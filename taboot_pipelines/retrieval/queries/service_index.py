@@ -284,14 +284,14 @@ class ServiceIndex:
     def of_type(self, type_: str) -> list[Edge]:
         return self._rows(np.flatnonzero(self._types == type_), most=20_000)
 
-    def numbered(self, numbers: Sequence[int]) -> list[Edge]:
+    def numbered(self, numbers: Sequence[int] | Numbers) -> list[Edge]:
         """Edges by their numbers in the graph."""
-        return self._read(np.array(numbers, dtype=np.int64))
+        at = np.array(numbers, dtype=np.int64)
+        return self._read(self.graph.edges.select(_EDGE_COLUMNS).take(pa.array(at)), at)
 
     def mentions(self, node: int) -> list[Edge]:
         """The places where documents name a node, at most :data:`MAX_EDGES`."""
-        at = self._mentions[self.graph.end[self._mentions] == node][:MAX_EDGES]
-        return self._read(self.graph.edges.select(_EDGE_COLUMNS).take(pa.array(at)), at)
+        return self.numbered(self._mentions[self.graph.end[self._mentions] == node][:MAX_EDGES])
 
     def _slice(self, keys: Numbers, order: Numbers, node: int, types: Sequence[str]) -> Numbers:
         at = order[np.searchsorted(keys, node) : np.searchsorted(keys, node, side="right")]
