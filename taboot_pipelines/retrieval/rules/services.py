@@ -477,13 +477,14 @@ _MANY = 5
 def single_point_of_failure(house: RuleHouse) -> Iterator[Violation]:
     by: dict[int, dict[int, Edge]] = defaultdict(dict)
     for edge in house.edges("DEPENDS_ON", "CONNECTS_TO"):
-        if not is_order(edge) and edge.start in house.by_number and edge.end in house.by_number:
+        known = edge.start in house.by_number and edge.end in house.by_number
+        if known and edge.start != edge.end and not is_order(edge):
             by[edge.end].setdefault(edge.start, edge)
     for number, edges in by.items():
         one = house.by_number[number]
         copies = [e.value.value for e in one.all("deploy.replicas")]
         alone = copies == ["1"] or (not copies and one.kind != "other")
-        if len(edges.keys() - {number}) >= _MANY and alone:
+        if len(edges) >= _MANY and alone:
             names = sorted(house.by_number[n].called for n in edges)
             said = f"{len(names)} services need or use it, and it runs once: {listed(names)}."
             yield Violation(one.called, said, cites(edges.values()))
