@@ -460,6 +460,16 @@ class McpSettings(BaseModel, extra="forbid"):
     )
 
 
+class ServeSettings(BaseModel, extra="forbid"):
+    """The server of pages and of ``/api`` (``taboot serve``)."""
+
+    token: SecretStr | None = Field(
+        None,
+        min_length=16,
+        description="What opens it, and what a request carries as bearer; without it each start makes one.",
+    )
+
+
 class QuotaSettings(BaseModel, extra="forbid"):
     """How much each namespace may hold, unless the sources file gives it limits of its own (``quotas``)."""
 
@@ -497,6 +507,20 @@ class RetentionSettings(BaseModel, extra="forbid"):
             "Megabytes of shards that are kept ten minutes for readers of the last manifest, if they are more"
             " than those in force; what exceeds both goes after ten seconds, the oldest first."
         ),
+    )
+    publication_days: int = Field(
+        30,
+        ge=0,
+        description=(
+            "Days for which a publication that another has replaced is kept, for `--as-of` and `taboot"
+            " changes`: all of the last hour, of the last day the last of each hour, before that the last of"
+            " each day. An erasure removes them all. 0: none."
+        ),
+    )
+    publication_mb: int = Field(
+        256,
+        ge=0,
+        description="Megabytes of shards that they alone may have; beyond it the oldest go.",
     )
     vector_share: float = Field(
         0.5,
@@ -608,6 +632,7 @@ class Settings(BaseSettings):
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
     quota: QuotaSettings = Field(default_factory=QuotaSettings)
     mcp: McpSettings = Field(default_factory=McpSettings)
+    serve: ServeSettings = Field(default_factory=ServeSettings)
 
     @classmethod
     def settings_customise_sources(

@@ -16,9 +16,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from importlib.metadata import version
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from taboot_pipelines.errors import TabootError
 
@@ -104,12 +104,13 @@ def past(ended: Span, name: str, *, client: bool = False) -> None:
 
 def streamed(
     pieces: Iterator[T], kind: str, name: str = "", *, client: bool = False, **attributes: Value
-) -> Iterator[T]:
-    """Give the pieces, and tell and trace how long it took until the last; arguments as of :func:`span`."""
+) -> Generator[T, None, Any]:
+    """Give the pieces, and return what they do; tell and trace how long it took until the last; arguments as
+    of :func:`span`."""
     going, began = Span(kind, {}), time.perf_counter()
     going.set(**attributes)
     try:
-        yield from pieces
+        return (yield from pieces)
     except TabootError as error:
         going.outcome = error.code
         raise

@@ -1,4 +1,4 @@
-"""``taboot browse``: a small read-only web application over one knowledge base, for one person.
+"""``taboot browse`` and ``taboot serve``: a read-only web application over one knowledge base.
 
 What belongs here: pages and what they need to be drawn. What does not: any finding, which is
 ``KnowledgeBase``'s, and anything that writes.
@@ -9,6 +9,7 @@ What belongs here: pages and what they need to be drawn. What does not: any find
   serves until it is interrupted; ``requests`` reads what a URL asks for.
 - ``search``, ``documents``, ``graph`` and ``overview`` make the pages of their subject; ``digest`` holds
   what is counted once for a publication.
+- ``api`` has what programs ask below ``/api``, as JSON, ``openapi`` its description, ``problems`` its errors.
 - ``rendering`` has the one environment of templates, which escapes all that it is given: nothing here makes
   HTML by itself, and no text is ever marked as safe. ``texts`` cuts texts into pieces that are marked or not;
   what edges say is said by ``retrieval.verbalization``.

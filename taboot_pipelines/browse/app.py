@@ -21,9 +21,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from taboot_pipelines import logs, telemetry
-from taboot_pipelines.browse import documents, graph, overview, search
+from taboot_pipelines.browse import api, documents, graph, openapi, overview, search
 from taboot_pipelines.browse.digest import Digests
 from taboot_pipelines.browse.guard import Guard
+from taboot_pipelines.browse.problems import PREFIX, problem
 from taboot_pipelines.browse.rendering import HERE, STATIC, environment, render
 from taboot_pipelines.browse.requests import kb_of
 from taboot_pipelines.errors import TabootError, raised_at
@@ -65,6 +66,8 @@ def make_app(kb: KnowledgeBase, token: str, once: str, port: int) -> Starlette:
             Route("/static/{name}", _told("/static", _static), methods=["GET"]),
             Route("/favicon.ico", _told("/favicon.ico", _icon), methods=["GET"]),
             Route(METRICS, served_metrics, methods=["GET"]),
+            Route(f"{PREFIX}/openapi.json", openapi.served, methods=["GET"]),
+            *api.routes(),
         ],
         middleware=[Middleware(Guard, token=token, once=once, port=port)],
         exception_handlers={HTTPException: _not_here},
@@ -116,6 +119,11 @@ def _error_page(request: Request, error: TabootError) -> Response:
 
 async def _not_here(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
+    if request.url.path.startswith(f"{PREFIX}/"):
+        remedy = f"{PREFIX}/openapi.json lists what there is."
+        if status == 404:
+            return problem(TabootError("E_NOT_FOUND", "There is no such endpoint.", remedy=remedy))
+        return problem(TabootError("E_QUERY", "It takes no such method.", remedy=remedy), status)
     told = TabootError("E_NOT_FOUND", "There is no such page.", remedy="Begin at the overview.")
     page = render("error.html", kb=kb_of(request), q="", error=told)
     return HTMLResponse(page, status)
@@ -224,12 +232,14 @@ def run_until_interrupted(server: uvicorn.Server, taken: socket.socket) -> None:
         taken.close()
 
 
-def serve(kb: KnowledgeBase, taken: socket.socket, ready: Callable[[str, str], None]) -> None:
+def serve(
+    kb: KnowledgeBase, taken: socket.socket, ready: Callable[[str, str], None], token: str | None = None
+) -> None:
     """Serve ``kb`` on a socket that listens, until the process is interrupted. ``ready`` is called with the
     address that opens it, and with one that does so a single time: for a browser that is started with it,
-    since others can see the arguments of a process.
+    since others can see the arguments of a process. ``token``: what opens it; None: a new one.
     """
-    token, once = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+    token, once = token or secrets.token_urlsafe(32), secrets.token_urlsafe(32)
     port = taken.getsockname()[1]
     app = make_app(kb, token, once, port)
     # h11 bounds what it keeps of a request's head.

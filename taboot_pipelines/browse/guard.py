@@ -16,6 +16,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from taboot_pipelines.browse.problems import PREFIX, problem
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import HEALTH, METRICS
 
 #: The parameter that carries the token once.
@@ -93,7 +95,10 @@ class Guard:
             return PlainTextResponse("Asked under a name that is not this machine's.\n", 421)
         if scope["path"] == HEALTH:
             return PlainTextResponse("ok\n")
-        if scope["path"] == METRICS and self._bears(headers.getlist("authorization")):
+        bears = self._bears(headers.getlist("authorization"))
+        if scope["path"].startswith(f"{PREFIX}/"):
+            return self._refused_program(scope, headers, bears)
+        if scope["path"] == METRICS and bears:
             return None
         given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         tokens = [value for name, value in given if name == TOKEN]
@@ -106,6 +111,25 @@ class Guard:
         if scope["method"] not in ("GET", "HEAD"):
             return PlainTextResponse("Nothing can be changed here.\n", 405, {"allow": "GET, HEAD"})
         return None
+
+    def _refused_program(self, scope: Scope, headers: Headers, bears: bool) -> Response | None:
+        """As :meth:`_refused`, of the interface for programs: what has the token, or is a page of ours that
+        reads. Nothing is said to other origins (no CORS)."""
+        origins = headers.getlist("origin")
+        if origins and origins != [f"{scope['scheme']}://{headers['host']}"]:
+            told = TabootError(
+                "E_FORBIDDEN", "No page of elsewhere may ask here.", remedy="Ask from a program."
+            )
+            return problem(told)
+        reads = scope["method"] in ("GET", "HEAD")
+        if bears or (reads and self._has_cookie(headers.getlist("cookie"))):
+            return None
+        remedy = (
+            "Send the token that was printed, or that of TABOOT_SERVE__TOKEN, as `Authorization: Bearer …`."
+        )
+        refused = problem(TabootError("E_CREDENTIALS", "The token is missing or wrong.", remedy=remedy))
+        refused.headers["www-authenticate"] = "Bearer"
+        return refused
 
     def _opened(self, scope: Scope, rest: list[tuple[str, str]]) -> Response:
         """The same address without the token, which is a cookie from here on."""

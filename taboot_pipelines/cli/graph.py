@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from taboot_pipelines.cli.completion import relations
-from taboot_pipelines.cli.output import emit_json, json_option, namespace_option, open_kb, plain
+from taboot_pipelines.cli.output import (
+    as_of_option,
+    emit_json,
+    json_option,
+    namespace_option,
+    open_kb,
+    plain,
+)
 from taboot_pipelines.cli.places import (
     SHOWN_ID,
     Places,
@@ -102,6 +109,7 @@ def links(document: str, limit: int, namespace: str | None, as_json: bool) -> No
 )
 @click.option("--label", help="Only what is of this type, such as Service, where several have the name.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Most edges.")
+@as_of_option
 @namespace_option
 @json_option
 def neighbors(
@@ -110,11 +118,12 @@ def neighbors(
     types: tuple[str, ...],
     label: str | None,
     limit: int,
+    as_of: str | None,
     namespace: str | None,
     as_json: bool,
 ) -> None:
     """Show what surrounds the node called NAME (or whose key it is)."""
-    kb = open_kb(namespace)
+    kb = open_kb(namespace, as_of=as_of)
     graph = kb.neighbors(name, hops=hops, types=list(types) or None, limit=limit, label=label)
     if as_json:
         emit_json(graph.model_dump(mode="json"))
@@ -200,14 +209,17 @@ def drift(kinds: tuple[str, ...], limit: int, namespace: str | None, as_json: bo
 @click.argument("start")
 @click.argument("end")
 @click.option("--max-hops", type=click.IntRange(1, 20), default=8, show_default=True, help="Longest way.")
+@as_of_option
 @namespace_option
 @json_option
-def path(start: str, end: str, max_hops: int, namespace: str | None, as_json: bool) -> None:
+def path(
+    start: str, end: str, max_hops: int, as_of: str | None, namespace: str | None, as_json: bool
+) -> None:
     """Show the shortest way through the graph from START to END: names, keys, or public host names.
 
     Exit code 1 if there is none.
     """
-    kb = open_kb(namespace)
+    kb = open_kb(namespace, as_of=as_of)
     found = kb.path(start, end, max_hops=max_hops)
     if as_json:
         emit_json(found.model_dump(mode="json"))

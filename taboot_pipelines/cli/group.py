@@ -18,6 +18,7 @@ import click
 
 from taboot_pipelines.cli import (
     admin,
+    alert,
     backup,
     browse,
     capture,
@@ -106,9 +107,11 @@ for command in (
     impact.impact,
     check.check,
     rules.rules,
+    alert.alert,
+    handbook.handbook,
     query.cache,
     browse.browse,
-    handbook.handbook,
+    browse.serve,
     mcp.mcp,
     decide.correct,
     decide.retract,

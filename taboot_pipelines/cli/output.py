@@ -36,6 +36,15 @@ def namespace_option(function: F) -> F:
     )(function)
 
 
+def as_of_option(function: F) -> F:
+    return click.option(
+        "--as-of",
+        metavar="DATE",
+        default=None,
+        help="As it was published on this day, or at this moment; default: as it is.",
+    )(function)
+
+
 def wants_json(arguments: Sequence[str]) -> bool:
     return "--json" in arguments
 
@@ -111,9 +120,9 @@ def printable(value: object) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "�" for c in str(value))
 
 
-def open_kb(namespace: str | None, *, embedding: bool = False) -> KnowledgeBase:
-    """The knowledge base. ``embedding``: the query will be embedded, so the bundled model is loaded while
-    this thread still imports what reads the shards.
+def open_kb(namespace: str | None, *, embedding: bool = False, as_of: str | None = None) -> KnowledgeBase:
+    """The knowledge base, or as it was on a date. ``embedding``: the query will be embedded, so the bundled
+    model is loaded while this thread still imports what reads the shards.
     """
     from taboot_pipelines.settings import load_settings
 
@@ -124,7 +133,8 @@ def open_kb(namespace: str | None, *, embedding: bool = False) -> KnowledgeBase:
         _load_model(settings)
     from taboot_pipelines.retrieval import KnowledgeBase
 
-    return KnowledgeBase.open(namespace=namespace, settings=settings)
+    kb = KnowledgeBase.open(namespace=namespace, settings=settings)
+    return kb if as_of is None else kb.as_of(as_of)
 
 
 def _load_model(settings: Settings) -> None:

@@ -13,6 +13,7 @@ import click
 
 from taboot_pipelines.cli.completion import query_names, source_ids
 from taboot_pipelines.cli.output import (
+    as_of_option,
     emit_json,
     fitted,
     json_option,
@@ -146,6 +147,7 @@ def _place(url: str, line: int | None, section: str = "") -> str:
     default=None,
     help="Show where a document fell out; by id, chunk id, URL or path.",
 )
+@as_of_option
 @namespace_option
 @json_option
 def search(
@@ -155,6 +157,7 @@ def search(
     explain: bool,
     compare: bool,
     why_not: str | None,
+    as_of: str | None,
     namespace: str | None,
     as_json: bool,
     **options: Any,
@@ -162,7 +165,7 @@ def search(
     """Find the passages that fit QUERY best."""
     if compare and why_not is not None:
         raise click.UsageError("--compare and --why-not show different things: give one of them.")
-    kb: Any = open_kb(namespace, embedding=compare or mode != "keyword")
+    kb: Any = open_kb(namespace, embedding=compare or mode != "keyword", as_of=as_of)
     chosen = _chosen(options)
     check_sources(chosen.get("source", ()), kb.manifest.sources)
     if compare:
@@ -279,16 +282,22 @@ def _show_why_not(found: WhyNot, as_json: bool) -> None:
 @click.argument("name", required=False, shell_complete=query_names)
 @click.argument("arguments", nargs=-1)
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Most rows.")
+@as_of_option
 @namespace_option
 @json_option
 def query(
-    name: str | None, arguments: tuple[str, ...], limit: int, namespace: str | None, as_json: bool
+    name: str | None,
+    arguments: tuple[str, ...],
+    limit: int,
+    as_of: str | None,
+    namespace: str | None,
+    as_json: bool,
 ) -> None:
     """Ask the typed query NAME, as `taboot query dependents db project=media`; without NAME list all.
 
     ARGUMENTS are PARAMETER=VALUE; a value alone is that of the query's first parameter.
     """
-    kb: Any = open_kb(namespace)
+    kb: Any = open_kb(namespace, as_of=as_of)
     known = kb.queries()
     if name is None:
         _show_queries(known, as_json)
@@ -395,6 +404,7 @@ def cache(kind: str | None, domain: str | None, namespace: str | None, as_json: 
     default=None,
     help="Let the chat model answer, or not (default: where one is configured).",
 )
+@as_of_option
 @json_option
 def ask(
     question: str | None,
@@ -403,13 +413,14 @@ def ask(
     namespace: str | None,
     interactive: bool,
     model: bool | None,
+    as_of: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Answer QUESTION out of the knowledge base, with citations, or say that nothing does."""
     if question is None and not interactive:
         raise click.UsageError("Missing argument 'QUESTION'.")
-    kb: Any = open_kb(namespace, embedding=mode != "keyword")
+    kb: Any = open_kb(namespace, embedding=mode != "keyword", as_of=as_of)
     chosen = _chosen(options)
     check_sources(chosen.get("source", ()), kb.manifest.sources)
     talk = kb.conversation(limit, mode=mode, model=model, **chosen)

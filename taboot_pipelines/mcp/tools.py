@@ -241,8 +241,8 @@ class Tools:
         return "\n".join([lead, *page[:shown], *last])
 
     def changes(self, since: str, source: str | None = None, cursor: str | None = None) -> str:
-        """List what documents say otherwise than at a date (2026-01-31) or time: new, changed with the
-        passages that differ, gone."""
+        """List what is otherwise than at a date (2026-01-31), a time, or so long ago (7d): documents that are
+        new, changed with the passages that differ, or gone; and facts and routes, before and now."""
         found = self._kb.changes(since, source=source, limit=_MAX_CHANGES)
         items = []
         for x in found.items:
@@ -254,8 +254,16 @@ class Tools:
             )
             head = f"- {x.kind}: {self._place(x.url, None, x.source)} ({x.at:%Y-%m-%d}, id {x.doc_id})"
             items.append("\n".join(filter(None, [head, sides, plain(x.note)])))
+        for fact in found.facts:
+            said = " → ".join(plain(s.says, 200) for s in (fact.before, fact.after) if s is not None)
+            side = fact.after or fact.before
+            place = f" | {self._place(side.url, side.line)}" if side is not None and side.url else ""
+            items.append(f"- {fact.change} {fact.what}: {said}{place}")
         told = ", ".join(f"{n:,} {kind}" for kind, n in found.counts.items() if n and kind != "shell")
-        return Page(f"Since {found.since:%Y-%m-%d}: {told or 'nothing'}.", items, start_of(cursor)).text()
+        facts = f"; {counted(sum(found.fact_counts.values()), 'fact')}" if found.fact_counts else ""
+        notes = [found.note] if found.note else []
+        lead = f"Since {found.since:%Y-%m-%d}: {told or ('no document' if facts else 'nothing')}{facts}."
+        return Page(lead, items, start_of(cursor), notes).text()
 
     def drift(self, kinds: list[str] | None = None, cursor: str | None = None) -> str:
         """List statements that cannot both be so: documents against configuration, configuration against

@@ -9,7 +9,7 @@ which its candidates can be shown again (``stores.replays``).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -135,11 +135,14 @@ class Answers:
         assert made.answer is not None
         return made.answer
 
-    def stream(self, request: SearchRequest, limit: int, model: bool | None) -> Iterator[str]:
+    def stream(self, request: SearchRequest, limit: int, model: bool | None) -> Generator[str, None, Answer]:
         """The sentences of :meth:`answer`, each with its citations, as soon as it is checked; what an
-        abstention says where there is none.
+        abstention says where there is none. It returns the answer as a whole.
         """
-        yield from self._written(request, limit, model, _Made())
+        made = _Made()
+        yield from self._written(request, limit, model, made)
+        assert made.answer is not None
+        return made.answer
 
     def _written(self, request: SearchRequest, limit: int, model: bool | None, into: _Made) -> Iterator[str]:
         """The text of an answer in pieces; the answer as a whole is noted in ``into`` in the end."""

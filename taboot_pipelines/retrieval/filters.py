@@ -175,9 +175,10 @@ def _path(prefix: str) -> str:
     return prefix
 
 
-def moment_of(argument: str, value: Moment) -> datetime:
-    """The moment that an argument means. Raises ``E_QUERY``, also where it is None."""
-    found = _moment(argument, value, end=False)
+def moment_of(argument: str, value: Moment, *, end: bool = False) -> datetime:
+    """The moment that an argument means; ``end``: of a day its end. Raises ``E_QUERY``, also where it is
+    None."""
+    found = _moment(argument, value, end=end)
     if found is None:
         raise TabootError("E_QUERY", f"{argument} must be a date or a time in ISO 8601.")
     return found

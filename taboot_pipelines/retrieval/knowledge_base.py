@@ -5,7 +5,8 @@ A thin door: the work is done by the modules that it opens. The package's page s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.inference.chat.protocol import ChatModel
     from taboot_pipelines.inference.rerank.protocol import Reranker
     from taboot_pipelines.model.records import NodeRef
+    from taboot_pipelines.retrieval.alerts import Alerts
     from taboot_pipelines.retrieval.answers import Answers
     from taboot_pipelines.retrieval.conversation import Conversation
     from taboot_pipelines.retrieval.crawls import CrawlList, Crawls, CrawlView
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.interpretations import Interpretations
     from taboot_pipelines.retrieval.neighborhoods import Neighborhoods
     from taboot_pipelines.retrieval.pictures.picture import Picture
+    from taboot_pipelines.retrieval.results.alerts import AlertGuide
     from taboot_pipelines.retrieval.results.answers import Answer, Replay
     from taboot_pipelines.retrieval.results.changes import DocumentChanges
     from taboot_pipelines.retrieval.results.decisions import (
@@ -74,11 +77,14 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.states import SourceStates
     from taboot_pipelines.retrieval.writing import Writing
     from taboot_pipelines.shards.manifest import Manifest
+    from taboot_pipelines.shards.protocol import Kept
     from taboot_pipelines.stages.deletion import Receipt, Restored
     from taboot_pipelines.stages.reindexing import Reindexed
     from taboot_pipelines.stages.reinterpretation import Promoted, Reinterpreted, RolledBack
     from taboot_pipelines.stages.uploads import Uploaded
 
+#: Earlier publications that stay open.
+_MAX_EARLIER = 4
 #: Edges of a neighbourhood that a picture chooses from; it says so where there are more.
 _TO_CHOOSE_FROM = 2000
 
@@ -120,12 +126,20 @@ class KnowledgeBase:
         reranker: Reranker | None = None,
         chat: ChatModel | None = None,
         read_only: bool = False,
+        publication: Kept | None = None,
     ) -> None:
         if read_only:
             settings = settings.model_copy(update={"read_only": True})
         self._settings = settings
         self.namespace = check_namespace(namespace)
-        self._session = Session(settings, namespace)
+        self._session = Session(settings, namespace, publication)
+        self._parts: dict[str, Any] = {
+            "embedder": embedder,
+            "blobs": blobs,
+            "reranker": reranker,
+            "chat": chat,
+        }
+        self._earlier: OrderedDict[Kept, KnowledgeBase] = OrderedDict()
         query_vectors = self._query_vectors = QueryVectors(settings, namespace, embedder)
         self._pages = Pages(settings, namespace, self._session, query_vectors, reranker)
         # What was passed in cannot be named to other processes, so results that it made stay in this one.
@@ -150,6 +164,7 @@ class KnowledgeBase:
         self._explanations = Lazy(lambda: _open_explanations(self._session, evidence()))
         self._originals = Lazy(lambda: _open_originals(self._session, evidence()))
         self._drifts = Lazy(lambda: _open_drifts(settings))
+        self._alerts = Lazy(lambda: _open_alerts(self))
         self._crawls = Lazy(lambda: _open_crawls(settings, namespace))
         self._interpretations = Lazy(lambda: _open_interpretations(settings, namespace, query_vectors))
 
@@ -207,6 +222,34 @@ class KnowledgeBase:
     def manifest(self) -> Manifest:
         """What is published now."""
         return self._session.view().manifest
+
+    def as_of(self, date: Moment) -> KnowledgeBase:
+        """The knowledge base as it was published on ``date`` (a moment, a day, which counts to its end, or
+        either as ISO 8601): the newest kept publication not after it, open for reading only.
+
+        It searches, answers and walks the graph; sources and proofs are those of now. Raises
+        ``E_MANIFEST_GONE`` naming the oldest kept publication if none is, ``E_QUERY`` for what is no date.
+        """
+        from taboot_pipelines.retrieval.filters import moment_of
+
+        publication = self._session.publication(moment_of("as_of", date, end=True))
+        found = self._earlier.pop(publication, None)
+        if found is None:
+            # Servers hold what is published now.
+            own = self._settings
+            settings = own.model_copy(
+                update={
+                    "qdrant": own.qdrant.model_copy(update={"url": None}),
+                    "neo4j": own.neo4j.model_copy(update={"url": None}),
+                }
+            )
+            found = KnowledgeBase(
+                settings, self.namespace, **self._parts, read_only=True, publication=publication
+            )
+        self._earlier[publication] = found
+        while len(self._earlier) > _MAX_EARLIER:
+            self._earlier.popitem(last=False)
+        return found
 
     def verify(self) -> None:
         """Hash every file of the shards; ``E_SHARD_CORRUPT`` or ``E_SHARD_MISSING`` names the first that is
@@ -324,9 +367,9 @@ class KnowledgeBase:
         *,
         model: bool | None = None,
         **options: Unpack[SearchOptions],
-    ) -> Iterator[str]:
-        """The text of :meth:`answer` in pieces: each sentence of a model is released when it is checked.
-        Options and errors as there.
+    ) -> Generator[str, None, Answer]:
+        """The text of :meth:`answer` in pieces: each sentence of a model is released when it is checked. It
+        returns the answer as a whole. Options and errors as there.
         """
         check_limit(limit, MAX_SENTENCES)
         request = self._request(question, PASSAGES, options)
@@ -642,18 +685,33 @@ class KnowledgeBase:
     def changes(
         self, since: Moment, *, source: str | None = None, shell: bool = False, limit: int = 1000
     ) -> DocumentChanges:
-        """What documents say otherwise than at ``since`` (a moment, a day, or either as ISO 8601): new and
-        gone ones, and changed ones with the passages that differ; with ``shell`` also those whose bytes are
-        others and which say the same, as pages do whose frame changed.
+        """What changed since ``since`` (a moment, a day, either as ISO 8601, ``7d`` for a time ago, or the
+        ``run_id`` of an interpretation): documents that are new, gone, or changed, with the passages that
+        differ; with ``shell`` also those whose bytes are others and which say the same, as pages do whose
+        frame changed; and the things, facts and routes that the graph has otherwise than the publication of
+        that time, with the git commit where there is one.
 
-        It reads the bytes of both times, so it needs the home. Raises ``E_QUERY`` naming a wrong argument,
-        ``E_SOURCE_UNKNOWN``.
+        At most ``limit`` of either. It reads the bytes of both times, so it needs the home. Raises
+        ``E_QUERY`` naming a wrong argument, ``E_SOURCE_UNKNOWN``, ``E_NOT_FOUND`` for a run.
         """
-        from taboot_pipelines.retrieval.filters import moment_of
+        from taboot_pipelines.retrieval.changes import changes
 
         check_texts(source=source)
         check_limit(limit, 100_000)
-        return self._writing().changes(moment_of("since", since), source, shell, limit)
+        began = lambda run: self.run(run, 1).run.started_at  # noqa: E731
+        return changes(began, self._session, self._writing(), since, source, shell, limit)
+
+    def for_alert(
+        self, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None
+    ) -> AlertGuide:
+        """Where to begin with an alert of Prometheus: the documents to read, the first first (the one that
+        its runbook link leads to, the one called as it is, then those whose text fits), the things that its
+        labels mean, what fails without the first service of them, and what of all that changed last week.
+
+        ``labels``: ``alertname`` and such as ``job``, ``container``, ``pod``, ``instance``; ``annotations``:
+        ``runbook_url``, ``summary``, ``description``. Raises ``E_QUERY`` where there is neither.
+        """
+        return self._alerts().guide(labels, annotations or {})
 
     def sources(self) -> SourceStates:
         """The sources: what is published of each, its last job, and the dead letters, as the catalog has them
@@ -1042,6 +1100,12 @@ def _open_drifts(settings: Settings) -> Drifts:
     from taboot_pipelines.retrieval.drift.report import Drifts
 
     return Drifts(settings.retrieval)
+
+
+def _open_alerts(kb: KnowledgeBase) -> Alerts:
+    from taboot_pipelines.retrieval.alerts import Alerts
+
+    return Alerts(kb._session, kb.search, kb.query, kb.changes)
 
 
 def _open_crawls(settings: Settings, namespace: str) -> Crawls:

@@ -18,7 +18,7 @@ from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.retrieval.lazy import Lazy
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards import open_shards
-from taboot_pipelines.shards.protocol import ManifestVersion, verify
+from taboot_pipelines.shards.protocol import Kept, ManifestVersion, kept_manifest, load_manifest, verify
 from taboot_pipelines.shards.reader import Shards
 
 if TYPE_CHECKING:
@@ -143,11 +143,13 @@ def _web(links: LinkGraph, graph: Graph) -> WalkGraph:
 
 
 class Session:
-    """The views of one namespace, one after the other. Safe to use from several threads."""
+    """The views of one namespace, one after the other; or, with ``publication``, the one of a kept
+    publication. Safe to use from several threads."""
 
-    def __init__(self, settings: Settings, namespace: str) -> None:
+    def __init__(self, settings: Settings, namespace: str, publication: Kept | None = None) -> None:
         self._settings = settings
         self._namespace = namespace
+        self._publication = publication
         self._store = open_shards(settings)
         self._pinned: View | None = None
         #: Views that cursors refer to, by id, the latest last, and the monotonic time until which each stays.
@@ -162,7 +164,11 @@ class Session:
         """
         with self._lock:
             last = self._pinned
-            seen = self._store.look(self._namespace, last.seen if last else None, now=now)
+            seen: ManifestVersion | None
+            if self._publication is not None:
+                seen = last.seen if last is not None else self._kept(self._publication)
+            else:
+                seen = self._store.look(self._namespace, last.seen if last else None, now=now)
             if seen is None:
                 where = "TABOOT_SHARD_URL" if self._settings.shard_url else self._settings.home_dir
                 raise TabootError(
@@ -171,14 +177,54 @@ class Session:
                     namespace=self._namespace,
                 )
             if last is None or last.seen is not seen:
-                mapped = {s.entry.key: s for s in last.shards.documents} if last is not None else None
-                last = self._pinned = View(
-                    seen,
-                    Shards.open(self._store, seen.manifest, mapped),
-                    bm25_k1=self._settings.retrieval.bm25_k1,
-                    bm25_b=self._settings.retrieval.bm25_b,
-                )
+                last = self._pinned = self._opened(seen, last)
             return last
+
+    def _opened(self, seen: ManifestVersion, last: View | None) -> View:
+        """The view of a manifest; ``last``: one whose mapped shards it uses where they are the same."""
+        mapped = {s.entry.key: s for s in last.shards.documents} if last is not None else None
+        return View(
+            seen,
+            Shards.open(self._store, seen.manifest, mapped),
+            bm25_k1=self._settings.retrieval.bm25_k1,
+            bm25_b=self._settings.retrieval.bm25_b,
+        )
+
+    def oldest(self) -> Kept | None:
+        """The oldest kept publication."""
+        return next(iter(self._store.kept(self._namespace)), None)
+
+    def at(self, publication: Kept) -> View:
+        """The view of a kept publication, which uses the current one's mapped shards. Raises
+        ``E_MANIFEST_GONE``.
+        """
+        return self._opened(self._kept(publication), self.view())
+
+    def publication(self, moment: datetime) -> Kept:
+        """The newest kept publication not after ``moment``. Raises ``E_MANIFEST_GONE`` naming the oldest kept
+        if none is.
+        """
+        kept = self._store.kept(self._namespace)
+        found = [x for x in kept if x.at <= moment.timestamp() * 1e6]
+        if found:
+            return found[-1]
+        oldest = f"the oldest is of {kept[0].made_at:%Y-%m-%d %H:%M:%S} UTC" if kept else "none is kept yet"
+        raise TabootError(
+            "E_MANIFEST_GONE",
+            f"No publication of {moment:%Y-%m-%d %H:%M:%S} UTC or before is kept; {oldest}.",
+            remedy="Name a later date; TABOOT_RETENTION__PUBLICATION_DAYS says how long they are kept.",
+            oldest=kept[0].made_at.isoformat() if kept else None,
+        )
+
+    def _kept(self, publication: Kept) -> ManifestVersion:
+        current = load_manifest(self._store, self._namespace)
+        manifest = None if current is None else kept_manifest(self._store, current, publication)
+        if manifest is None:
+            raise TabootError(
+                "E_MANIFEST_GONE",
+                f"The publication of {publication.made_at:%Y-%m-%d %H:%M:%S} UTC is not kept any more.",
+            )
+        return ManifestVersion(publication, manifest)
 
     def hold(self, view: View) -> None:
         """Keep a view for :meth:`held` for an hour from now, unless so many others are that it must go."""

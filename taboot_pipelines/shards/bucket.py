@@ -6,6 +6,7 @@ Objects under the URL's prefix:
     {namespace}.duckdb.shards/{key}/{sha256}/{name}      a file; its bytes never change
     {namespace}.duckdb.shards/{key}/shard.json           what the shard holds, written after its files
     {namespace}.duckdb.shards/{key}/damaged, …/left      marks: see ``layout``
+    {namespace}.duckdb.kept/{version}-{time}.json        the manifest of a publication that is kept
 
 Two publishers of one shard never overwrite each other, since files of other bytes have other paths. The cache
 holds one file per SHA-256 and namespace, shared by all processes of a home; what the newest manifest does not
@@ -23,7 +24,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ from taboot_pipelines.model.health import Health
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.shards import files, layout
 from taboot_pipelines.shards.manifest import FileEntry, Manifest, ShardEntry, parse_manifest
-from taboot_pipelines.shards.protocol import Build, ManifestVersion, RemovedShard, doomed
+from taboot_pipelines.shards.protocol import Build, Kept, ManifestVersion, RemovedShard, doomed
 from taboot_pipelines.stores.objects import StorageLocation, is_absent
 
 #: A reader asks for a new manifest at most this often.
@@ -131,6 +132,31 @@ class BucketShards:
                 return None
             raise
         return None if mark is None else str(mark)
+
+    def keep(self, manifest: Manifest, at: int) -> None:
+        name = f"{layout.kept_name(manifest.namespace)}/{Kept(manifest.version, at).name}"
+        with self._at.asked(f"The manifest {name} cannot be written"):
+            obstore.put(self._store, name, manifest.written(), use_multipart=False)
+
+    def kept(self, namespace: str) -> list[Kept]:
+        return Kept.listed(x.path.rpartition("/")[2] for x in self._list(layout.kept_name(namespace)))
+
+    def read_kept(self, namespace: str, kept: Kept) -> bytes | None:
+        name = f"{layout.kept_name(namespace)}/{kept.name}"
+        with self._at.asked(f"The manifest {name} cannot be read"):
+            try:
+                return bytes(obstore.get(self._store, name).bytes())
+            except FileNotFoundError as error:
+                if is_absent(error):
+                    return None
+                raise
+
+    def forget_kept(self, namespace: str, names: Collection[str]) -> None:
+        gone = [x.path for x in self._list(layout.kept_name(namespace))]
+        gone = [path for path in gone if path.rpartition("/")[2] not in names]
+        if gone:
+            with self._at.asked("A kept publication cannot be deleted"):
+                obstore.delete(self._store, gone)
 
     def look(
         self, namespace: str, last: ManifestVersion | None, *, now: bool = False

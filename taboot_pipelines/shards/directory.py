@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -21,7 +21,7 @@ from taboot_pipelines.model.health import Health
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.files import Verified, hash_file, verified_at
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry, parse_manifest
-from taboot_pipelines.shards.protocol import Build, ManifestVersion, RemovedShard, doomed
+from taboot_pipelines.shards.protocol import Build, Kept, ManifestVersion, RemovedShard, doomed
 from taboot_pipelines.stores.disk import replace_file
 from taboot_pipelines.stores.objects import directory_health
 
@@ -67,6 +67,30 @@ class DirectoryShards:
             raise TabootError(
                 "E_STORAGE", f"The manifest {path} cannot be written: {error.strerror}.", file=str(path)
             ) from error
+
+    def keep(self, manifest: Manifest, at: int) -> None:
+        folder = self.root / layout.kept_name(manifest.namespace)
+        with _kept(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            replace_file(folder / Kept(manifest.version, at).name, manifest.written())
+
+    def kept(self, namespace: str) -> list[Kept]:
+        folder = self.root / layout.kept_name(namespace)
+        with _kept(folder):
+            return Kept.listed(os.listdir(folder)) if folder.is_dir() else []  # noqa: PTH208
+
+    def read_kept(self, namespace: str, kept: Kept) -> bytes | None:
+        path = self.root / layout.kept_name(namespace) / kept.name
+        with _kept(path), contextlib.suppress(FileNotFoundError):
+            return path.read_bytes()
+        return None
+
+    def forget_kept(self, namespace: str, names: Collection[str]) -> None:
+        folder = self.root / layout.kept_name(namespace)
+        with _kept(folder):
+            for path in folder.iterdir() if folder.is_dir() else ():
+                if path.name not in names:
+                    path.unlink(missing_ok=True)
 
     def look(
         self, namespace: str, last: ManifestVersion | None, *, now: bool = False
@@ -186,6 +210,17 @@ def _damaged(folder: Path, shard: ShardEntry) -> bool:
         return any(os.stat(f"{inside}{f.name}").st_size != f.size for f in shard.files)  # noqa: PTH116
     except OSError:
         return True
+
+
+@contextlib.contextmanager
+def _kept(path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` of what is kept into ``E_STORAGE``."""
+    try:
+        yield
+    except OSError as error:
+        raise TabootError(
+            "E_STORAGE", f"Kept publications cannot be used at {path}: {error.strerror}.", file=str(path)
+        ) from error
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """How the files and folders of shards are named, and how numbers are read out of their columns.
 
-Names: ``{namespace}.duckdb.manifest.json`` and ``{namespace}.duckdb.shards/<key>/…``.
+Names: ``{namespace}.duckdb.manifest.json``, ``{namespace}.duckdb.shards/<key>/…``, and for each earlier
+publication that is kept ``{namespace}.duckdb.kept/<version>-<microseconds since the epoch>.json``.
 """
 
 from __future__ import annotations
@@ -71,6 +72,11 @@ def manifest_name(namespace: str) -> str:
 def shards_name(namespace: str) -> str:
     """The name of the folder of a namespace's shards under the root of the store."""
     return f"{namespace}.duckdb.shards"
+
+
+def kept_name(namespace: str) -> str:
+    """The name of the folder of the manifests of kept publications under the root of the store."""
+    return f"{namespace}.duckdb.kept"
 
 
 def manifest_path(root: Path, namespace: str) -> Path:

@@ -7,8 +7,10 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -35,6 +37,33 @@ class ManifestVersion:
 
     state: object
     manifest: Manifest
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Kept:
+    """A publication whose manifest is kept: its version, and when it was made (microseconds since the
+    epoch)."""
+
+    version: int
+    at: int
+
+    @property
+    def made_at(self) -> datetime:
+        return datetime.fromtimestamp(self.at / 1e6, UTC)
+
+    @property
+    def name(self) -> str:
+        return f"{self.version:08d}-{self.at}.json"
+
+    @classmethod
+    def listed(cls, names: Iterable[str]) -> list[Kept]:
+        """The publications of these file names, oldest first. Of one version, which a publisher that was
+        killed may have written twice, the last."""
+        found = sorted(cls(int(m[1]), int(m[2])) for m in map(_KEPT.fullmatch, names) if m is not None)
+        return list({kept.version: kept for kept in found}.values())
+
+
+_KEPT = re.compile(r"([0-9]{8,12})-([0-9]{1,18})\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +111,18 @@ class ShardStore(Protocol):
 
         Raises ``E_CONFLICT`` otherwise, and has then written nothing.
         """
+
+    def keep(self, manifest: Manifest, at: int) -> None:
+        """Keep a manifest that is about to be published at ``at`` (microseconds since the epoch)."""
+
+    def kept(self, namespace: str) -> list[Kept]:
+        """The publications whose manifests are kept, the one in force included, oldest first."""
+
+    def read_kept(self, namespace: str, kept: Kept) -> bytes | None:
+        """The manifest of a kept publication; None if it is not kept any more."""
+
+    def forget_kept(self, namespace: str, names: Collection[str]) -> None:
+        """Remove what is kept under any other than these ``names``."""
 
     def look(
         self, namespace: str, last: ManifestVersion | None, *, now: bool = False
@@ -135,6 +176,22 @@ def load_manifest(store: ShardStore, namespace: str) -> Manifest | None:
     """
     found = store.read_manifest(check_namespace(namespace))
     return None if found is None else parse_manifest(found[0], namespace)
+
+
+def kept_manifest(store: ShardStore, current: Manifest, kept: Kept) -> Manifest | None:
+    """The manifest of a kept publication; None for one that is gone or of another release.
+
+    A shard that ``current`` names too is the one that it names: it may have been built again since.
+    """
+    data = store.read_kept(current.namespace, kept)
+    try:
+        manifest = None if data is None else parse_manifest(data, current.namespace)
+    except TabootError:
+        return None
+    if manifest is None:
+        return None
+    known = {s.key: s for s in current.shards}
+    return manifest.model_copy(update={"shards": tuple(known.get(s.key, s) for s in manifest.shards)})
 
 
 def publisher_start(store: ShardStore, namespace: str) -> tuple[Manifest | None, int, str]:

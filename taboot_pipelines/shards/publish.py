@@ -8,7 +8,8 @@ and the next one adopts the shards that were finished.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,17 @@ from taboot_pipelines.shards.files import file_entry
 from taboot_pipelines.shards.inputs import ShardInput
 from taboot_pipelines.shards.manifest import Manifest, RetentionEntry, ShardEntry, SourceEntry, SpaceEntry
 from taboot_pipelines.shards.plan import PlannedShard, planned_shards
-from taboot_pipelines.shards.protocol import ShardStore, load_manifest, publisher_start
+from taboot_pipelines.shards.protocol import (
+    Kept,
+    ShardStore,
+    kept_manifest,
+    load_manifest,
+    publisher_start,
+)
+
+#: In microseconds.
+_HOUR = 3_600_000_000
+_DAY = 24 * _HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +103,8 @@ def publish(store: ShardStore, shard_input: ShardInput, settings: ShardSettings)
     stale = previous is None or not manifest.same_content(previous)
     left = known.keys() - {s.key for s in shards}
     if stale:
+        # First: what was published is never missing among what is kept, whenever this process is killed.
+        store.keep(manifest, time.time_ns() // 1000)
         store.swap_manifest(manifest, etag)
         # Readers may just have opened the previous manifest: what it named stays for a while.
         store.leave(namespace, left)
@@ -108,6 +121,15 @@ def publish(store: ShardStore, shard_input: ShardInput, settings: ShardSettings)
     )
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """How long publications are kept that are no longer in force, and how many bytes of shards of theirs
+    alone."""
+
+    days: int
+    max_bytes: int
+
+
 def prune(
     store: ShardStore,
     namespace: str,
@@ -115,19 +137,61 @@ def prune(
     *,
     min_age_seconds: float = 0.0,
     max_bytes: int | None = None,
+    history: History | None = None,
 ) -> list[str]:
-    """Delete every shard of the namespace that ``keep_manifest`` (default: the current one) does not name and
-    that was written, or left the manifest, at least ``min_age_seconds`` ago; from the store's local cache as
-    well. With ``max_bytes`` younger ones go too, the oldest first, while they have more than that and more
-    than the shards of the manifest.
+    """Delete every shard of the namespace that neither ``keep_manifest`` (default: the current one) nor a
+    kept publication names and that was written, or left the manifest, at least ``min_age_seconds`` ago; from
+    the store's local cache as well. With ``max_bytes`` younger ones go too, the oldest first, while they have
+    more than that and more than the shards of the manifest.
 
-    Returns the names of their folders. Call it under the namespace's lease: what another publisher is
-    building goes too. Readers that have a deleted file open keep it; others look for the new manifest.
+    ``history``: which publications stay; without it none does but that in force. Returns the names of the
+    shards' folders. Call it under the namespace's lease: what another publisher is building goes too. Readers
+    that have a deleted file open keep it; others look for the new manifest.
     """
+    check_namespace(namespace)
     keep = keep_manifest or load_manifest(store, namespace)
     if max_bytes is not None and keep is not None:
         max_bytes = max(max_bytes, sum(f.size for s in keep.shards for f in s.files))
-    return store.prune(check_namespace(namespace), keep, min_age_seconds, max_bytes)
+    if keep is not None:
+        keep = _with_kept(store, keep, history)
+    else:
+        store.forget_kept(namespace, ())
+    return store.prune(namespace, keep, min_age_seconds, max_bytes)
+
+
+def _with_kept(store: ShardStore, current: Manifest, history: History | None) -> Manifest:
+    """``current`` with the shards of the publications that stay as well; the others are forgotten."""
+    listed = store.kept(current.namespace)
+    stay = {x.name for x in listed if x.version == current.version}
+    shards = {s.key: s for s in current.shards}
+    size = 0
+    for kept in _thinned(listed, history.days, time.time_ns() // 1000) if history is not None else ():
+        manifest = kept_manifest(store, current, kept)
+        if manifest is None:
+            continue
+        new = {s.key: s for s in manifest.shards if s.key not in shards}
+        size += sum(f.size for s in new.values() for f in s.files)
+        if history is None or size > history.max_bytes:
+            break
+        shards |= new
+        stay.add(kept.name)
+    store.forget_kept(current.namespace, stay)
+    return current.model_copy(update={"shards": tuple(shards.values())})
+
+
+def _thinned(kept: Sequence[Kept], days: int, now: int) -> Iterator[Kept]:
+    """Yield those that were in force within the last ``days``, newest first: all of the last hour, of the
+    last day the last of each hour, of the days before the last of each day (UTC)."""
+    seen, ended = set[int](), now
+    for x in reversed(kept):
+        if ended <= now - days * _DAY:
+            return
+        ended = x.at
+        age = now - x.at
+        period = x.at // (1 if age < _HOUR else _HOUR if age < _DAY else _DAY)
+        if period not in seen:
+            seen.add(period)
+            yield x
 
 
 def _retention(policy: Policy) -> RetentionEntry:

@@ -4,7 +4,8 @@ It is done in passing, after every run, and never waited for. Files are removed 
 the namespace's lease. A reader follows a pointer: that of a stage, to its own tables and to those that they
 were made from, or that of the snapshot, to a version of every source. All of these are kept, whichever is
 newest: while a source is half done, the snapshot names a version of it that its own stages have left behind.
-Old shards stay for a while, for readers that have just opened the previous manifest. What is removed here is
+Old shards stay for a while, for readers that have just opened the previous manifest, and those of kept
+publications for as long as the settings say. What is removed here is
 derived or says nothing; documents and their bytes are not (see ``deletion.purge_vanished``).
 """
 
@@ -20,7 +21,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.runs import ARCHIVES
 from taboot_pipelines.model.ids import BUCKETS
 from taboot_pipelines.shards.protocol import load_manifest
-from taboot_pipelines.shards.publish import prune
+from taboot_pipelines.shards.publish import History, prune
 from taboot_pipelines.stages import chunks, embeddings
 from taboot_pipelines.stages.snapshot import snapshot_pointer
 from taboot_pipelines.stages.workspace import Workspace
@@ -152,6 +153,10 @@ def tidy_shards(workspace: Workspace, namespace: str) -> int:
             namespace,
             min_age_seconds=SHARD_GRACE_SECONDS,
             max_bytes=workspace.settings.retention.shard_mb << 20,
+            history=History(
+                workspace.settings.retention.publication_days,
+                workspace.settings.retention.publication_mb << 20,
+            ),
         )
     return len(removed)
 

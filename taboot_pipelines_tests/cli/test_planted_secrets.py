@@ -82,6 +82,7 @@ SCENARIOS: dict[str, dict[str, str]] = {
         "TABOOT_EXECUTOR": "celery",
         "TABOOT_CELERY__BROKER": "redis://:planted-broker-pw@{at}/1",
         "TABOOT_MCP__TOKEN": "planted-token-of-assistants-0123456789",
+        "TABOOT_SERVE__TOKEN": "planted-token-of-programs-0123456789",
         "TABOOT_CELERY__BACKEND": "redis://:planted-backend-pw@{at}/2",
     },
     # Where no credentials belong, and operators put them all the same.

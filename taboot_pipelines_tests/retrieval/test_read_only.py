@@ -63,6 +63,7 @@ def handbook(kb: KnowledgeBase) -> int:
 READING: Mapping[str, Callable[[KnowledgeBase], Any]] = {
     "settings": lambda kb: kb.settings.namespace,
     "manifest": lambda kb: kb.manifest.version,
+    "as_of": lambda kb: kb.as_of("9999-01-01").manifest.version,
     "verify": lambda kb: kb.verify(),
     "search": lambda kb: [h.chunk_id for h in kb.search("lantern").hits],
     "compare": lambda kb: len(kb.compare("lantern").to_arrow()),
@@ -85,6 +86,7 @@ READING: Mapping[str, Callable[[KnowledgeBase], Any]] = {
     "original": lambda kb: kb.original(doc_id(kb)).text,
     "drift": lambda kb: len(kb.drift().items),
     "rules": lambda kb: [(f.rule, f.subject) for f in kb.rules().findings],
+    "for_alert": lambda kb: [t.name for t in kb.for_alert({"alertname": "Down", "job": "web"}).things],
     "nodes": lambda kb: rows_of(kb.nodes()),
     "edges": lambda kb: rows_of(kb.edges()),
     "documents": lambda kb: rows_of(kb.documents()),

@@ -74,6 +74,7 @@ def test_shards_that_were_left_go_with_the_next_run_though_nothing_changed(
     world.ingest()
     assert len(shard_folders(world)) == 2, "the old one stays for readers of the last manifest"
     monkeypatch.setattr(housekeeping, "SHARD_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(world.workspace.settings.retention, "publication_days", 0)
     world.ingest()
     assert len(shard_folders(world)) == 1 and world.kb().search("sessions").hits
 
@@ -84,6 +85,7 @@ def test_a_reader_goes_on_while_shards_are_swept(
     reader = world.kb()
     assert reader.search("sessions").hits
     monkeypatch.setattr(housekeeping, "SHARD_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(world.workspace.settings.retention, "publication_days", 0)
     for number in range(3):
         (guides / "guide.md").write_text(f"{GUIDE}\nEdit number {number}.\n")
         world.ingest()

@@ -1,10 +1,12 @@
-"""What documents say otherwise than at an earlier time, as a result."""
+"""What documents and the graph say otherwise than at an earlier time, as a result."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any, Literal
 
 import pyarrow as pa
+from pydantic import Field
 
 from taboot_pipelines.model.tables import TIME
 from taboot_pipelines.retrieval import rendering
@@ -18,6 +20,14 @@ class ChangedPassage(Result):
     before: str
     after: str
     line: int
+
+
+class Commit(Result):
+    """The last git commit that changed a file since then."""
+
+    id: str
+    at: datetime
+    subject: str
 
 
 class DocumentChange(Result):
@@ -34,16 +44,51 @@ class DocumentChange(Result):
     blob_after: str | None
     passages: tuple[ChangedPassage, ...] = ()
     note: str = ""
+    commit: Commit | None = None
+
+
+class FactSide(Result):
+    """What a publication said: in words, by its properties, and where it stands. ``key``: label and key of
+    the thing, or of either end of the fact; ``edge_id``: what ``explain`` takes while that publication is in
+    force, empty for a thing."""
+
+    says: str
+    key: tuple[str, ...]
+    properties: dict[str, Any]
+    source: str
+    path: str
+    doc_id: str
+    url: str
+    line: int | None = None
+    edge_id: str = ""
+
+
+class FactChange(Result):
+    """A thing, fact or route (``what``) that is otherwise than it was: ``before`` is None of what was added,
+    ``after`` of what was removed. ``type``: its relation, or of a thing its label; ``name``: its subject."""
+
+    change: Literal["added", "removed", "changed"]
+    what: Literal["thing", "fact", "route"]
+    type: str
+    name: str
+    before: FactSide | None
+    after: FactSide | None
+    commit: Commit | None = None
 
 
 class DocumentChanges(TableResult):
-    """What changed since a moment, by source and path. ``counts``: of each kind, those beyond the limit
-    included."""
+    """What changed since a moment: documents by source and path, and facts. ``counts``: of each kind of
+    document, those beyond the limit included; ``facts_since``: when the publication was made that the facts
+    are compared with; ``note``: why it is a later one, or none."""
 
     since: datetime
     items: tuple[DocumentChange, ...]
     counts: dict[str, int]
     truncated: bool
+    facts: tuple[FactChange, ...] = ()
+    fact_counts: dict[str, int] = Field(default_factory=dict)
+    facts_since: datetime | None = None
+    note: str = ""
 
     def to_arrow(self) -> pa.Table:
         """One row a document."""

@@ -31,10 +31,47 @@ class DocumentVersion(Result):
     job_id: str
 
 
-class DocumentView(Result):
-    """A document. ``text``: what was read of it, secrets masked; ``metadata``: JSON; ``expires_at``: when its
-    retention deletes it, None: never; ``versions``: the oldest first, at most the last hundred, empty where
-    only a copy of the shards is at hand.
+class ListedDocument(Result):
+    """A document of a list, with the columns of ``KnowledgeBase.documents``; ``chunks``: their number."""
+
+    doc_id: str
+    source: str
+    type: str
+    tags: tuple[str, ...]
+    url: str
+    path: str
+    title: str | None
+    mime: str | None
+    language: str | None
+    date: datetime | None
+    since: datetime
+    expires_at: datetime | None
+    chunks: int
+    blob_sha256: str
+    metadata: str
+
+
+class DocumentPage(Result):
+    """A page of the list of documents, by doc_id; ``next_cursor``: of the next one, if there is one."""
+
+    documents: tuple[ListedDocument, ...]
+    next_cursor: str | None
+
+
+class DocumentText(Result):
+    """The code points ``[start, end)`` of a document's text, which has ``length`` of them."""
+
+    doc_id: str
+    start: int
+    end: int
+    length: int
+    text: str
+
+
+class DocumentInfo(Result):
+    """What is known of a document. ``metadata``: JSON; ``expires_at``: when its retention deletes it, None:
+    never; ``versions``: the oldest first, at most the last hundred, empty where only a copy of the shards is
+    at hand.
     """
 
     doc_id: str
@@ -51,9 +88,14 @@ class DocumentView(Result):
     expires_at: datetime | None
     blob_sha256: str
     metadata: str
+    versions: tuple[DocumentVersion, ...] = ()
+
+
+class DocumentView(DocumentInfo):
+    """A document: what is known of it, its ``text`` (what was read of it, secrets masked) and its chunks."""
+
     text: str
     chunks: tuple[DocumentChunk, ...]
-    versions: tuple[DocumentVersion, ...] = ()
 
     def _repr_html_(self) -> str:
         known = [

@@ -1,0 +1,350 @@
+"""From an alert to the document that is read first, and to the thing that is meant.
+
+An alert names its runbook by a link, by its own name, or by nothing but its words; the thing by labels such
+as ``job``, ``container`` or ``instance``. Source: prometheus.io, "Alerting rules" and Alertmanager's webhook.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval.results.alerts import AlertDocument, AlertGuide, AlertThing, Why
+from taboot_pipelines.retrieval.results.changes import DocumentChanges
+from taboot_pipelines.retrieval.results.queries import QueryResult, QueryRow
+from taboot_pipelines.retrieval.session import Session, View
+
+if TYPE_CHECKING:
+    from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
+
+#: Documents, things, dependents and changes that are told.
+_DOCUMENTS, _THINGS, _DEPENDENTS, _CHANGES = 5, 5, 50, 20
+#: Labels and annotations that are looked at, and code points of a value.
+_MOST, _MAX_CHARS = 64, 1000
+#: Hits that documents are made of.
+_HITS = 40
+#: What is read is prose, and not the rule that raised the alert.
+_READ = ["prose", "list", "table"]
+_RUNBOOK = re.compile(
+    r"run-?_?books?|play-?_?books?|troubleshoot|how-?_?to|incident|recover|on-?call", re.IGNORECASE
+)
+#: What a document for the moment is worth more than another that fits as well.
+_RUNBOOK_WEIGHT = 1.5
+#: What was written down of a day or a decision.
+_RECORD = re.compile(r"\badr\b|decisions?/|journal|archive|withdrawn|changelog|postmortem", re.IGNORECASE)
+_RECORD_WEIGHT = 0.7
+#: How slowly the rank of a hit tells, and letters by which words are compared.
+_FIRST, _STEM = 10, 5
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\W]+")
+_WORD = re.compile(r"[\W_]+")
+#: Labels that name a thing, the most specific first, and the nodes that each may mean.
+_LABELS: Mapping[str, tuple[str, ...]] = {
+    "container": ("Container", "Service"),
+    "container_name": ("Container", "Service"),
+    "name": ("Container", "Service"),
+    "pod": ("Service", "Container"),
+    "service": ("Service", "Container"),
+    "app": ("Service",),
+    "deployment": ("Service",),
+    "statefulset": ("Service",),
+    "daemonset": ("Service",),
+    "job": ("Service",),
+    "host": ("Host",),
+    "hostname": ("Host",),
+    "node": ("Host",),
+    "nodename": ("Host",),
+    "instance": ("Host", "Service", "Container"),
+}
+_POD = re.compile(r"-(?:[a-f0-9]{6,10}-[a-z0-9]{5}|[a-z0-9]{5}|[0-9]{1,3})$")
+_SINCE, _REMEMBERED_SECONDS = "7d", 60.0
+
+
+class Alerts:
+    """``search``, ``query``, ``changes``: those of the knowledge base. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        session: Session,
+        search: Callable[..., SearchResult],
+        query: Callable[..., QueryResult],
+        changes: Callable[..., DocumentChanges],
+    ) -> None:
+        self._session = session
+        self._search, self._query, self._changed_since = search, query, changes
+        self._lock = threading.Lock()
+        #: What changed, and until when (monotonic) that is not looked for again.
+        self._changed: tuple[float, View, DocumentChanges | None, str] | None = None
+
+    def guide(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> AlertGuide:
+        """See ``KnowledgeBase.for_alert``."""
+        said, told = _checked("labels", labels), _checked("annotations", annotations)
+        if not said and not told:
+            raise TabootError(
+                "E_QUERY", "labels must name the alert; there are neither labels nor annotations."
+            )
+        view = self._session.view()
+        things = list(_things(view, said))
+        name = said.get("alertname", "")
+        words = " ".join(
+            filter(
+                None,
+                (_words(name), told.get("summary", ""), told.get("description", told.get("message", ""))),
+            )
+        )
+        things = things or list(_named(view, words))
+        documents = self._documents(view, name, words, told, things)
+        notes: list[str] = []
+        changed, note = self._changes(view)
+        doc_ids, names = {d.doc_id for d in documents[:1]}, {t.name for t in things}
+        rows, why = self._dependents(things)
+        notes += [n for n in (note, why) if n]
+        facts = (
+            []
+            if changed is None
+            else [x for x in changed.facts if x.name in names or _of(x.after or x.before, doc_ids)]
+        )
+        doc_ids |= {d for t in things for d in _stating(view, t)}
+        return AlertGuide(
+            alertname=name,
+            labels=said,
+            documents=tuple(documents),
+            things=tuple(things[:_THINGS]),
+            dependents=rows,
+            changes=tuple(x for x in changed.items if x.doc_id in doc_ids)[:_CHANGES] if changed else (),
+            facts=tuple(facts[:_CHANGES]),
+            notes=tuple(notes),
+        )
+
+    # --- the documents --------------------------------------------------------------------------------------
+
+    def _documents(
+        self, view: View, name: str, words: str, annotations: Mapping[str, str], things: list[AlertThing]
+    ) -> list[AlertDocument]:
+        table = view.graph.documents
+        found: dict[str, AlertDocument] = {}
+        named: tuple[tuple[Why, Iterator[int]], ...] = (
+            ("link", _linked(table, annotations)),
+            ("name", _called(table, name)),
+        )
+        for why, numbers in named:
+            for number in numbers:
+                row = table.slice(number, 1).to_pylist()[0]
+                found.setdefault(row["doc_id"], _document(view, row, why=why))
+        query = " ".join(dict.fromkeys([words, *(t.name for t in things[:2])]))
+        if query.strip():
+            hits = self._search(query, _HITS, content_type=_READ).hits
+            for hit in _by_document(hits, query):
+                row = table.slice(pc.index(table.column("doc_id"), hit.doc_id).as_py(), 1).to_pylist()[0]
+                passage = {"line": hit.line, "section": hit.section, "text": hit.text[:_MAX_CHARS]}
+                found.setdefault(hit.doc_id, _document(view, row, why="text", **passage))
+        return list(found.values())[:_DOCUMENTS]
+
+    # --- what hangs on it, and what changed -----------------------------------------------------------------
+
+    def _dependents(self, things: list[AlertThing]) -> tuple[tuple[QueryRow, ...], str]:
+        service = next((t for t in things if t.label == "Service"), None)
+        if service is None:
+            return (), ""
+        try:
+            found = self._query("impact", _DEPENDENTS, service=service.key, transitive=True)
+        except TabootError as error:
+            return (), f"What hangs on {service.name} is not known: {error.message}"
+        return found.rows, ""
+
+    def _changes(self, view: View) -> tuple[DocumentChanges | None, str]:
+        """What changed lately; alerts come in flocks, and it is looked for once a minute."""
+        with self._lock:
+            now = time.monotonic()
+            if self._changed is None or self._changed[0] < now or self._changed[1] is not view:
+                made, note = None, ""
+                try:
+                    made = self._changed_since(_SINCE, limit=10_000)
+                except TabootError as error:
+                    note = f"What changed is not known: {error.message}"
+                self._changed = (now + _REMEMBERED_SECONDS, view, made, note)
+            return self._changed[2], self._changed[3]
+
+
+def _checked(argument: str, given: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(given, Mapping) or not all(isinstance(x, str) for pair in given.items() for x in pair):
+        raise TabootError("E_QUERY", f"{argument} must be a mapping of texts.")
+    if len(given) > _MOST:
+        raise TabootError("E_QUERY", f"{argument} must be at most {_MOST}.")
+    return {key[:_MAX_CHARS]: value[:_MAX_CHARS] for key, value in given.items()}
+
+
+def _words(name: str) -> str:
+    """An alert's name as words: ``NodeClockSkewDetected`` as ``Node Clock Skew Detected``."""
+    return " ".join(part for part in _CAMEL.split(name) if part)
+
+
+def _plain(text: str) -> str:
+    return _WORD.sub("", text).casefold()
+
+
+def _linked(table: pa.Table, annotations: Mapping[str, str]) -> Iterator[int]:
+    """The documents that a link of the annotations leads to: the URL is the document's, or ends as its path
+    does, with or without the suffix of the file; of several that end alike none."""
+    paths = [_steps(path) for path in table.column("path").to_pylist()]
+    known = table.column("url").to_pylist()
+    for name, url in annotations.items():
+        if "runbook" not in name.casefold() or any(c.isspace() for c in url.strip()):
+            continue
+        if url in known:
+            yield known.index(url)
+            continue
+        wanted = _steps(unquote(urlsplit(url).path))
+        shared = [
+            sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(p, wanted, strict=False)))
+            for p in paths
+        ]
+        most = max(shared, default=0)
+        if most and shared.count(most) == 1:
+            yield shared.index(most)
+
+
+def _steps(path: str) -> list[str]:
+    """The parts of a path from its end, without the suffix of its file."""
+    stem = re.sub(r"\.(?:mdx?|html?|rst|txt|adoc|org)/?$", "", path.casefold())
+    return [part for part in reversed(stem.split("/")) if part]
+
+
+def _called(table: pa.Table, name: str) -> Iterator[int]:
+    """The documents whose file or title is called as the alert is."""
+    wanted = _plain(name)
+    if not wanted:
+        return
+    for number, (path, title) in enumerate(
+        zip(table.column("path").to_pylist(), table.column("title").to_pylist(), strict=True)
+    ):
+        stem = path.rpartition("/")[2].rpartition(".")[0]
+        if wanted in (_plain(stem), _plain(title or "")):
+            yield number
+
+
+def _by_document(hits: Sequence[Hit], words: str) -> list[Hit]:
+    """The best hit of each document. First come those that are found first, whose file and title are made of
+    the alert's words, and that are for the moment rather than for the record.
+    """
+    best: dict[str, tuple[int, Hit]] = {}
+    for rank, hit in enumerate(hits):
+        best.setdefault(hit.doc_id, (rank, hit))
+    names = {doc_id: _stems(f"{hit.title} {_stem(hit.url)}") for doc_id, (_, hit) in best.items()}
+    shared = Counter(word for name in names.values() for word in name)
+    asked = _stems(words)
+
+    def worth(doc_id: str) -> float:
+        rank, hit = best[doc_id]
+        # A word that all of them are called by tells none from another.
+        weights = {word: math.log(1 + len(best) / shared[word]) for word in names[doc_id]}
+        covered = sum(w for word, w in weights.items() if word in asked) / (sum(weights.values()) or 1.0)
+        purpose = _RUNBOOK_WEIGHT if _RUNBOOK.search(hit.url) or _RUNBOOK.search(hit.title) else 1.0
+        record = _RECORD_WEIGHT if _RECORD.search(hit.url) else 1.0
+        return (_FIRST / (_FIRST + rank) + covered) * purpose * record
+
+    return [best[doc_id][1] for doc_id in sorted(best, key=lambda d: -worth(d))]
+
+
+def _stem(url: str) -> str:
+    return url.rpartition("/")[2].rpartition(".")[0]
+
+
+def _stems(text: str) -> set[str]:
+    """The words of a text, of which names are made too, by their beginnings."""
+    return {w.casefold()[:_STEM] for w in _CAMEL.split(text) if w}
+
+
+def _document(view: View, row: Mapping[str, Any], **told: Any) -> AlertDocument:
+    url = view.shown_url(row["source_id"], row["path"], row["url"])
+    known = {
+        "doc_id": row["doc_id"],
+        "title": row["title"] or "",
+        "source": row["source_id"],
+        "path": row["path"],
+    }
+    return AlertDocument(**known, url=url, **told)
+
+
+# --- The things
+
+
+def _things(view: View, labels: Mapping[str, str]) -> Iterator[AlertThing]:
+    """The nodes that labels name, the most specific label first."""
+    seen = set[tuple[str, str]]()
+    for key, kinds in _LABELS.items():
+        value = labels.get(key, "")
+        for name in _spellings(key, value):
+            found = [thing for kind in kinds for thing in _nodes(view, kind, name, key)]
+            wanted = _in_namespace(found, labels.get("namespace", ""))
+            for thing in wanted:
+                if (thing.label, thing.key) not in seen:
+                    seen.add((thing.label, thing.key))
+                    yield thing
+            if found:
+                break
+
+
+def _in_namespace(found: list[AlertThing], namespace: str) -> list[AlertThing]:
+    within = [t for t in found if namespace and t.scope and t.scope.rpartition("/")[2] == namespace]
+    return within or found
+
+
+def _spellings(key: str, value: str) -> Iterator[str]:
+    """What a label's value may be called in the graph: an instance without its port, a pod without what its
+    controller added, a job without its namespace."""
+    if not value:
+        return
+    yield value
+    if key in ("instance", "node", "host"):
+        name = value.rpartition("://")[2].partition("/")[0]
+        name = name.rpartition(":")[0] if re.search(r":[0-9]+$", name) else name
+        yield name.strip("[]").casefold()
+        yield name.partition(".")[0].casefold()
+    elif key == "pod":
+        while (shorter := _POD.sub("", value)) != value:
+            yield shorter
+            value = shorter
+    elif key == "job" and "/" in value:
+        yield value.rpartition("/")[2]
+
+
+def _nodes(view: View, label: str, name: str, said_by: str) -> Iterator[AlertThing]:
+    try:
+        numbers = view.graph.find(name, label)
+    except TabootError:
+        return
+    for number in numbers[:_THINGS].tolist():
+        node = view.graph.node(number)
+        yield AlertThing(label=label, key=node.key, name=node.name, scope=node.scope, said_by=said_by)
+
+
+def _named(view: View, text: str) -> Iterator[AlertThing]:
+    """The services that the alert's words surely name."""
+    from taboot_pipelines.retrieval.answering.fact_answers import names_in
+
+    for name in dict.fromkeys(n.text for n in names_in(view, text)):
+        yield from _nodes(view, "Service", name, "text")
+
+
+def _stating(view: View, thing: AlertThing) -> list[str]:
+    """The documents that state a thing."""
+    nodes = view.graph.nodes
+    mask = pc.and_(pc.equal(nodes.column("label"), thing.label), pc.equal(nodes.column("key"), thing.key))
+    at = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+    return list(nodes.column("doc_ids")[int(at[0])].as_py()) if len(at) else []
+
+
+def _of(side: Any, doc_ids: set[str]) -> bool:
+    return side is not None and side.doc_id in doc_ids

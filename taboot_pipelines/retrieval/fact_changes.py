@@ -1,0 +1,220 @@
+"""What the graph says otherwise than an earlier publication of it: things, facts and routes.
+
+Two publications are compared, whatever lay between them. Mentions are left out: documents tell them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from taboot_pipelines.knowledge.graph import FACT
+from taboot_pipelines.retrieval.results.changes import FactChange, FactSide
+from taboot_pipelines.retrieval.session import View
+from taboot_pipelines.retrieval.verbalization import (
+    BOOKKEEPING,
+    NodeName,
+    names_of,
+    node,
+    plain,
+    relation,
+    statement,
+)
+
+_THING = ("label", "key")
+_SEPARATOR = "\x1f"
+_ORDER = ("route", "fact", "thing")
+
+
+@dataclass(frozen=True)
+class _Version:
+    """What one publication says of a thing or a fact: its rows, the surest first."""
+
+    rows: Sequence[Mapping[str, Any]]
+
+    @property
+    def says(self) -> frozenset[str]:
+        return frozenset(json.dumps(_told(row), sort_keys=True) for row in self.rows)
+
+
+def fact_changes(before: View, after: View) -> list[FactChange]:
+    """What ``after`` says otherwise than ``before``: routes first, then other facts, then things.
+
+    What the same thing was in the same relation to before, and is now to another, is one change where it is
+    one of each; so is a route whose target is another.
+    """
+    places = [_Places(before), _Places(after)]
+    edges = [_without_mentions(view.graph.edges) for view in (before, after)]
+    facts = _pairs((edges[0], edges[1]), FACT, "edge_id")
+    gone = [(old, None) for old, new in facts if old is not None and new is None]
+    come = [(None, new) for old, new in facts if old is None and new is not None]
+    both = [(old, new) for old, new in facts if old is not None and new is not None]
+    found = [_fact(old, new, *places) for old, new in (*both, *_matched(gone, come))]
+    nodes = [
+        t.filter(pc.not_equal(t.column("label"), "Document")) for t in (before.graph.nodes, after.graph.nodes)
+    ]
+    found += [_thing(old, new, *places) for old, new in _pairs((nodes[0], nodes[1]), _THING, "name")]
+    return sorted(
+        found,
+        key=lambda x: (_ORDER.index(x.what), x.type, *(s.says if s else "" for s in (x.before, x.after))),
+    )
+
+
+def _without_mentions(edges: pa.Table) -> pa.Table:
+    return edges.filter(pc.not_equal(edges.column("type"), "MENTIONS"))
+
+
+_Pair = tuple[_Version | None, _Version | None]
+
+
+def _pairs(tables: tuple[pa.Table, pa.Table], key: Sequence[str], told: str) -> list[_Pair]:
+    """The versions of what has other rows in one table than in the other, where they say something else.
+
+    ``key``: the columns that name it; ``told``: a further one that, with the properties, makes a row another.
+    """
+    names = [pc.binary_join_element_wise(*(t.column(c) for c in key), _SEPARATOR) for t in tables]
+    marks = [
+        pc.binary_join_element_wise(name, t.column(told), t.column("properties"), _SEPARATOR)
+        for name, t in zip(names, tables, strict=True)
+    ]
+    differ = pa.concat_arrays(
+        [
+            part
+            for own, other, name in ((marks[0], marks[1], names[0]), (marks[1], marks[0], names[1]))
+            for part in pc.filter(name, pc.invert(pc.is_in(own, value_set=other.combine_chunks()))).chunks
+        ]
+        or [pa.array([], pa.string())]
+    )
+    versions: list[dict[str, list[Mapping[str, Any]]]] = []
+    for name, table in zip(names, tables, strict=True):
+        mask = pc.is_in(name, value_set=differ)
+        rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for at, row in zip(pc.filter(name, mask).to_pylist(), table.filter(mask).to_pylist(), strict=True):
+            rows[at].append(row)
+        versions.append(rows)
+    found: list[_Pair] = []
+    for at in sorted(versions[0].keys() | versions[1].keys()):
+        sides = [
+            _Version(sorted(v[at], key=lambda r: (-r.get("confidence", 0), r[told]))) if at in v else None
+            for v in versions
+        ]
+        if sides[0] is None or sides[1] is None or sides[0].says != sides[1].says:
+            found.append((sides[0], sides[1]))
+    return found
+
+
+def _told(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties of a row that say something."""
+    return {k: v for k, v in json.loads(row["properties"]).items() if k not in BOOKKEEPING and v is not None}
+
+
+def _matched(gone: Iterable[_Pair], come: Iterable[_Pair]) -> Iterator[_Pair]:
+    """Those that went and came; where one went and one came of the same subject, the two as one."""
+    groups: dict[tuple[Any, ...], tuple[list[_Pair], list[_Pair]]] = defaultdict(lambda: ([], []))
+    for side, pairs in enumerate((gone, come)):
+        for pair in pairs:
+            version = pair[side]
+            assert version is not None
+            row = version.rows[0]
+            route = _told(row) if row["type"] == "ROUTES_TO" else {}
+            at = (*(row[c] for c in FACT[:3]), route.get("host"), route.get("location"), route.get("path"))
+            groups[at][side].append(pair)
+    for left, right in groups.values():
+        if len(left) == len(right) == 1:
+            yield left[0][0], right[0][1]
+        else:
+            yield from (*left, *right)
+
+
+class _Places:
+    """Where the documents of a publication are."""
+
+    def __init__(self, view: View) -> None:
+        columns = ("doc_id", "source_id", "path", "url")
+        rows = zip(*(view.graph.documents.column(c).to_pylist() for c in columns), strict=True)
+        self._known = {
+            doc: (source, path, view.shown_url(source, path, url)) for doc, source, path, url in rows
+        }
+
+    def side(self, says: str, row: Mapping[str, Any]) -> FactSide:
+        doc_id = row.get("doc_id") or next(iter(row.get("doc_ids") or ()), "")
+        source, path, url = self._known.get(doc_id, ("", "", ""))
+        return FactSide(
+            says=says,
+            key=tuple(row[c] for c in (FACT[1:5] if "type" in row else _THING)),
+            properties=_told(row),
+            source=source,
+            path=path,
+            doc_id=doc_id,
+            url=url,
+            line=row.get("line"),
+            edge_id=row.get("edge_id", ""),
+        )
+
+
+def _fact(old: _Version | None, new: _Version | None, was: _Places, now: _Places) -> FactChange:
+    sides = [(v.rows[0], p) if v is not None else None for v, p in ((old, was), (new, now))]
+    ends = [
+        NodeName(row[f"{end}_label"], row[f"{end}_key"], row[f"{end}_name"])
+        for side in sides
+        if side is not None
+        for row in (side[0],)
+        for end in ("start", "end")
+    ]
+    called = names_of(ends)
+    made: list[FactSide | None] = []
+    for version, places in ((old, was), (new, now)):
+        if version is None:
+            made.append(None)
+            continue
+        row = version.rows[0]
+        start, end = ((row[f"{e}_label"], row[f"{e}_key"]) for e in ("start", "end"))
+        says = sorted({relation(row["type"], _told(r)) for r in version.rows})
+        text = statement(called[start], row["type"], _told(row), called[end])
+        made.append(places.side(" | ".join([text, *says[1:]]) if len(says) > 1 else text, row))
+    row = next(v.rows[0] for v in (new, old) if v is not None)
+    what: Literal["route", "fact"] = "route" if row["type"] == "ROUTES_TO" else "fact"
+    return FactChange(
+        change=_kind(old, new),
+        what=what,
+        type=row["type"],
+        name=row["start_name"],
+        before=made[0],
+        after=made[1],
+    )
+
+
+def _thing(old: _Version | None, new: _Version | None, was: _Places, now: _Places) -> FactChange:
+    told = [_told(v.rows[0]) if v is not None else {} for v in (old, new)]
+    differ = [k for k in sorted(told[0].keys() | told[1].keys()) if told[0].get(k) != told[1].get(k)]
+    made: list[FactSide | None] = []
+    for version, places, properties in zip((old, new), (was, now), told, strict=True):
+        if version is None:
+            made.append(None)
+            continue
+        row = version.rows[0]
+        called = node(
+            NodeName(row["label"], row["key"], row["name"], row["scope"]), alone=row["scope"] is None
+        )
+        # Of what changed the properties that did; of what came or went all.
+        words = ", ".join(f"{k} {plain(properties[k])}" for k in differ if k in properties)
+        made.append(places.side(f"{called}: {words}" if words else called, row))
+    row = next(v.rows[0] for v in (new, old) if v is not None)
+    return FactChange(
+        change=_kind(old, new),
+        what="thing",
+        type=row["label"],
+        name=row["name"],
+        before=made[0],
+        after=made[1],
+    )
+
+
+def _kind(old: object, new: object) -> Literal["added", "removed", "changed"]:
+    return "added" if old is None else "removed" if new is None else "changed"

@@ -1,0 +1,59 @@
+"""What an alert leads to: the document to read first, the thing meant, what hangs on it, what changed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from taboot_pipelines.retrieval.results.base import Result
+from taboot_pipelines.retrieval.results.changes import DocumentChange, FactChange
+from taboot_pipelines.retrieval.results.queries import QueryRow
+
+Why = Literal["link", "name", "text"]
+
+
+class AlertDocument(Result):
+    """A document to read. ``why``: the alert's own link leads to it (``link``), it is called as the alert is
+    (``name``), or its text fits best (``text``); ``line`` and ``text``: of the passage that does, empty
+    otherwise."""
+
+    doc_id: str
+    title: str
+    url: str
+    source: str
+    path: str
+    why: Why
+    line: int | None = None
+    section: str = ""
+    text: str = ""
+
+
+class AlertThing(Result):
+    """A node of the graph that the alert means; ``said_by``: the label that names it, or ``text``."""
+
+    label: str
+    key: str
+    name: str
+    scope: str | None
+    said_by: str
+
+
+class AlertGuide(Result):
+    """Where to begin. ``documents``: the first to read first; ``things``: the most specific first;
+    ``dependents``: what fails without the first service among them; ``changes`` and ``facts``: of the last
+    week, of the things and of the documents that state them. ``notes``: what could not be told."""
+
+    alertname: str
+    labels: dict[str, str]
+    documents: tuple[AlertDocument, ...]
+    things: tuple[AlertThing, ...]
+    dependents: tuple[QueryRow, ...]
+    changes: tuple[DocumentChange, ...]
+    facts: tuple[FactChange, ...]
+    notes: tuple[str, ...] = ()
+
+
+class AlertGuides(Result):
+    """One guide for each alert that fires, in their order; ``truncated``: there were more."""
+
+    alerts: tuple[AlertGuide, ...]
+    truncated: bool = False

@@ -1,0 +1,111 @@
+"""From an alert to its runbook and to the thing that is meant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines_tests.cli.test_cli import Shell
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.world import World
+
+COMPOSE = "services:\n  web:\n    image: nginx\n    depends_on: [db]\n  db:\n    image: postgres\n"
+NOTES = {
+    "runbooks/DiskFull.md": "# What to do when a disk fills up\n\nDelete old snapshots of the pool.\n",
+    "runbooks/database.md": "# Postgres does not answer\n\nThe database db is down: restart it, then web.\n",
+    "decisions/ADR-1-database.md": "# Postgres does not answer to everybody\n\ndb is down at night.\n",
+    "a/README.md": "# About a\n\nNothing.\n",
+    "b/README.md": "# About b\n\nNothing.\n",
+}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with FakeTei() as tei:
+        made = World(tmp_path_factory.mktemp("house"), tei.url)
+        for project in ("shop", "blog"):
+            folder = made.source("stacks", "compose", host="nas.lan") / project
+            folder.mkdir()
+            (folder / "compose.yaml").write_text(COMPOSE)
+        for name, text in NOTES.items():
+            path = made.source("notes") / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        made.ingest()
+        yield made
+        made.workspace.close()
+
+
+@pytest.fixture(scope="module")
+def kb(world: World) -> KnowledgeBase:
+    return KnowledgeBase.open(settings=world.settings(world.home), read_only=True)
+
+
+@pytest.mark.parametrize(
+    ("url", "first"),
+    [
+        ("https://git.example.org/house/src/main/runbooks/DiskFull.md", "runbooks/DiskFull.md"),
+        ("https://runbooks.example.org/runbooks/diskfull/", "runbooks/DiskFull.md"),
+        ("https://git.example.org/a/README.md#top", "a/README.md"),
+        # Two end alike, and none is called so.
+        ("https://git.example.org/c/README.md", None),
+        ("https://git.example.org/runbooks/nothing.md", None),
+        ("ssh nas 'cat a/README.md'", None),
+    ],
+)
+def test_a_link_leads_to_the_document_that_ends_as_it_does(
+    kb: KnowledgeBase, url: str, first: str | None
+) -> None:
+    guide = kb.for_alert({"alertname": "Other"}, {"runbook_url": url, "summary": "db is down"})
+    by_link = [d.path for d in guide.documents if d.why == "link"]
+    assert by_link == ([first] if first else [])
+    assert first is None or guide.documents[0].path == first
+
+
+def test_the_name_of_the_alert_then_its_words(kb: KnowledgeBase) -> None:
+    assert kb.for_alert({"alertname": "DISK_full"}).documents[0].why == "name"
+    guide = kb.for_alert({"alertname": "PostgresDown"}, {"summary": "The database does not answer"})
+    # What is for the moment before what was decided once.
+    assert guide.documents[0].path == "runbooks/database.md"
+    assert guide.documents[0].why == "text" and guide.documents[0].line == 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "meant"),
+    [
+        ({"service": "db", "namespace": "shop"}, [("Service", "db", "nas.lan/shop")]),
+        ({"pod": "db-7d9f8b6c5d-x2x4z", "namespace": "blog"}, [("Service", "db", "nas.lan/blog")]),
+        ({"pod": "db-0", "namespace": "blog"}, [("Service", "db", "nas.lan/blog")]),
+        ({"instance": "http://NAS.lan:9100/metrics"}, [("Host", "nas.lan", None)]),
+        ({"container": "shop-db-1", "job": "cadvisor"}, [("Container", "shop-db-1", None)]),
+        ({"job": "nothing"}, []),
+    ],
+)
+def test_labels_name_the_thing(
+    kb: KnowledgeBase, labels: dict[str, str], meant: list[tuple[str, str, str | None]]
+) -> None:
+    found = kb.for_alert({"alertname": "Down", **labels}).things
+    assert [(t.label, t.name, t.scope) for t in found][: len(meant) or 1] == meant
+
+
+def test_what_hangs_on_it_and_what_changed(kb: KnowledgeBase) -> None:
+    guide = kb.for_alert({"alertname": "DbDown", "service": "db", "namespace": "shop"})
+    assert [(r.cells["affected"], r.cells["affected_project"]) for r in guide.dependents] == [("web", "shop")]
+    assert [c.path for c in guide.changes if c.source == "stacks"] == ["shop/compose.yaml"]
+    for wrong in ({}, {"a": 1}, {str(n): "x" for n in range(100)}, "text"):
+        with pytest.raises(TabootError) as error:
+            kb.for_alert(wrong)  # type: ignore[arg-type]
+        assert error.value.code == "E_QUERY"
+
+
+def test_in_a_terminal(world: World) -> None:
+    shell = Shell(world)
+    out = shell("alert", "DiskFull", "service=db", "namespace=shop")
+    assert "1. What to do when a disk fills up  (name)" in out and "meant: Service db in nas.lan/shop" in out
+    assert "fails too: " in out and "web" in out
+    said = json.loads(shell("alert", "alertname=DiskFull", "--json"))
+    assert said["alerts"][0]["documents"][0]["path"] == "runbooks/DiskFull.md"
