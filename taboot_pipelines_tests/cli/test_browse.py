@@ -30,11 +30,11 @@ def shell(world: World) -> Shell:
 
 @contextmanager
 def started(
-    shell: Shell, *arguments: str, start: Sequence[str] = (), **environment: str
+    shell: Shell, *arguments: str, start: Sequence[str] = (), command: str = "browse", **environment: str
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The process and the address that it printed."""
     process = subprocess.Popen(
-        [*(start or python()), "-c", PROGRAM, "browse", *arguments],
+        [*(start or python()), "-c", PROGRAM, command, *arguments],
         env={**shell.environment, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -108,6 +108,29 @@ def test_over_a_home_that_cannot_be_written(shell: Shell) -> None:
         # It could not be written: a process of the same rights that writes is refused.
         probe = [*PYTHON, "-c", f"open({str(home / 'probe')!r}, 'w')"]
         assert subprocess.run(probe, check=False, capture_output=True).returncode != 0
+
+
+def test_programs_are_told_the_address_and_a_token_unless_they_have_one(shell: Shell) -> None:
+    def asked(address: str, header: str) -> int:
+        name, _, value = header.partition(": ")
+        request = urllib.request.Request(f"{address}/status", headers={name: value})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    with started(shell, command="serve") as (process, address):
+        assert process.stdout is not None
+        header = process.stdout.readline().strip()
+        assert address.endswith("/api") and header.startswith("Authorization: Bearer ")
+        assert asked(address, header) == 200 and asked(address, f"{header}x") == 401
+    own = "a-token-that-programs-have"
+    with started(shell, command="serve", TABOOT_SERVE__TOKEN=own) as (process, address):
+        assert asked(address, f"Authorization: Bearer {own}") == 200
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        assert out == "" and own not in err
 
 
 def test_a_namespace_of_its_own(shell: Shell) -> None:
