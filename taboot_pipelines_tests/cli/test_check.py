@@ -53,6 +53,7 @@ def test_a_folder_is_compared_with_the_last_commit(world: World, repository: Pat
     shell = Shell(world)
     # What git leaves out is no part of the change: the variable is set on both sides.
     assert "It causes no problem." in shell("check", str(repository))
+    assert json.loads(shell("check", str(repository), "--format", "json"))["facts"] == []
     (repository / "stack" / "compose.yaml").write_text(WITHOUT)
     report = json.loads(shell("check", str(repository), "--format", "json", code=1))
     assert report["files"] == ["stack/compose.yaml"]
@@ -89,6 +90,8 @@ def test_commits_are_compared_whatever_the_folder_is(world: World, repository: P
     assert rules("main...change", 1) == ["dependency_gone"]
     assert rules("HEAD~1...HEAD", 1) == ["image_unpinned"]
     assert rules("HEAD", 0) == []
+    report = json.loads(shell("check", str(repository), "--git", "main...change", "--format", "json", code=1))
+    assert "image" not in {f["fact"] for f in report["facts"] if f["kind"] == "changed"}
     assert rules("HEAD~1", 1) == ["image_unpinned"]
 
 
@@ -106,6 +109,7 @@ def test_what_cannot_be_checked_ends_with_2(world: World, repository: Path, tmp_
 
 def test_links_lead_no_further_than_in_an_ingest(world: World, repository: Path) -> None:
     shell = Shell(world)
+    world.source("stack", "compose", path=str(repository / "stack"))
     secret = world.root / "outside.yaml"
     secret.write_text("services: {outside: {image: 'busybox:1'}}\n")
     (repository / "base.yaml").write_text("services: {base: {image: 'busybox:1', depends_on: [ghost]}}\n")

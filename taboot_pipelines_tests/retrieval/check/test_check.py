@@ -216,7 +216,8 @@ def test_what_breaks_nothing_is_no_problem(
 
 def test_what_was_wrong_before_is_not_told_wherever_it_moved(settings: Settings, tmp_path: Path) -> None:
     wrong = shop("8081:8080", "8080:8080").replace("adminer:4", "adminer").replace("volumes:\n  pages:\n", "")
-    write(tmp_path / "house", {**HOUSE, **ENV, "shop/compose.yaml": wrong})
+    route = PROXY.replace("web:80", "web:8080")
+    write(tmp_path / "house", {**HOUSE, **ENV, "shop/compose.yaml": wrong, "proxy/shop.conf": route})
     checker = Checker(settings)
     before = checker.side([files_of(e, f"/{e.config.path}", settings) for e in entries(tmp_path / "house")])
     write(tmp_path / "house", {"shop/compose.yaml": f"# One line more.\n{wrong}"})
@@ -260,6 +261,13 @@ def test_facts_are_told_with_what_was_and_what_is(settings: Settings, tmp_path: 
     assert (image.file, image.line) == ("shop/compose.yaml", line(changed, "nginx:1.28"))
     affected = {(c.cause, c.affected, c.how) for c in report.impact}
     assert affected == set()
+
+
+def test_a_connection_of_a_file_that_did_not_change_is_told(settings: Settings, tmp_path: Path) -> None:
+    cache = "  cache:\n    image: redis:7\n    container_name: shop-cache\n    networks: [front]\n  admin:\n"
+    report = check(settings, tmp_path, {"shop/compose.yaml": shop("  admin:\n", cache)})
+    (found,) = [f for f in report.facts if f.subject == "service blog/blog" and f.fact == "connection"]
+    assert (found.kind, found.file, found.line) == ("added", "blog/compose.yaml", line(BLOG, "shop-cache"))
 
 
 def test_who_needed_what_is_gone_is_told(settings: Settings, tmp_path: Path) -> None:
