@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from taboot_pipelines_tests.cli.test_cli import Shell
-from taboot_pipelines_tests.unwritable import tree
+from taboot_pipelines_tests.unwritable import PYTHON, tree, unwritable
 from taboot_pipelines_tests.world import World
 
 STACK = """services:
@@ -122,6 +122,9 @@ def test_links_lead_no_further_than_in_an_ingest(world: World, repository: Path)
     report = json.loads(shell("check", str(repository), "--git", "HEAD~1..HEAD", "--format", "json", code=1))
     added = {f["subject"] for f in report["facts"] if (f["kind"], f["fact"]) == ("added", "service")}
     assert "service stack/more" in added and not any("outside" in subject for subject in added)
+    # What the link leads to, beside the folder of the source and in its repository, is taken in.
+    images = {(f["subject"], f["after"]) for f in report["facts"] if f["fact"] == "image"}
+    assert ("service stack/more", "busybox:1") in images
 
 
 def test_a_folder_is_compared_with_what_is_published_and_nothing_is_written(world: World) -> None:
@@ -138,6 +141,10 @@ def test_a_folder_is_compared_with_what_is_published_and_nothing_is_written(worl
     before = tree(world.home)
     report = json.loads(shell("check", str(folder), "--format", "json", code=1))
     assert tree(world.home) == before
+    with unwritable(world.home):
+        command = [*PYTHON, "-c", "from taboot_pipelines.cli import main; main()", "check", str(folder)]
+        done = subprocess.run(command, env=shell.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "upstream_gone" in done.stdout, done.stderr
     # The proxy's conf lies in another source, which still leads to the name.
     (problem,) = report["problems"]
     assert (problem["rule"], problem["file"], problem["line"]) == ("upstream_gone", "../edge/web.conf", 1)
