@@ -51,6 +51,9 @@ def repository(world: World) -> Path:
 
 def test_a_folder_is_compared_with_the_last_commit(world: World, repository: Path) -> None:
     shell = Shell(world)
+    # A folder that nothing was taken into is no home yet.
+    (world.root / "empty").mkdir()
+    shell.environment["TABOOT_HOME"] = str(world.root / "empty")
     # What git leaves out is no part of the change: the variable is set on both sides.
     assert "It causes no problem." in shell("check", str(repository))
     assert json.loads(shell("check", str(repository), "--format", "json"))["facts"] == []

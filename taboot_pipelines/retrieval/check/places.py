@@ -20,6 +20,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Role
 from taboot_pipelines.retrieval.check.states import Files, files_of
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.stages.health import catalog_exists
 from taboot_pipelines.stages.source_state import tombstoned_paths
 from taboot_pipelines.stages.tier_a_triples import has_projects
 from taboot_pipelines.stages.tiers import kind_of
@@ -179,15 +180,10 @@ def _with_ignored(before: Files, after: Files, repository: Repository) -> Files:
 def of_home(folder: Path, settings: Settings) -> Sides | None:
     """What the home has published of the sources that lie in a folder, or that it lies in, beside these as
     they are; the configuration that its other sources have is on both sides. None where it has none."""
-    if not settings.home_dir.is_dir():
+    if not catalog_exists(settings):
         return None
     workspace = Workspace(settings.model_copy(update={"read_only": True}))
-    try:
-        rows = workspace.catalog.sources.find(settings.namespace, ("active",))
-    except TabootError as error:
-        if error.code not in ("E_KB_UNINITIALIZED", "E_CATALOG"):
-            raise
-        return None
+    rows = workspace.catalog.sources.find(settings.namespace, ("active",))
     entries = [e for e in map(stored_entry, rows) if isinstance(e.config, DirectorySource)]
     inside = [
         e for e in entries if directory_of(e).is_relative_to(folder) or folder.is_relative_to(directory_of(e))

@@ -26,7 +26,7 @@ RULES: Mapping[str, str] = {
     "volume_gone": "A volume is used that is not declared.",
     "file_gone": "A file is named that is not there.",
     "variable_undefined": "A variable is used that has no value.",
-    "image_unpinned": "An image has no version, or only `latest`.",
+    "image_unpinned": "An image names no version, or only `latest`.",
     "document_contradicted": "A document says something else than the configuration.",
     "unreadable": "A file cannot be read as what it is.",
 }
@@ -265,10 +265,8 @@ def _unpinned(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]
     for row in _images(after, services):
         cells, at = row.cells, row.cites[0]
         if at.edge_id in news and (cells["service"], cells["project"], cells["image"]) not in known:
-            has = "only `latest`" if cells["tag"] else "no version"
-            statement = (
-                f"service {cells['project']}/{cells['service']} uses {cells['image']}, which has {has}."
-            )
+            called = f"service {cells['project']}/{cells['service']}"
+            statement = f"{called} uses {cells['image']}, which names no version."
             yield _problem("image_unpinned", statement, after, at.doc_id, at.line)
 
 
