@@ -78,8 +78,9 @@ class Facts:
     def listed(self) -> tuple[ChangedFact, ...]:
         """All facts that differ, in the order of their places."""
         found = [*self._files(), *self._services(), *self._relations(), *self._variables()]
-        told = {(f.file, f.line) for f in found}
-        found += [f for f in self._settings() if (f.file, f.line) not in told]
+        # The value of a file that a relation stands for.
+        told = {(f.file, f.line, f.kind) for f in found}
+        found += [f for f in self._settings() if (f.file, f.line, f.kind) not in told]
         return tuple(sorted(set(found), key=lambda f: (f.file, f.line, f.subject, f.fact, f.kind)))
 
     def _files(self) -> Iterator[ChangedFact]:

@@ -270,6 +270,15 @@ def test_a_connection_of_a_file_that_did_not_change_is_told(settings: Settings, 
     assert (found.kind, found.file, found.line) == ("added", "blog/compose.yaml", line(BLOG, "shop-cache"))
 
 
+def test_a_setting_that_leads_nowhere_any_more_is_told_with_its_value(
+    settings: Settings, tmp_path: Path
+) -> None:
+    report = check(settings, tmp_path, {"shop/compose.yaml": shop("u@db:5432", "u@elsewhere:5432")})
+    facts = {(f.kind, f.fact) for f in report.facts}
+    assert facts == {("removed", "connection"), ("changed", "environment.DATABASE_URL")}
+    assert report.problems == ()
+
+
 def test_who_needed_what_is_gone_is_told(settings: Settings, tmp_path: Path) -> None:
     without = SHOP[: SHOP.index("  db:\n    image")] + SHOP[SHOP.index("  admin:") :]
     report = check(settings, tmp_path, {"shop/compose.yaml": without})
