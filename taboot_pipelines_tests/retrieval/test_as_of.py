@@ -122,6 +122,8 @@ def test_room_and_days_are_bounded(world: World) -> None:
     assert world.kb().as_of(first).manifest.version == 1
     shards = world.home / "kb" / layout.shards_name("default")
     before = len(list(shards.iterdir()))
+    assert publish.prune(world.workspace.shards, "default", history=publish.History(30, 1 << 30)) == []
+    assert "cache" in world.kb().as_of(first).search("lantern").hits[0].text
     history = publish.History(30, 0)
     assert publish.prune(world.workspace.shards, "default", history=history)
     assert len(list(shards.iterdir())) < before

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.model.graph import EDGES
@@ -25,7 +25,7 @@ from taboot_pipelines.retrieval.verbalization import BOOKKEEPING
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
 
-HISTORIES = int(os.environ.get("TABOOT_TEST_HISTORIES", "3"))
+HISTORIES = int(os.environ.get("TABOOT_TEST_HISTORIES", "2"))
 
 FILES = {
     "stacks/media/compose.yaml": [
@@ -35,6 +35,8 @@ FILES = {
         "  cache:\n    image: redis:7\n",
         "services:\n  web:\n    image: nginx:1.25\n    ports: ['80:80']\n    depends_on:\n"
         "      db: {condition: service_healthy}\n  db:\n    image: postgres:15\n    restart: always\n",
+        "services:\n  web:\n    image: nginx:1.25\n    ports: ['81:80', '82:80']\n"
+        "    depends_on: [db, cache]\n  db:\n    image: postgres:15\n  cache:\n    image: redis:7\n",
         "services: [broken\n",
     ],
     "stacks/more/compose.yaml": [
@@ -52,7 +54,7 @@ FILES = {
         "# Runbook\n\nRestart cache first. web listens on port 80.\n",
     ],
 }
-STEPS = st.lists(st.tuples(st.sampled_from(sorted(FILES)), st.integers(0, 4)), min_size=2, max_size=5)
+STEPS = st.lists(st.tuples(st.sampled_from(sorted(FILES)), st.integers(0, 5)), min_size=2, max_size=5)
 
 Said = dict[tuple[Any, ...], frozenset[str]]
 
@@ -104,11 +106,13 @@ def check(kb: KnowledgeBase, moment: datetime, before: Said, after: Said) -> Non
 @settings(
     max_examples=HISTORIES,
     deadline=None,
-    phases=[Phase.generate],
+    phases=[Phase.explicit, Phase.generate],
     derandomize=HISTORIES < 10,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=STEPS)
+# A fact that says something else, and one in the place of which there are two.
+@example(steps=[("stacks/media/compose.yaml", 2), ("stacks/media/compose.yaml", 3)])
 def test_changes_are_the_difference_of_two_publications(
     tmp_path: Path, tei: FakeTei, steps: list[tuple[str, int]]
 ) -> None:

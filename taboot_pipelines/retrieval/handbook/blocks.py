@@ -12,7 +12,7 @@ from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.handbook.instructions import Excerpt, Text
 from taboot_pipelines.retrieval.handbook.naming import What
-from taboot_pipelines.retrieval.handbook.pages import Block, Cell, Note, Passage, Place, Row, Said, Table
+from taboot_pipelines.retrieval.handbook.pages import Cell, Passage, Place, Row, Said, Table
 from taboot_pipelines.retrieval.queries.citations import StatementSpan
 from taboot_pipelines.retrieval.queries.house import Arguments, House
 from taboot_pipelines.retrieval.queries.service_index import Document
@@ -160,8 +160,3 @@ def table(columns: Sequence[str], rows: Iterable[Row | None]) -> Table:
         if row is not None:
             found[row.cells] = tuple(dict.fromkeys((*found.get(row.cells, ()), *row.places)))[:_PLACES]
     return Table(tuple(columns), [Row(cells, places) for cells, places in found.items()][:_ROWS])
-
-
-def or_note(rows: Table, none: str) -> list[Block]:
-    """A table; where it has no row, that there is none."""
-    return [rows if rows.rows else Note(none)]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from taboot_pipelines.documents.mime import is_code
-from taboot_pipelines.retrieval.handbook.blocks import LineOf, or_note, table
+from taboot_pipelines.retrieval.handbook.blocks import LineOf, table
 from taboot_pipelines.retrieval.handbook.facts import Facts
 from taboot_pipelines.retrieval.handbook.instructions import (
     ACTIONS,
@@ -34,7 +34,7 @@ from taboot_pipelines.retrieval.handbook.pages import (
 )
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, listed, plural
 from taboot_pipelines.retrieval.queries.house import Arguments, House
-from taboot_pipelines.retrieval.queries.relations import networks_of
+from taboot_pipelines.retrieval.queries.relations import left_open, networks_of
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service
 
 #: Documents that are listed of those that name a service; passages about one action; columns of boxes on the
@@ -118,45 +118,27 @@ class Handbook(Facts):
             wanted.append((("text", document.doc_id), "runbooks", name, f"{document.source}/{document.path}"))
         self._page_of |= page_names(wanted)
 
-    # --- Places
-
-    # --- Facts of services
-
-    # --- Texts
-
     # --- Pages
 
     def _service(self, service: Service) -> Page:
         name = service.name
         described = self.descriptions.get(service.number)
+        what: Block = Note(f"No document says what {name} is.", gap=True)
+        needs, needing = (
+            self.relations(self.needs(service), "end"),
+            self.relations(self.needed_by(service), "start"),
+        )
+        routes, ports = self.route_table(self.routes.get(service.number, ())), self.port_table([service])
         sections = [
-            Section(
-                "What it is",
-                [Passage([described]) if described else Note(f"No document says what {name} is.", gap=True)],
-            ),
+            Section("What it is", [Passage([described]) if described else what]),
             Section("At a glance", [self.glance(service)]),
             self._how_to(service, "restart"),
             Section("Map", [self._around(service)]),
-            Section(
-                "Needs",
-                [self.relations(self.needs(service), "end", f"{name} is not declared to need anything.")],
-            ),
-            Section(
-                "Needed by",
-                [self.relations(self.needed_by(service), "start", f"Nothing is declared to need {name}.")],
-            ),
-            Section(
-                "Routes",
-                or_note(
-                    self.route_table(self.routes.get(service.number, ())),
-                    f"No route to {name} is known.",
-                ),
-            ),
-            Section(
-                "Published ports",
-                or_note(self.port_table([service]), f"{name} is not declared to publish a port."),
-            ),
-            Section("Data", or_note(self.data(service), f"{name} is not declared to mount anything.")),
+            _told("Needs", needs, f"{name} is not declared to need anything."),
+            _told("Needed by", needing, f"Nothing is declared to need {name}."),
+            _told("Routes", routes, f"No route to {name} is known."),
+            _told("Published ports", ports, self._no_port(service)),
+            _told("Data", self.data(service), f"{name} is not declared to mount anything."),
             *(self._how_to(service, action) for action in ACTIONS[1:]),
         ]
         if drift := self._contradictions(service):
@@ -164,6 +146,11 @@ class Handbook(Facts):
         naming = self._naming(service)
         sections += [Section("Documents that name it", [Links(naming)])] if naming else []
         return Page(self._page_of["service", service.number], name, "Service", sections, service.project)
+
+    def _no_port(self, service: Service) -> str:
+        if variables := left_open(service, "ports"):
+            return f"The ports of {service.name} are set elsewhere, by {listed(variables)}."
+        return f"{service.name} is not declared to publish a port."
 
     def _how_to(self, service: Service, action: str) -> Section:
         found = (self.passage(e) for e in self._how.of.get((service.number, action), ())[:_EXCERPTS])
@@ -222,26 +209,17 @@ class Handbook(Facts):
             for e in self._index.out(node, "RESOLVES_TO")
         ]
         name = self._index.name(node)
-        held = [s for s in self.services if self.host_of.get(s.number) == node]
-        return Page(
-            self._page_of["host", node],
-            name,
-            "Host",
-            [
-                Section(
-                    "What runs on it",
-                    or_note(table(("Service", "Project"), rows), f"Nothing is declared to run on {name}."),
-                ),
-                Section(
-                    "Addresses",
-                    or_note(table(("Address", "Record"), addresses), f"No address of {name} is known."),
-                ),
-                Section(
-                    "Published ports",
-                    or_note(self.port_table(held, of=True), "No published port is declared."),
-                ),
-            ],
-        )
+        held = self.port_table([s for s in self.services if self.host_of.get(s.number) == node], of=True)
+        sections = [
+            _told(
+                "What runs on it",
+                table(("Service", "Project"), rows),
+                f"Nothing is declared to run on {name}.",
+            ),
+            _told("Addresses", table(("Address", "Record"), addresses), f"No address of {name} is known."),
+            _told("Published ports", held, "No published port is declared."),
+        ]
+        return Page(self._page_of["host", node], name, "Host", sections)
 
     def _network(self, node: int) -> Page:
         rows = [self.row((self.cell(s.number), s.project), [cite(e)]) for s, e in self._members[node]]
@@ -268,21 +246,12 @@ class Handbook(Facts):
     def _ways_in(self) -> Page:
         routes = [r for held in self.routes.values() for r in held]
         routes.sort(key=lambda r: (str(r[1].cells["hostname"]), str(r[1].cells["path"])))
-        return Page(
-            "routes",
-            "Routes and ports",
-            "Index",
-            [
-                Section("Routes", or_note(self.route_table(routes), "No route is known.")),
-                Section(
-                    "Published ports",
-                    or_note(
-                        self.port_table(self.services, of=True),
-                        "No port is declared to be published.",
-                    ),
-                ),
-            ],
-        )
+        ports = self.port_table(self.services, of=True)
+        sections = [
+            _told("Routes", self.route_table(routes), "No route is known."),
+            _told("Published ports", ports, "No port is declared to be published."),
+        ]
+        return Page("routes", "Routes and ports", "Index", sections)
 
     def _overview(self) -> Page:
         rows = []
@@ -314,8 +283,8 @@ class Handbook(Facts):
         services = table(("Service", "Project", "Host", "Reached at", "Told how to"), rows)
         sections = [
             Section("How to read this", [Note(_READING)]),
-            Section("Services", or_note(services, "No service is declared in what was read.")),
-            Section("Procedures", self._procedures()),
+            _told("Services", services, "No service is declared in what was read."),
+            _told("Procedures", self._procedures(), "No document says how to do anything."),
             *([Section("Gaps", gaps)] if (gaps := self._gaps()) else []),
             Section("Map", [self._whole()]),
         ]
@@ -336,7 +305,7 @@ class Handbook(Facts):
         sections.append(Section("What it was made from", [Links(sources)]))
         return Page("index", "The house", "Overview", sections)
 
-    def _procedures(self) -> list[Block]:
+    def _procedures(self) -> Table:
         """What is told how to do, by what is done: first for no service of its own, then for each."""
         rows = []
         for action in ACTIONS:
@@ -353,8 +322,7 @@ class Handbook(Facts):
                     where = f"{title}: {'; '.join(sections)}" if sections else title
                     cells = (action.capitalize(), cell, Cell(where, self.at(held[0])))
                     rows.append(self.row(cells, map(self.begin, held)))
-        made = table(("What", "Of", "Where it is told"), rows)
-        return or_note(made, "No document says how to do anything.")
+        return table(("What", "Of", "Where it is told"), rows)
 
     def _gaps(self) -> list[Block]:
         gaps: list[Block] = []
@@ -421,3 +389,8 @@ _FENCE, _COMMENT = re.compile(r"[>\s]*(?:```|~~~)"), re.compile(r"\s*(?:#|//|;)"
 
 def _kind(edge: Edge) -> str:
     return "connects" if edge.type == "CONNECTS_TO" else "needs"
+
+
+def _told(title: str, rows: Table, none: str) -> Section:
+    """A section of one table; where it has no row, that there is none."""
+    return Section(title, [rows if rows.rows else Note(none)])

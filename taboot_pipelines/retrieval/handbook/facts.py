@@ -11,7 +11,7 @@ from taboot_pipelines.model.graph import TEXT_METHOD
 from taboot_pipelines.retrieval.handbook.blocks import Blocks, LineOf, table
 from taboot_pipelines.retrieval.handbook.instructions import Text
 from taboot_pipelines.retrieval.handbook.naming import What
-from taboot_pipelines.retrieval.handbook.pages import Block, Cell, Note, Row, Said, Table
+from taboot_pipelines.retrieval.handbook.pages import Cell, Row, Said, Table
 from taboot_pipelines.retrieval.queries import house as queries
 from taboot_pipelines.retrieval.queries.catalog import QUERIES
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, cites
@@ -223,13 +223,12 @@ class Facts(Blocks):
                     found.setdefault(service.number, (text, s, said))
         return found
 
-    def relations(self, edges: Iterable[tuple[Edge, str]], end: str, none: str) -> Block:
+    def relations(self, edges: Iterable[tuple[Edge, str]], end: str) -> Table:
         held: dict[tuple[int, str], list[Edge]] = defaultdict(list)
         for edge, how in edges:
             held[getattr(edge, end), how].append(edge)
         rows = [self.row((self.cell(node), how), cites(es)) for (node, how), es in held.items()]
-        made = table(("Service", "How"), rows)
-        return made if made.rows else Note(none)
+        return table(("Service", "How"), rows)
 
 
 def _how(edge: Edge) -> str:

@@ -10,7 +10,7 @@ from html import escape
 from taboot_pipelines.retrieval.handbook.pages import Map, printable
 
 #: Pixels: of a box, a line in it, its title, between boxes, between columns; code points that fit in.
-_WIDTH, _LINE, _TITLE, _BELOW, _BESIDE, _FITS = 200, 22, 26, 18, 70, 26
+_WIDTH, _LINE, _TITLE, _BELOW, _BESIDE, _FITS = 200, 22, 26, 18, 70, 24
 #: Lines and arrows of one map, beyond which a picture tells nobody anything.
 MAX_ARROWS = 400
 

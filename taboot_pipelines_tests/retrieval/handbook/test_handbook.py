@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from urllib.parse import unquote
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from selectolax.lexbor import LexborHTMLParser
 
+from taboot_pipelines.cli.group import cli
 from taboot_pipelines.documents.secrets.masking import mask
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
@@ -133,6 +136,10 @@ def test_one_publication_makes_the_same_bytes(kb: KnowledgeBase, book: Path, tmp
     files = {p.relative_to(book): p.read_bytes() for p in book.rglob("*") if p.is_file()}
     assert files == {p.relative_to(again): p.read_bytes() for p in again.rglob("*") if p.is_file()}
     about = json.loads(files[Path("handbook.json")])
+    environment = {"TABOOT_HOME": str(homelab_home()), "TABOOT_READ_ONLY": "true"}
+    told = CliRunner().invoke(cli, ["handbook", str(tmp_path / "cli"), "--json"], env=environment)
+    assert json.loads(told.stdout) == {"path": str(tmp_path / "cli"), "pages": len(pages(book))}
+    assert (tmp_path / "cli" / "index.md").read_bytes() == files[Path("index.md")]
     assert about["publication"] == kb.manifest.version and set(map(Path, about["files"])) < set(files)
 
 
@@ -181,14 +188,14 @@ def test_a_handbook_that_fails_leaves_the_one_before(
     target = tmp_path / "house"
     site.write([page("index", "before")], ABOUT, target)
     before = {p: p.read_bytes() for p in target.rglob("*") if p.is_file()}
-    made = site._render
+    write, files = Path.write_bytes, itertools.count()
 
-    def failing(page: Page, ending: str, about: dict[str, object]) -> str:
-        if page.kind == "Host":
+    def full(path: Path, data: bytes) -> int:
+        if next(files) == 20:
             raise OSError(28, "No space left on device")
-        return made(page, ending, about)
+        return write(path, data)
 
-    monkeypatch.setattr(site, "_render", failing)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(TabootError, match="E_STORAGE"):
         kb.handbook(target)
     assert {p: p.read_bytes() for p in target.rglob("*") if p.is_file()} == before
