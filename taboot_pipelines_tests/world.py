@@ -43,6 +43,7 @@ INPUT_TABLES = (
     "document_tag",
     "confirmation",
     "assertion",
+    "feedback",
     "chosen_run",
     "job",
     "locator",

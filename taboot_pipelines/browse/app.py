@@ -24,8 +24,9 @@ from taboot_pipelines import logs, telemetry
 from taboot_pipelines.browse import api, documents, graph, openapi, overview, search
 from taboot_pipelines.browse.digest import Digests
 from taboot_pipelines.browse.guard import Guard
+from taboot_pipelines.browse.map import map_page
 from taboot_pipelines.browse.problems import PREFIX, problem
-from taboot_pipelines.browse.rendering import HERE, STATIC, environment, render
+from taboot_pipelines.browse.rendering import STATIC, environment, render, static_bytes
 from taboot_pipelines.browse.requests import kb_of
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.health import METRICS
@@ -44,9 +45,11 @@ _PAGES: dict[str, View] = {
     "/": overview.overview,
     "/search": search.search,
     "/document/{doc_id}": documents.document,
+    "/document/{doc_id}/life": documents.life,
     "/node": graph.node,
     "/nodes": graph.nodes,
     "/edge/{edge_id}": graph.edge,
+    "/map": map_page,
     "/sources": overview.sources,
     "/source/{source}": overview.source,
     "/drift": overview.drift,
@@ -134,7 +137,7 @@ def _static(request: Request) -> Response:
     if name not in STATIC:
         raise TabootError("E_NOT_FOUND", "There is no such file.")
     headers = {"cache-control": _FOR_EVER}
-    return Response((HERE / "static" / name).read_bytes(), media_type=STATIC[name], headers=headers)
+    return Response(static_bytes(name), media_type=STATIC[name], headers=headers)
 
 
 def _icon(_request: Request) -> Response:

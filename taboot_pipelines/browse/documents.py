@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,10 +24,12 @@ from taboot_pipelines.retrieval.rendering import short_url
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from taboot_pipelines.retrieval.results.documents import DocumentChunk
     from taboot_pipelines.retrieval.results.explanations import Original
 
 #: Of what was read from a document, of the things it names and of its links: what a page shows.
 _MAX_FACTS, _MAX_NAMES, _MAX_LINKS = 60, 40, 30
+_MAX_CHUNKS = 500
 #: Of what was read at a marked place.
 _MAX_THERE = 5
 #: What people look for comes first: containers are called like their services.
@@ -91,6 +95,54 @@ def document(request: Request) -> Response:
             links=links,
             metadata=_metadata(original.metadata),
             page=page,
+        )
+    )
+
+
+@dataclass(frozen=True)
+class LivedChunk:
+    """A chunk with how many facts begin in it."""
+
+    chunk: DocumentChunk
+    url: str
+    facts: int
+
+
+def life(request: Request) -> Response:
+    """``/document/ID/life``: what became of the document on its way, from its bytes by its text, its chunks
+    and the facts read from them to its points in the space of the vectors."""
+    kb = kb_of(request)
+    doc_id = request.path_params["doc_id"]
+    found = kb.document(doc_id)
+    edges = kb.edges()
+    own = edges.filter(pc.equal(edges.column("doc_id"), found.doc_id))
+    # Where each fact begins; one may rest on several places of the document.
+    starts = sorted(
+        min(spans)
+        for (text,) in rows_of(own, "supports")
+        if (spans := [s["span"][0] for s in json.loads(text) if s.get("span")])
+    )
+    methods = Counter(rows_of(own, "type", "extraction_method"))
+    manifest = kb.manifest
+    return HTMLResponse(
+        render(
+            "life.html",
+            kb=kb,
+            q="",
+            document=found,
+            place=short_url(found.url, manifest.sources, found.source),
+            lines=found.text.count("\n") + 1,
+            chunks=[
+                LivedChunk(
+                    c,
+                    to(f"/document/{found.doc_id}", "mark", at=f"{c.start}-{c.end}"),
+                    bisect_left(starts, c.end) - bisect_left(starts, c.start),
+                )
+                for c in found.chunks[:_MAX_CHUNKS]
+            ],
+            facts=own.num_rows,
+            methods=sorted(methods.items(), key=lambda m: (-m[1], m[0])),
+            space=manifest.space,
         )
     )
 

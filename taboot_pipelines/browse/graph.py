@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from taboot_pipelines.browse.digest import Named
-from taboot_pipelines.browse.rendering import render, to
+from taboot_pipelines.browse.rendering import entitled, render, to
 from taboot_pipelines.browse.requests import digests_of, kb_of, whole
 from taboot_pipelines.browse.texts import Line, window
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.graph import EDGES, NODES
 from taboot_pipelines.model.records import NodeRef
+from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval import verbalization
 from taboot_pipelines.retrieval.rendering import short_url, with_line
 
@@ -324,8 +325,10 @@ def nodes(request: Request) -> Response:
         rows = table.filter(pc.equal(table.column("label"), label)).sort_by(
             [("name", "ascending"), ("key", "ascending")]
         )
+        # Most documents of configuration are called alike.
+        paths = dict(rows_of(kb.documents(), "doc_id", "path")) if label == "Document" else {}
         found = [
-            Named(r["label"], r["key"], r["name"], r["scope"])
+            Named(r["label"], r["key"], entitled(r["name"], paths.get(r["key"], r["name"])), r["scope"])
             for r in rows.slice((page - 1) * _PAGE, _PAGE + 1).to_pylist()
         ]
     return HTMLResponse(

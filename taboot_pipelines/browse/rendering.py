@@ -10,10 +10,12 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import jinja2
 
+from taboot_pipelines.errors import TabootError
+from taboot_pipelines.packaged import packaged_file, read_verified
 from taboot_pipelines.retrieval.rendering import outside
 from taboot_pipelines.retrieval.verbalization import plain
 
@@ -25,8 +27,17 @@ HERE = Path(__file__).parent
 STATIC = {
     "style.css": "text/css; charset=utf-8",
     "keys.js": "text/javascript; charset=utf-8",
+    "map.js": "text/javascript; charset=utf-8",
+    "cytoscape.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
+
+
+#: Cytoscape.js 3.21 (MIT): the one chunk of the extra's bundle that it is alone in, and its SHA-256.
+_CYTOSCAPE = (
+    "labextension/static/58.6846eb7cf4206803b3ab.js",
+    "a9c377163564a8a26f9608c368f1cd3206875966f24202df6603e6879b59a33d",
+)
 
 
 @lru_cache(maxsize=1)
@@ -42,6 +53,7 @@ def environment() -> jinja2.Environment:
     )
     made.globals.update(to=to, static=static_url)
     made.filters.update(day=day, moment=moment, count=count, outside=outside, plural=plural, plain=plain)
+    made.filters.update(entitled=entitled)
     return made
 
 
@@ -62,7 +74,30 @@ def to(path: str, /, fragment: str = "", **parameters: Any) -> str:
 @lru_cache(maxsize=len(STATIC))
 def static_url(name: str) -> str:
     """The URL of a file of ``static``, another one when its content is."""
-    return f"/static/{name}?v={hashlib.sha256((HERE / 'static' / name).read_bytes()).hexdigest()[:12]}"
+    return f"/static/{name}?v={hashlib.sha256(static_bytes(name)).hexdigest()[:12]}"
+
+
+@lru_cache(maxsize=len(STATIC))
+def static_bytes(name: str) -> bytes:
+    """A file that pages load. Raises ``E_EXTRA`` for that of an extra that is not installed."""
+    if name != "cytoscape.js":
+        return (HERE / "static" / name).read_bytes()
+    path, sha256 = _CYTOSCAPE
+    try:
+        return read_verified(packaged_file("ipycytoscape", path), sha256)[0]
+    except TabootError as error:
+        raise TabootError(
+            "E_EXTRA", "The map needs the extra map.", remedy="pip install 'taboot-pipelines[map]'"
+        ) from error
+
+
+def entitled(title: str, path: str) -> str:
+    """A document's title; where that is its file's name alone, as of most configuration, the path that tells
+    it from others. ``path``: also a URL."""
+    own = path.partition("#")[0].partition("?")[0]
+    if title and unquote(own).rpartition("/")[2] != title:
+        return title
+    return unquote(own.partition("://")[2].partition("/")[2] if "://" in own else own)
 
 
 def day(value: datetime | None) -> str:

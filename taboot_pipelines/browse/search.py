@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from taboot_pipelines.browse.rendering import render, to
+from taboot_pipelines.browse.rendering import entitled, render, to
 from taboot_pipelines.browse.requests import digests_of, kb_of, search_options
 from taboot_pipelines.browse.texts import Piece, cited, excerpt
 from taboot_pipelines.retrieval.rendering import short_url, with_line
@@ -37,6 +37,7 @@ class ShownHit:
     """A hit as the page has it: ``heading``: its section without what the title says already."""
 
     hit: Hit
+    title: str
     url: str
     place: str
     heading: str
@@ -69,7 +70,8 @@ class Choice(NamedTuple):
 
 def search(request: Request) -> Response:
     """``/search?q=…``: every parameter of the engine's filters, ``mode``, ``cursor``; ``ask=1`` answers what
-    does not look like a question, ``scores=1`` shows what each arm made of the hits.
+    does not look like a question, ``after`` is the question that this one may lean on, ``scores=1``
+    shows what each arm made of the hits.
     """
     given = request.query_params
     # A form sends its empty fields too; an address that is kept should not have them.
@@ -83,10 +85,20 @@ def search(request: Request) -> Response:
     options = search_options(given)
     cursor = given.get("cursor")
     manifest = kb.manifest
-    asked = given.get("ask") == "1" or looks_like_question(query)
-    answer = None if cursor or not asked else kb.answer(query, _SENTENCES, **options)
-    found = kb.search(query, PAGE, cursor=cursor, **options)
-    page = {name: given.getlist(name) for name in (*FILTERS, "mode", "ask", "scores") if name in given}
+    before = given.get("after", "").strip()
+    asked = given.get("ask") == "1" or bool(before) or looks_like_question(query)
+    answer = None
+    if asked and before and not cursor:
+        talk = kb.conversation(_SENTENCES, **options)
+        talk.ask(before)
+        answer = talk.ask(query)
+    elif asked and not cursor:
+        answer = kb.answer(query, _SENTENCES, **options)
+    # What leans on the question before it finds little by its own words.
+    found = kb.search(answer.question if answer and before else query, PAGE, cursor=cursor, **options)
+    page = {
+        name: given.getlist(name) for name in (*FILTERS, "mode", "ask", "scores", "after") if name in given
+    }
     return HTMLResponse(
         render(
             "search.html",
@@ -120,6 +132,7 @@ def _shown(hit: Hit, manifest: Manifest) -> ShownHit:
     shown = [p for n, p in enumerate(parts) if p not in ((hit.title, *parts[:n]) if n else (hit.title,))]
     return ShownHit(
         hit=hit,
+        title=entitled(hit.title, _path(short_url(hit.url, manifest.sources, hit.source))),
         url=to(f"/document/{hit.doc_id}", "mark", **at),
         place=with_line(short_url(hit.url, manifest.sources, hit.source), hit.line),
         heading=" › ".join(shown),
@@ -128,12 +141,17 @@ def _shown(hit: Hit, manifest: Manifest) -> ShownHit:
     )
 
 
+def _path(place: str) -> str:
+    """The path of a place that is shown, without its source."""
+    return place.partition(": ")[2] or place
+
+
 def _answer(answer: Answer, manifest: Manifest) -> ShownAnswer:
     citations = tuple(
         ShownCitation(
             number=c.number,
             text=c.text,
-            title=c.title,
+            title=entitled(c.title, _path(short_url(c.url, manifest.sources))),
             url=to(f"/document/{c.doc_id}", "mark", at=f"{c.start}-{c.end}"),
             place=with_line(short_url(c.url, manifest.sources), c.line)
             + (f" ({c.section})" if c.section and not c.line else ""),

@@ -99,6 +99,7 @@ for command in (
     query.ask,
     query.query,
     query.evaluate,
+    query.feedback,
     graph.explain,
     graph.neighbors,
     graph.path,

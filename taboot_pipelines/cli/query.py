@@ -1,4 +1,4 @@
-"""Questions: ``search``, ``ask``, ``query`` and ``evaluate``; the ``cache``.
+"""Questions: ``search``, ``ask``, ``query``, ``feedback`` and ``evaluate``; the ``cache``.
 
 They load no Dagster; only ``query`` reads the catalog, to say which files it could not see.
 """
@@ -478,14 +478,57 @@ def _show_answer(answer: Answer, places: Places) -> None:
 
 
 @click.command()
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("question", required=False)
+@click.option("--right", "verdict", flag_value="right", help="The answer is right, and so are its documents.")
+@click.option("--wrong", "verdict", flag_value="wrong", help="The answer is wrong.")
+@click.option("--nothing", "verdict", flag_value="none", help="Nothing here says it.")
+@click.option("--withdraw", "verdict", flag_value="withdraw", help="Forget what was thought of it.")
+@click.option("--says", multiple=True, metavar="REGEX", help="What a right answer matches; repeatable.")
+@click.option("--note", metavar="TEXT", default="", help="Why; it is kept and shown.")
+@click.option("--who", metavar="NAME", default=None, help="Who says so; default: this user.")
+@namespace_option
+@json_option
+def feedback(
+    question: str | None,
+    verdict: str | None,
+    says: tuple[str, ...],
+    note: str,
+    who: str | None,
+    namespace: str | None,
+    as_json: bool,
+) -> None:
+    """Say what you think of the answer to QUESTION; without it, list what people think.
+
+    `taboot evaluate` without a file asks these questions again: what was right stays answered from the same
+    documents, what was wrong is answered as --says says, and what nothing says is left alone.
+    """
+    if (question is None) != (verdict is None):
+        raise click.UsageError("Give a QUESTION with --right, --wrong, --nothing or --withdraw, or neither.")
+    kb = open_kb(namespace, embedding=verdict == "right")
+    if question is not None:
+        kb.feedback(question, None if verdict == "withdraw" else verdict, must=says, note=note, who=who)
+    kept = kb.feedbacks()
+    if as_json:
+        emit_json([item.model_dump(mode="json") for item in kept])
+        return
+    for item in kept if question is None else [x for x in kept if x.question == question]:
+        plain(f"{item.verdict:<6} {item.question}")
+        told = [f"{item.at:%Y-%m-%d}", item.who, *item.must, item.note]
+        plain("       " + ", ".join(x for x in told if x), dim=True)
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(dir_okay=False))
 @click.option("--wrong", is_flag=True, help="List the questions that were answered wrongly, too.")
 @_filters
 @_mode
 @namespace_option
 @json_option
-def evaluate(file: str, wrong: bool, mode: str, namespace: str | None, as_json: bool, **options: Any) -> None:
-    """Ask the questions of FILE, whose answers it holds, and count the right ones.
+def evaluate(
+    file: str | None, wrong: bool, mode: str, namespace: str | None, as_json: bool, **options: Any
+) -> None:
+    """Ask the questions of FILE, whose answers it holds, and count the right ones; without FILE, those of
+    `taboot feedback`.
 
     FILE has a JSON object a line, with `question`, `kind` (`none` for what nothing answers), `must` (regular
     expressions that a right answer matches) and `evidence` (ends of paths of which it cites one).

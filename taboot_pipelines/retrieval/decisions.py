@@ -168,7 +168,7 @@ class DecisionRecorder:
         """See ``KnowledgeBase.undo``."""
         if not isinstance(assertion_id, str):
             raise TabootError("E_QUERY", "undo takes the id of an assertion, or the beginning of it.")
-        said_why, said_who = _about(reason, who)
+        said_why, said_who = about(reason, who)
         if erase:
             recorded = self._writing.erase_assertion(assertion_id)
         else:
@@ -186,7 +186,7 @@ class DecisionRecorder:
         """See ``KnowledgeBase.ingest_structured_batch``."""
         if isinstance(items, (str, Mapping)) or not isinstance(items, Sequence):
             raise TabootError("E_ENTITY_VALIDATION", "A batch is a list of facts.", field="items")
-        said_why, said_who = _about(reason, who)
+        said_why, said_who = about(reason, who)
         stated = _entities_of(items)
         wanted = [self._wanted(number, item, stated) for number, item in enumerate(items)]
         if not wanted:
@@ -246,7 +246,7 @@ class DecisionRecorder:
     ) -> Decided:
         from taboot_pipelines.stages.decisions import Wanted
 
-        said_why, said_who = _about(reason, who)
+        said_why, said_who = about(reason, who)
         recorded = self._writing.decide([Wanted(kind, payload)], said_who, said_why)
         return Decided(
             observation_id=recorded.ids[0], kind=kind.value, priority=_CORRECTION, stores=recorded.stores
@@ -403,7 +403,7 @@ def says(assertion: Assertion) -> str:
             return f"undoes {p['assertion']}"
 
 
-def _about(reason: str, who: str | None) -> tuple[str, str]:
+def about(reason: str, who: str | None) -> tuple[str, str]:
     """Why, and who: by default whoever runs this process."""
     return (
         checks.check_text("reason", reason, checks.MAX_REASON),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -19,10 +19,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.results.answers import Answer
-from taboot_pipelines.retrieval.results.evaluations import Evaluation, Judged
+from taboot_pipelines.retrieval.results.evaluations import Evaluation, Feedback, Judged
+from taboot_pipelines.stores.catalog.feedback import Opinion
 
 #: The kind of a question that nothing answers.
 NONE = "none"
+#: What PostgreSQL keeps in an index.
+_MAX_QUESTION = 2000
+VERDICTS = ("right", "wrong", NONE)
 _MARK = re.compile(r"\s*\[\d+(?:\s*[,;]\s*\d+)*\]")
 
 
@@ -67,6 +71,55 @@ def read_questions(given: Path | str | Iterable[Mapping[str, Any]]) -> list[Labe
                 remedy="Write one JSON object a line, with `question`, `kind`, `must` and `evidence`.",
                 question=number,
             ) from None
+    return found
+
+
+def opinion(
+    question: str,
+    verdict: str,
+    must: Sequence[str],
+    note: str,
+    who: str | None,
+    answer: Callable[[str], Answer],
+) -> Opinion:
+    """What somebody thinks of an answer, checked, as it is kept. Raises ``E_QUERY``, ``E_NOT_FOUND``."""
+    from taboot_pipelines.retrieval.decisions import about
+
+    if verdict not in VERDICTS:
+        raise TabootError("E_QUERY", f"verdict must be one of {', '.join(VERDICTS)}.")
+    if must and verdict == NONE:
+        raise TabootError("E_QUERY", "must says what an answer says, and nothing is one.")
+    try:
+        LabelledQuestion(question=question, must=tuple(must))
+    except ValidationError as error:
+        raise TabootError("E_QUERY", error.errors()[0]["msg"]) from None
+    if not question.strip() or len(question.encode()) > _MAX_QUESTION:
+        raise TabootError("E_QUERY", f"A question that is kept has 1 to {_MAX_QUESTION} bytes.")
+    said, by = about(note, who)
+    cited: tuple[str, ...] = ()
+    if verdict == "right":
+        found = answer(question)
+        if not found.found:
+            raise TabootError("E_NOT_FOUND", "There is no answer to this question that could be right.")
+        cited = tuple(sorted({c.doc_id for c in found.citations}))
+    return Opinion(question, verdict, tuple(must), cited, said, by, 0)
+
+
+def of_feedback(kept: Iterable[Feedback], places: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The opinions that say what is right, as questions: by an expression, or by documents that are there.
+    ``places``: the URL of each document."""
+    found = []
+    for item in kept:
+        evidence = [places[d] for d in item.doc_ids if d in places]
+        if item.verdict == NONE or item.must or evidence:
+            found.append(
+                {
+                    "question": item.question,
+                    "kind": NONE if item.verdict == NONE else "feedback",
+                    "must": item.must,
+                    "evidence": evidence,
+                }
+            )
     return found
 
 

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     )
     from taboot_pipelines.retrieval.results.documents import CollectionView, DocumentView
     from taboot_pipelines.retrieval.results.drift import DriftReport
-    from taboot_pipelines.retrieval.results.evaluations import Evaluation
+    from taboot_pipelines.retrieval.results.evaluations import Evaluation, Feedback
     from taboot_pipelines.retrieval.results.explanations import Explanation, Original
     from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, GraphPath, Node, Subgraph
     from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
@@ -444,18 +444,57 @@ class KnowledgeBase:
         )
 
     def evaluate(
-        self, questions: Path | str | Iterable[Mapping[str, Any]], **options: Unpack[SearchOptions]
+        self,
+        questions: Path | str | Iterable[Mapping[str, Any]] | None = None,
+        **options: Unpack[SearchOptions],
     ) -> Evaluation:
         """Ask questions whose answers are known, and count what is answered rightly, wrongly and not at all.
 
-        ``questions``: a file of JSON lines, or objects with its fields: ``retrieval.evaluation`` says which.
-        Filters and ranking as in :meth:`search`. Raises ``E_PATH``, ``E_ENCODING``, ``E_PARSE`` with the
-        number of the question, and what :meth:`answer` raises.
+        ``questions``: a file of JSON lines, or objects with its fields: ``retrieval.evaluation`` says which;
+        by default those of :meth:`feedbacks` that say what is right. Filters and ranking as in
+        :meth:`search`. Raises ``E_PATH``, ``E_ENCODING``, ``E_PARSE`` with the number of the question, and
+        what :meth:`answer` raises.
         """
         from taboot_pipelines.retrieval import evaluation
 
+        if questions is None:
+            places = dict(zip(*self.documents().select(["doc_id", "url"]).to_pydict().values(), strict=True))
+            questions = evaluation.of_feedback(self.feedbacks(), places)
         read = evaluation.read_questions(questions)
         return evaluation.evaluate(read, lambda question: self.answer(question, **options))
+
+    @_changes
+    def feedback(
+        self,
+        question: str,
+        verdict: str | None,
+        *,
+        must: Collection[str] = (),
+        note: str = "",
+        who: str | None = None,
+    ) -> None:
+        """Keep what you think of the answer to a question, in place of what was thought of it before.
+
+        ``verdict``: ``right``, which keeps the documents that the answer cites now; ``wrong``; ``none`` where
+        nothing here says it; None takes back what was thought. ``must``: regular expressions that a right
+        answer matches. Raises ``E_QUERY`` for anything else, ``E_NOT_FOUND`` where there is nothing to take
+        back or no answer to be right.
+        """
+        from taboot_pipelines.retrieval import evaluation
+
+        check_texts(required=True, question=question)
+        check_texts(note=note, who=who)
+        patterns = checked_texts(must=must)
+        if verdict is None:
+            if not self._writing().withdraw_feedback(question):
+                raise TabootError("E_NOT_FOUND", "Nothing is kept of this question.")
+            return
+        opinion = evaluation.opinion(question, verdict, patterns, note, who, self.answer)
+        self._writing().keep_feedback(opinion)
+
+    def feedbacks(self) -> tuple[Feedback, ...]:
+        """What people think of answers, the oldest first."""
+        return self._writing().feedback()
 
     def replay(self, answer_id: str) -> Replay:
         """The candidates that an answer (``Answer.answer_id``) was chosen from, with their scores.

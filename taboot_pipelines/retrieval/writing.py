@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from taboot_pipelines.knowledge.assertions import Assertion
     from taboot_pipelines.retrieval.results.changes import DocumentChanges
     from taboot_pipelines.retrieval.results.decisions import EntityName, EntitySupports
+    from taboot_pipelines.retrieval.results.evaluations import Feedback
     from taboot_pipelines.retrieval.session import View
     from taboot_pipelines.stages.decisions import Recorded, Wanted
     from taboot_pipelines.stages.deletion import Receipt, Restored
     from taboot_pipelines.stages.reindexing import Reindexed
     from taboot_pipelines.stages.uploads import Uploaded
     from taboot_pipelines.stages.workspace import Workspace
+    from taboot_pipelines.stores.catalog.feedback import Opinion
 
 
 class Writing:
@@ -71,6 +73,23 @@ class Writing:
 
         with self._workspace() as workspace:
             tags.tag(workspace, self._namespace, doc_ids, add=add, remove=remove)
+
+    def keep_feedback(self, opinion: Opinion) -> None:
+        """See ``KnowledgeBase.feedback``."""
+        with self._workspace() as workspace:
+            workspace.catalog.feedback.keep(self._namespace, opinion)
+
+    def withdraw_feedback(self, question: str) -> bool:
+        with self._workspace() as workspace:
+            return workspace.catalog.feedback.withdraw(self._namespace, question)
+
+    def feedback(self) -> tuple[Feedback, ...]:
+        """See ``KnowledgeBase.feedbacks``."""
+        from taboot_pipelines.retrieval.results.evaluations import Feedback
+
+        with self._workspace() as workspace:
+            kept = workspace.catalog.feedback.all(self._namespace)
+        return tuple(Feedback(**{**o._asdict(), "at": datetime.fromtimestamp(o.at / 1e6, UTC)}) for o in kept)
 
     def reindex(self, names: Sequence[str], source: str | None) -> tuple[Reindexed, ...]:
         """See ``KnowledgeBase.reindex``."""

@@ -17,6 +17,7 @@ import uvicorn
 from taboot_pipelines.browse.app import make_app, take_port
 from taboot_pipelines.model.tables import EDGES_SCHEMA, NODES_SCHEMA
 from taboot_pipelines.retrieval.results.answers import Answer, Citation
+from taboot_pipelines.retrieval.results.documents import DocumentChunk, DocumentVersion, DocumentView
 from taboot_pipelines.retrieval.results.drift import DriftItem, DriftReport, DriftSide
 from taboot_pipelines.retrieval.results.explanations import End, Explanation, Mark, Original, Quote
 from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, Link, Node, Subgraph
@@ -32,12 +33,15 @@ EDGE = "e" * 64
 PAGES = (
     "/",
     "/search?q=anything&ask=1&scores=1",
+    "/search?q=anything&after=something",
     f"/document/{DOC}?at=0-3",
     f"/document/{DOC}?kind=rendered",
+    f"/document/{DOC}/life",
     "/node?label=Service&key=k",
     "/node?name=anything",
     "/nodes?label=Service",
     f"/edge/{EDGE}",
+    "/map",
     "/sources",
     "/source/one",
     "/drift",
@@ -66,6 +70,7 @@ class HostileBase:
             chunks=1,
             all_tags=lambda: tags,
             tags={},
+            space=SimpleNamespace(model=self.text, revision=self.text, dimension=3),
             collections=dict.fromkeys(tags),
         )
 
@@ -95,6 +100,9 @@ class HostileBase:
         return Answer(question=t, found=True, text=f"{t} [1] {t}", citations=citations, kind="text",
                       closest=citations, looked_for=t, notes=(t,))  # fmt: skip
 
+    def conversation(self, _limit: int, **_options: Any) -> Any:
+        return SimpleNamespace(ask=lambda question: self.answer(question, 5))
+
     def original(self, doc_id: str, spans: Any = (), byte_spans: Any = ()) -> Original:
         t = "\n".join(self.rows)
         mark = Mark(start=0, end=5, byte_start=0, byte_end=5)
@@ -104,6 +112,18 @@ class HostileBase:
             blob_sha256="b" * 64,
             metadata=json.dumps({self.text: [self.text, {self.text: self.text}], "url": self.text}),
             text=t, rendered=not spans, read=t, marks=(mark,), unread=self.text if byte_spans else "",
+        )  # fmt: skip
+
+    def document(self, doc_id: str) -> DocumentView:
+        t = self.text
+        chunks = tuple(
+            DocumentChunk(chunk_id=x, start=0, end=3, line=None, section=x, content_type=x) for x in self.rows
+        )
+        version = DocumentVersion(event=t, at=NOW, blob_sha256=t, job_id=t)
+        return DocumentView(
+            doc_id=doc_id, source=t, source_type=t, tags=(t,), path=t, url=t, title=t, mime=t, language=t,
+            date=NOW, since=NOW, expires_at=NOW, blob_sha256=t, metadata=t, text=t, chunks=chunks,
+            versions=(version,),
         )  # fmt: skip
 
     def links(self, _document: str, _limit: int) -> DocumentLinks:

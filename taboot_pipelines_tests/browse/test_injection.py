@@ -31,7 +31,7 @@ ELEMENTS = frozenset(
         html head meta title link script body a header div svg circle path span form label input kbd
         button nav main h1 h2 h3 p ul ol li strong section table thead tbody tr th td figure figcaption
         blockquote details summary fieldset legend select option mark code aside dl dt dd text rect g defs
-        marker br
+        marker br noscript
         """
     )
 )
@@ -41,7 +41,7 @@ ATTRIBUTES = frozenset(
         class id href rel target title type name value placeholder action method for role lang charset
         content src defer tabindex checked selected autofocus autocomplete autocapitalize spellcheck
         enterkeyhint hidden viewbox d x y cx cy r rx width height markerwidth markerheight orient refx
-        refy marker-end data-item open
+        refy marker-end data-item data-graph data-start data-do open
         """
     )
 )
@@ -63,12 +63,13 @@ def check(html: str, url: str) -> None:
     loaded = [
         (n.tag, str(n.attributes.get("src") or n.attributes.get("href"))) for n in tree.css("link, script")
     ]
+    drawn = ["cytoscape.js", "map.js"] if tree.css_first(".map, [href='/map'][aria-current]") else []
     assert sorted((tag, address.partition("?")[0]) for tag, address in loaded) == [
         ("link", "/static/icon.svg"),
         ("link", "/static/style.css"),
-        ("script", "/static/keys.js"),
+        *(("script", f"/static/{name}") for name in sorted(["keys.js", *drawn])),
     ]
-    assert len(tree.css("form")) <= 2 and len(tree.css("body")) == 1 and len(tree.css("meta")) == 3
+    assert len(tree.css("form")) <= 3 and len(tree.css("body")) == 1 and len(tree.css("meta")) == 3
 
 
 def test_there_are_enough_of_them() -> None:
@@ -152,8 +153,9 @@ def test_no_template_lets_anything_through() -> None:
         assert not re.search(r"\son\w+=|style=|=\{\{", text), path
     for path in Path(rendering.HERE).glob("*.py"):
         assert "Markup" not in path.read_text(), path
-    keys = (Path(rendering.HERE) / "static" / "keys.js").read_text()
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|Function\(", keys)
+    for name in ("keys.js", "map.js"):
+        script = (Path(rendering.HERE) / "static" / name).read_text()
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|Function\(", script)
 
 
 class Watch:
@@ -192,12 +194,18 @@ def test_in_a_browser_none_of_them_runs(context: BrowserContext) -> None:
             # Together in the fields that a page has once, each in its lists: loading is what takes the time.
             kb.text = " ".join(some)
             kb.rows = some
-            for url in (PAGES[2], PAGES[4], PAGES[1], PAGES[7]):
+            for url in (PAGES[3], PAGES[6], PAGES[1], PAGES[9]):
                 page.goto(own.rstrip("/") + url, wait_until="load")
             assert watch.seen == [], (some, watch.seen)
         kb.rows = PAYLOADS
         for url in PAGES:
             page.goto(own.rstrip("/") + url, wait_until="load")
+            if url == "/map":
+                # Every node is picked out once, and its facts are shown.
+                page.locator(".canvas").focus()
+                for key in ["ArrowLeft"] * 15 + ["ArrowUp"] * 15 + ["ArrowRight", "ArrowDown"] * 60:
+                    page.keyboard.press(key)
+                assert page.locator("#facts h2").count() == 1
             # What waits for the focus or the pointer.
             for _ in range(8):
                 page.keyboard.press("j")

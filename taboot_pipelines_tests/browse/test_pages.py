@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -9,12 +10,13 @@ import threading
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import pyarrow.compute as pc
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 from starlette.testclient import TestClient
 
 from taboot_pipelines.browse.app import make_app
-from taboot_pipelines.browse.rendering import to
+from taboot_pipelines.browse.rendering import entitled, to
 from taboot_pipelines.errors import CODES, TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import load_settings
@@ -109,6 +111,21 @@ def test_a_question_is_answered_with_the_lines(client: TestClient) -> None:
     assert line.attributes["id"] == "mark"
     assert '- "3010:3000"' in line.text() and line.css_first(".n").text() == "106"
     assert "bytes" in text_of(document, "aside") and "line 106" in text_of(document, "aside")
+
+
+def test_a_question_leans_on_the_one_before_it(client: TestClient, kb: KnowledgeBase) -> None:
+    first = page(client, to("/search", q="Which port does Grafana listen on?", source="stacks"))
+    form = {n.attributes["name"]: n.attributes.get("value") for n in first.css(".further input")}
+    assert form == {"after": "Which port does Grafana listen on?", "source": "stacks", "q": None}
+    tree = page(client, to("/search", q="and its image?", after=form["after"]))
+    talk = kb.conversation()
+    talk.ask("Which port does Grafana listen on?")
+    meant = talk.ask("and its image?")
+    said = text_of(tree, ".answer")
+    assert f"Asked as: {meant.question}" in said and "grafana/grafana" in said
+    assert "grafana" in text_of(tree, ".hits").lower()
+    # The next one leans on what was meant, not on what was written.
+    assert tree.css_first(".further input[name=after]").attributes["value"] == meant.question
 
 
 def test_words_are_searched_and_answered_on_demand(client: TestClient) -> None:
@@ -306,12 +323,45 @@ def test_nodes_are_listed_by_label(client: TestClient, kb: KnowledgeBase) -> Non
     assert found == [to("/node", label="Service", key=key) for _, key in sorted(rows)]
 
 
+def test_files_that_are_called_alike_are_told_apart(client: TestClient, kb: KnowledgeBase) -> None:
+    alike = [d for d in kb.documents().to_pylist() if d["title"] == "compose.yaml"]
+    assert len(alike) > 1
+    for d in alike:
+        tree = page(client, f"/document/{d['doc_id']}")
+        assert text_of(tree, "h1") == d["path"] and d["path"].endswith("/compose.yaml")
+        row = f'a[href="/document/{d["doc_id"]}"]'
+        assert text_of(page(client, "/source/stacks"), row) == d["path"]
+        assert text_of(page(client, "/nodes?label=Document"), row) == d["path"]
+    said = [text_of(page(client, to("/search", q="compose services image")), ".hits")]
+    assert any(d["path"] in text for d in alike for text in said)
+    assert entitled("Guide", "a/b.md") == "Guide" and entitled("b.md", "https://x.org/a/b.md?c") == "a/b.md"
+
+
+def test_the_life_of_a_document_from_bytes_to_points(client: TestClient, kb: KnowledgeBase) -> None:
+    grafana = kb.answer("Which port does Grafana listen on?").citations[0].doc_id
+    document = kb.document(grafana)
+    assert f"/document/{grafana}/life" in links(page(client, f"/document/{grafana}"), "aside a")
+    tree = page(client, f"/document/{grafana}/life")
+    said = text_of(tree)
+    assert [text_of(tree, f".life > li:nth-child({n}) h2").split()[0] for n in range(1, 6)] == [
+        "Bytes", "Text", "Chunks", "Facts", "Points"]  # fmt: skip
+    assert document.blob_sha256 in said and document.versions[-1].event in said
+    assert f"{len(document.text):,} characters" in said
+    assert len(links(tree, ".life ol a")) == len(document.chunks)
+    facts = kb.edges().filter(pc.equal(kb.edges().column("doc_id"), grafana)).num_rows
+    assert text_of(tree, ".life > li:nth-child(4) h2") == f"Facts {facts:,}"
+    counted = sum(int(n) for n in re.findall(r"(\d+) facts?\b", text_of(tree, ".life ol")))
+    assert 0 < counted <= facts
+    assert f"{kb.manifest.space.dimension} dimensions" in said
+    page(client, "/document/nothing/life", 404)
+
+
 def test_every_document_can_be_read_and_links_to_its_origin_only_by_the_web(
     client: TestClient, kb: KnowledgeBase
 ) -> None:
     for row in kb.documents().to_pylist():
         tree = page(client, f"/document/{row['doc_id']}")
-        assert (row["title"] or row["path"]) == tree.css_first("h1").text()
+        assert (entitled(row["title"], row["path"]) or row["path"]) == tree.css_first("h1").text()
         for node in tree.css("a[href]"):
             href = node.attributes["href"] or ""
             assert href.startswith(("/", "#", "https://", "http://")), href

@@ -180,6 +180,11 @@ def test_search_ask_explain_neighbors(shell: Shell) -> None:
     ]
     told = shell("evaluate", str(questions), "--wrong")
     assert "where" in told.splitlines()[1] and "q1: Where does" in told
+    asked = "Where does the web server keep its sessions?"
+    assert asked in shell("feedback", asked, "--right", "--note", "seen") and "seen" in shell("feedback")
+    assert [s["right"] for s in shell.json("evaluate")["scores"]] == [1, 1]
+    assert shell.json("feedback", asked, "--withdraw") == []
+    shell("feedback", asked, code=2)
     shell("evaluate", "nowhere.jsonl", code=1)
     assert "E_PATH" in shell.err
 

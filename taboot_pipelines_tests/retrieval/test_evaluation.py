@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,3 +82,66 @@ def test_what_is_no_file_of_questions_is_named(
     with pytest.raises(TabootError) as caught:
         kb.evaluate(file)
     assert caught.value.code == code and said in caught.value.message
+
+
+def test_what_people_think_of_answers_is_asked_again(tmp_path: Path) -> None:
+    world = World(tmp_path, None)
+    guides = world.source("runbooks")
+    (guides / "backups.md").write_text(RUNBOOK)
+    (guides / "lamps.md").write_text("# Lamps\n\nThe lantern hangs in the hall.\n")
+    world.ingest()
+    kb = world.kb()
+    asked, wrong, lamp = QUESTIONS[0]["question"], "who looks after the proxy", "Where does the lantern hang?"
+    kb.feedback(asked, "right", note="as it was", who="jo")
+    kb.feedback(wrong, "wrong", must=["Petra"])
+    kb.feedback("Who owns the moon?", "wrong")
+    kb.feedback("What is the capital of Austria?", "none")
+    kb.feedback(lamp, "right")
+    found = kb.evaluate()
+    assert [(r.question, r.kind, r.verdict) for r in found.rows] == [
+        (asked, "feedback", "right"),
+        (wrong, "feedback", "wrong"),
+        ("What is the capital of Austria?", "none", "right"),
+        (lamp, "feedback", "right"),
+    ], "of one that is wrong it must be known what is right"
+    # The last opinion of a question holds, and one that is taken back is gone.
+    kb.feedback(wrong, "right")
+    assert [r.verdict for r in kb.evaluate().rows] == ["right"] * 4
+    kb.feedback(wrong, None)
+    with pytest.raises(TabootError, match="E_NOT_FOUND"):
+        kb.feedback(wrong, None)
+    first = kb.feedbacks()[0]
+    assert (first.question, first.verdict, first.note, first.who) == (asked, "right", "as it was", "jo")
+    # Another namespace sees none of them, and takes none back.
+    other = KnowledgeBase(kb.settings, "other")
+    other.feedback(asked, "none")
+    assert [item.verdict for item in other.feedbacks()] == ["none"]
+    other.feedback(asked, None)
+    assert other.feedbacks() == () and len(kb.feedbacks()) == 4
+    # What an answer said is kept nowhere; what is erased takes with it what was thought of its answers.
+    (backups,) = first.doc_ids
+    assert "7 daily" not in str(kb.feedbacks())
+    kb.delete([backups], erase=True)
+    assert asked not in {item.question for item in kb.feedbacks()}
+    assert lamp in {item.question for item in kb.feedbacks()}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "given"),
+    [
+        ("good", {}),
+        ("none", {"must": ["a"]}),
+        ("wrong", {"must": ["("]}),
+        ("wrong", {"note": 5}),
+        ("wrong", {"note": "x" * 100_000}),
+        ("wrong", {"question": "x" * 3000}),
+        ("wrong", {"question": ""}),
+    ],
+)
+def test_opinions_that_are_none_are_refused(kb: KnowledgeBase, verdict: str, given: dict[str, Any]) -> None:
+    before = kb.feedbacks()
+    with pytest.raises(TabootError, match=r"E_QUERY|E_ENTITY_VALIDATION|E_ASSERTION"):
+        kb.feedback(**{"question": "Who?", "verdict": verdict, **given})
+    with pytest.raises(TabootError, match="E_NOT_FOUND"):
+        kb.feedback("What is the capital of Austria?", "right")
+    assert kb.feedbacks() == before

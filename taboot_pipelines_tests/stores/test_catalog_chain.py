@@ -34,7 +34,7 @@ services:
 
 #: Tables of inputs that no run here fills, and those that only a person fills.
 UNUSED = frozenset({"confirmation", "tombstone", "llm_answer"})
-DECIDED = frozenset({"assertion", "chosen_run", "retention_policy", "uploaded", "document_tag"})
+DECIDED = frozenset({"assertion", "feedback", "chosen_run", "retention_policy", "uploaded", "document_tag"})
 
 
 def live(world: World) -> None:
@@ -74,6 +74,7 @@ def live(world: World) -> None:
     runs = kb.runs("stack", "A", document="compose.yaml", active=True).items
     (promoted,) = (run for run in runs if run.config["extractor"] == "compose")
     kb.correct("web", "description", "the page", reason="asked", label="Service")
+    kb.feedback("Which image does web run?", "right", must=["nginx"])
     kb.upload(b"# Handed\n\nThe web service was handed over.\n", name="handed.md", tags=["by hand"])
     assert promoted.number == 1 and kb.edges().column("run_id").to_pylist().count(promoted.run_id) > 3
 

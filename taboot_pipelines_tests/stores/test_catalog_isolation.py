@@ -25,6 +25,7 @@ from taboot_pipelines.stores.catalog import open_catalog
 from taboot_pipelines.stores.catalog.assertions import HandedIn, NewAssertion
 from taboot_pipelines.stores.catalog.catalog import Catalog
 from taboot_pipelines.stores.catalog.database import Database
+from taboot_pipelines.stores.catalog.feedback import Opinion
 from taboot_pipelines.stores.catalog.frontier import Frontier
 from taboot_pipelines.stores.catalog.pointers import Pointer
 from taboot_pipelines.stores.catalog.schema import metadata
@@ -101,6 +102,7 @@ def fill(catalog: Catalog, ns: str) -> None:
     catalog.notifications.add(ns, [told(mark)])
     catalog.uploaded.put(ns, [UploadedItem(mark, "sha0", 1, mark, mark, mark, mark)], mark)
     catalog.tags.change(ns, [mark], add=[mark], remove=[])
+    catalog.feedback.keep(ns, opinion(mark))
     catalog.retention.sync(ns, {"s": 30})
     catalog.retention.keep(ns, [mark], 5)
     catalog.assertions.add(ns, [NewAssertion("field", mark, mark, mark)])
@@ -130,6 +132,10 @@ def fill(catalog: Catalog, ns: str) -> None:
                 namespace=ns, source_id="s", type="files", config=mark, root="/", state="active", updated_at=1
             )
         )
+
+
+def opinion(mark: str) -> Opinion:
+    return Opinion(mark, mark, (mark,), (mark,), mark, mark, 0)
 
 
 def chosen(mark: str) -> dict[str, Any]:
@@ -271,6 +277,9 @@ def calls(
         ),
         "uploaded.all": lambda: catalog.uploaded.all(MINE),
         "uploaded.put": lambda: catalog.uploaded.put(MINE, [UploadedItem("of-alpha", sha, 1)], "of-alpha"),
+        "feedback.all": lambda: catalog.feedback.all(MINE),
+        "feedback.keep": lambda: catalog.feedback.keep(MINE, opinion("of-alpha")),
+        "feedback.withdraw": lambda: catalog.feedback.withdraw(MINE, "of-beta"),
         "tags.all": lambda: catalog.tags.all(MINE),
         "tags.change": lambda: catalog.tags.change(MINE, [doc], add=["of-alpha"], remove=["of-beta"]),
         "uploads.enqueue": lambda: catalog.uploads.enqueue(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Literal
 
 import pyarrow as pa
@@ -30,6 +31,19 @@ class Judged(Result):
     @property
     def verdict(self) -> Literal["right", "wrong", "unanswered"]:
         return "right" if self.right else "wrong" if self.found else "unanswered"
+
+
+class Feedback(Result):
+    """What ``who`` thinks of the answer to a question: ``right``, ``wrong``, or ``none`` where the house does
+    not say it; ``must``: expressions that a right answer matches; ``doc_ids``: of which it cites one."""
+
+    question: str
+    verdict: Literal["right", "wrong", "none"]
+    must: tuple[str, ...]
+    doc_ids: tuple[str, ...]
+    note: str
+    who: str
+    at: datetime
 
 
 class Score(Result):

@@ -37,6 +37,7 @@ attribute          module                 subject
 ``tombstones``     ``deletions.py``       documents that were deleted for good
 ``notifications``  ``notifications.py``   what endpoints are told of, and which were reached
 ``assertions``     ``assertions.py``      what people decided: corrections, structured facts, merges, undoing
+``feedback``       ``feedback.py``        what people think of answers
 ``receipts``       ``deletions.py``       what each deletion has done in each store
 ``retention``      ``retention.py``       how long the documents of a source, or single ones, are kept
 ``audit_log``      ``deletions.py``       deletions, restorations and the like, by ids

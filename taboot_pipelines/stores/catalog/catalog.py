@@ -15,6 +15,7 @@ from taboot_pipelines.stores.catalog.crawls import CrawlReports, Crawls
 from taboot_pipelines.stores.catalog.database import Database, retried
 from taboot_pipelines.stores.catalog.dead_letters import DeadLetters
 from taboot_pipelines.stores.catalog.deletions import AuditLog, Receipts, Tombstones
+from taboot_pipelines.stores.catalog.feedback import Feedback
 from taboot_pipelines.stores.catalog.jobs import Jobs
 from taboot_pipelines.stores.catalog.locators import Locator, Locators
 from taboot_pipelines.stores.catalog.notifications import Notifications
@@ -60,6 +61,7 @@ class Catalog:
         self.audit_log = AuditLog(database)
         self.totals = Totals(database)
         self.assertions = Assertions(database, self.blobs)
+        self.feedback = Feedback(database)
 
     @retried
     def forget(self, namespace: str, doc_ids: Collection[str], blobs: Collection[str]) -> None:
@@ -87,6 +89,7 @@ class Catalog:
                 self.blobs.forget_file_names(c, namespace, {x.sha256 for x in documents})
             self.retention.forget(c, namespace, doc_ids)
             self.tags.forget(c, namespace, doc_ids)
+            self.feedback.forget(c, namespace, doc_ids)
             self.answers.forget_blobs(c, namespace, blobs)
             self.locators.forget_absent(c, namespace, blobs)
             self.blobs.forget(c, namespace, blobs)

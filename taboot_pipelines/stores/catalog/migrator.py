@@ -19,7 +19,7 @@ from taboot_pipelines.stores.leases.protocol import LeaseStore
 from taboot_pipelines.stores.postgres import connect_arguments, failure, server_url
 
 #: Every Alembic revision, oldest first; a test compares them with the scripts.
-REVISIONS = tuple(f"{number:04}" for number in range(1, 15))
+REVISIONS = tuple(f"{number:04}" for number in range(1, 16))
 HEAD = REVISIONS[-1]
 
 MAINTENANCE_ROLE = "taboot_maintenance"

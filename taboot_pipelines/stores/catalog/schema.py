@@ -128,6 +128,20 @@ assertion = Table(
     UniqueConstraint("namespace", "id", name="uq_assertion_id"),
 )
 
+#: What people think of answers. It holds no text of an answer.
+feedback = Table(
+    "feedback",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("question", Text, primary_key=True),
+    Column("verdict", Text, nullable=False),  # right | wrong | none
+    Column("must", Text, nullable=False),  # JSON
+    Column("doc_ids", Text, nullable=False),  # JSON
+    Column("note", Text, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+)
+
 #: Which run of a unit a person promoted, for one input of it: of a unit's rows that are not withdrawn, the
 #: newest whose input is still that of the unit holds. ``promotion`` joins what was promoted together.
 chosen_run = Table(

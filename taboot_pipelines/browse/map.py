@@ -1,0 +1,231 @@
+"""The page of the whole graph: names and proxies to the left, services by project in the middle, hosts to the
+right, drawn and moved by Cytoscape.js.
+
+Everything has its place before the page is sent, so a browser only draws, and the same publication looks the
+same each time. What is related comes first; what is only named stands outside of it and is shown on request.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+from starlette.responses import HTMLResponse, Response
+
+from taboot_pipelines.browse.rendering import render, static_bytes
+from taboot_pipelines.browse.requests import kb_of
+from taboot_pipelines.model.tables import rows_of
+from taboot_pipelines.retrieval import verbalization
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from taboot_pipelines.retrieval import KnowledgeBase
+
+#: Kinds whose nodes stand beside the projects.
+_LEFT = frozenset({"ReverseProxy", "Endpoint", "VPNTunnel"})
+_RIGHT = frozenset({"Host", "IP", "TailscaleNode"})
+#: Pixels from a node to the next, between groups, and of the title above one.
+_CELL_WIDTH, _CELL_HEIGHT = 172, 44
+_GAP, _TITLE = 36, 40
+#: Characters of a name, and of what a relation says, that are sent.
+_MAX_TEXT = 120
+
+At = tuple[str, str]
+
+
+def map_page(request: Request) -> Response:
+    """``/map``: the whole graph; ``label`` and ``key`` pick the node that it begins with,
+    ``named=1`` shows what is only named from the start."""
+    kb = kb_of(request)
+    static_bytes("cytoscape.js")  # Whether it is there is known before the page says that it is.
+    given = request.query_params
+    version = kb.manifest.version
+    made: tuple[int, dict[str, Any], str] | None = getattr(request.app.state, "map", None)
+    if made is None or made[0] != version:
+        graph = whole_graph(kb)
+        # One that two requests make at once is the same.
+        made = request.app.state.map = (
+            version,
+            graph,
+            json.dumps(graph, ensure_ascii=False, separators=(",", ":")),
+        )
+    _, graph, text = made
+    counts = [sum(n["kind"] == at for n in graph["nodes"]) for at in range(len(graph["kinds"]))]
+    return HTMLResponse(
+        render(
+            "map.html",
+            kb=kb,
+            q="",
+            graph=text,
+            kinds=list(zip(graph["kinds"], counts, strict=True)),
+            sources=graph["sources"],
+            nodes=len(graph["nodes"]),
+            relations=len(graph["edges"]),
+            named=sum(not n["linked"] for n in graph["nodes"]),
+            all=given.get("named") == "1",
+            start=json.dumps([given.get("label"), given.get("key")]),
+        )
+    )
+
+
+def whole_graph(kb: KnowledgeBase) -> dict[str, Any]:
+    """All nodes but documents with their places, and their relations but mentions, equal ones once.
+
+    ``nodes``: kind, group and sources by number (-1: of no group), ``at`` in pixels, ``linked`` for what has
+    a relation or is of a project, ``documents`` that name or state it; ``edges``: ends by number, type, what
+    it says, the id of the surest statement; ``groups``: name and box.
+    """
+    table, edge_table = kb.nodes(), kb.edges()
+    things = table.filter(pc.not_equal(table.column("label"), "Document"))
+    columns = things.select(["label", "key", "name", "scope", "doc_ids"]).to_pydict()
+    rows = sorted(zip(*columns.values(), strict=True), key=lambda r: (r[0], r[2].casefold(), r[1]))
+    number = {(label, key): n for n, (label, key, *_) in enumerate(rows)}
+    documents = kb.documents()
+    source_of = dict(rows_of(documents, "doc_id", "source"))
+    sources = sorted(set(source_of.values()))
+    relations = _relations(edge_table.filter(pc.not_equal(edge_table.column("type"), "MENTIONS")), number)
+    near: list[list[int]] = [[] for _ in rows]
+    for edge in relations:
+        near[edge["start"]].append(edge["end"])
+        near[edge["end"]].append(edge["start"])
+    labels = [r[0] for r in rows]
+    groups = _groups(labels, [r[3] for r in rows], near)
+    places, boxes = _placed(labels, groups, near)
+    group_number = {name: n for n, name in enumerate(boxes)}
+    kinds = sorted(set(labels))
+    source_number = {s: n for n, s in enumerate(sources)}
+    return {
+        "kinds": kinds,
+        "sources": sources,
+        "groups": [{"name": name, "box": box} for name, box in boxes.items()],
+        "nodes": [
+            {
+                "kind": kinds.index(label),
+                "key": key,
+                "name": name[:_MAX_TEXT],
+                "scope": scope or "",
+                "group": group_number.get(groups[n], -1),
+                "at": places[n],
+                "linked": int(bool(near[n] or scope)),
+                "sources": sorted({source_number[source_of[d]] for d in doc_ids if d in source_of}),
+                "documents": len(doc_ids),
+            }
+            for n, (label, key, name, scope, doc_ids) in enumerate(rows)
+        ],
+        "edges": relations,
+    }
+
+
+def _relations(edges: Any, number: dict[At, int]) -> list[dict[str, Any]]:
+    """Statements of one type between the same nodes as one relation, with the words of the surest."""
+    found: dict[tuple[int, int, str], dict[str, Any]] = {}
+    ends = ("start_label", "start_key", "end_label", "end_key")
+    rows = rows_of(edges.sort_by([("confidence", "descending"), ("edge_id", "ascending")]), *ends, "type",
+                   "properties", "edge_id")  # fmt: skip
+    for start_label, start_key, end_label, end_key, type_, properties, edge_id in rows:
+        start, end = number.get((start_label, start_key)), number.get((end_label, end_key))
+        if start is None or end is None or start == end:
+            continue
+        says = verbalization.said(type_, json.loads(properties))[:_MAX_TEXT]
+        edge = found.setdefault(
+            (start, end, type_), {"start": start, "end": end, "type": type_, "says": says, "id": edge_id}
+        )
+        if says and not edge["says"]:
+            edge.update(says=says, id=edge_id)
+    return [edge for _, edge in sorted(found.items())]
+
+
+def _groups(labels: Sequence[str], scopes: Sequence[str | None], near: Sequence[Sequence[int]]) -> list[str]:
+    """The group of each node of the middle: its project or namespace; that of its neighbours where they have
+    one alone, as a container has; else what says why it has none."""
+    groups = []
+    for label, scope, others in zip(labels, scopes, near, strict=True):
+        of_others = {scopes[n] for n in others if scopes[n]}
+        if label in _LEFT or label in _RIGHT:
+            groups.append("")
+        elif scope or len(of_others) == 1:
+            groups.append(str(scope or of_others.pop()))
+        else:
+            groups.append("shared or of no project" if others else "only named")
+    return groups
+
+
+def _placed(
+    labels: Sequence[str], groups: Sequence[str], near: Sequence[Sequence[int]]
+) -> tuple[list[list[int]], dict[str, list[int]]]:
+    """Where each node stands, and the box (left, top, width, height) of each group, in pixels."""
+    members: dict[str, list[int]] = {}
+    for n, group in enumerate(groups):
+        if group:
+            members.setdefault(group, []).append(n)
+    sizes = {}
+    for group, own in members.items():
+        across = max(1, round(math.sqrt(len(own) * _CELL_HEIGHT / _CELL_WIDTH * 1.5)))
+        down = math.ceil(len(own) / across)
+        sizes[group] = (across, across * _CELL_WIDTH + 16, down * _CELL_HEIGHT + _TITLE)
+    boxes = _shelves({g: (w, h) for g, (_, w, h) in sizes.items() if g != "only named"})
+    width = max((x + w for x, _, w, _ in boxes.values()), default=0)
+    height = max((y + h for _, y, _, h in boxes.values()), default=0)
+    if "only named" in sizes:
+        boxes["only named"] = [0, height + 3 * _GAP, *sizes["only named"][1:]]
+    places = [[0, 0] for _ in labels]
+    for group, (left, top, *_) in boxes.items():
+        for n, node in enumerate(members[group]):
+            row, column = divmod(n, sizes[group][0])
+            places[node] = [
+                left + 8 + round((column + 0.5) * _CELL_WIDTH),
+                top + _TITLE - 8 + round((row + 0.5) * _CELL_HEIGHT),
+            ]
+    for kinds, inner, way in ((_LEFT, -2 * _CELL_WIDTH, -1), (_RIGHT, width + 2 * _CELL_WIDTH, 1)):
+        beside = [n for n, label in enumerate(labels) if label in kinds]
+        # Proxies and hosts stand next to the projects, and each beside what it has to do with.
+        linked = sorted(
+            (n for n in beside if near[n]),
+            key=lambda n: (
+                labels[n] not in ("ReverseProxy", "Host"),
+                _mean(places[o][1] for o in near[n]),
+                n,
+            ),
+        )
+        rest = [n for n in beside if not near[n]]
+        outer = _column(linked, inner, way, height, places)
+        _column(rest, outer + 2 * way * _CELL_WIDTH, way, height, places)
+    return places, boxes
+
+
+def _shelves(sizes: dict[str, tuple[int, int]]) -> dict[str, list[int]]:
+    """Boxes in rows, the tallest first, so that all of them are about half as high again as wide."""
+    area = sum((w + _GAP) * (h + _GAP) for w, h in sizes.values())
+    widest = max([math.sqrt(area / 0.9), *(w + _GAP for w, _ in sizes.values())])
+    boxes: dict[str, list[int]] = {}
+    x = y = tallest = 0
+    for name, (w, h) in sorted(sizes.items(), key=lambda s: (-s[1][1], s[0])):
+        if x and x + w > widest:
+            x, y, tallest = 0, y + tallest + _GAP, 0
+        boxes[name] = [x, y, w, h]
+        x, tallest = x + w + _GAP, max(tallest, h)
+    return boxes
+
+
+def _column(nodes: Sequence[int], x: int, way: int, height: int, places: list[list[int]]) -> int:
+    """Places nodes in columns from ``x`` outwards, as high as the projects or, where there are many, about as
+    wide as high; gives where the last column stands."""
+    square = math.sqrt(len(nodes) * _CELL_WIDTH / _CELL_HEIGHT)
+    down = max(1, height // _CELL_HEIGHT, math.ceil(square))
+    for n, node in enumerate(nodes):
+        column, row = divmod(n, down)
+        full = min(down, len(nodes) - column * down)
+        places[node] = [
+            x + way * column * _CELL_WIDTH,
+            round(height / 2 + (row - (full - 1) / 2) * _CELL_HEIGHT),
+        ]
+    return x + way * (max(0, len(nodes) - 1) // down) * _CELL_WIDTH
+
+
+def _mean(values: Iterable[int]) -> float:
+    known = list(values)
+    return sum(known) / len(known)
