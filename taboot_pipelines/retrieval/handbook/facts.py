@@ -24,7 +24,8 @@ from taboot_pipelines.retrieval.sentences import Form, TextStatement
 #: What says what a thing is, behind its name.
 _IS = re.compile(
     r"\W{0,3}(?:\([^()]{1,60}\)\W{0,2})?(?:(?:service|container|stack)\s+)?"
-    r"(?:is|are|runs|provides|handles|serves|stores|keeps|collects|manages|hosts|acts|offers|lets|watches|syncs"
+    r"(?:is|are|runs|provides|handles|serves|stores|keeps|collects|manages|hosts|acts|offers|lets|watches"
+    r"|syncs"
     r"|holds|monitors|indexes|downloads|answers|ist|sind|läuft)\b",
     re.IGNORECASE,
 )

@@ -291,7 +291,8 @@ _ALL = (
         services.setting(
             ("environment", "command"),
             r"environment\.(?:GF_AUTH_ANONYMOUS_ENABLED=true|POSTGRES_HOST_AUTH_METHOD=trust"
-            r"|(?:MYSQL|MARIADB)_ALLOW_EMPTY_(?:ROOT_)?PASSWORD=(?:yes|true|1)|ALLOW_EMPTY_PASSWORD=(?:yes|true|1)"
+            r"|(?:MYSQL|MARIADB)_ALLOW_EMPTY_(?:ROOT_)?PASSWORD=(?:yes|true|1)"
+            r"|ALLOW_EMPTY_PASSWORD=(?:yes|true|1)"
             r"|ALLOW_ANONYMOUS_LOGIN=(?:yes|true)|xpack\.security\.enabled=false|WEBUI_AUTH=false"
             r"|INFLUXDB_HTTP_AUTH_ENABLED=false|(?:DISABLE|NO)_AUTH(?:ENTICATION)?=(?:true|1|yes))$"
             r"|^command\S*?--(?:protected-mode=no|auth=none|no-auth=?)$",

@@ -330,7 +330,9 @@ def test_the_graph_is_the_one_of_an_ingest(world: World) -> None:
     write(
         house,
         {
-            "base/common.yaml": "services: {base: {image: 'busybox:1', environment: {DB: 'redis://db:6379'}}}\n"
+            "base/common.yaml": (
+                "services: {base: {image: 'busybox:1', environment: {DB: 'redis://db:6379'}}}\n"
+            )
         },
     )
     write(
