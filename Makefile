@@ -1,9 +1,6 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`. Both install into .venv first;
 # `make test` installs what it needs of the system too, where it may.
-# The distribution's Python where there is one that suits: it is built with profile-guided optimization, and those that
-# pyenv compiles often are not, which takes a tenth longer for everything.
-PYTHON ?= $(or $(shell for p in /usr/bin/python3.1[1-9]; do $$p -c 'import ensurepip' 2>/dev/null && echo $$p && \
-	break; done),python3)
+PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO_HOME ?= .taboot-demo
