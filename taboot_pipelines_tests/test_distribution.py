@@ -126,7 +126,7 @@ def test_the_wheel_does_its_work_far_from_the_checkout(built: Path, tmp_path: Pa
         "  db:\n    image: postgres:16\n"
     )
     (house / "notes.md").write_text("# Forgejo\n\nForgejo depends on postgres. It listens on port 3000.\n")
-    assert "house-docs" in home.run("taboot", "init", "house")
+    assert "house-files" in home.run("taboot", "init", "house")
     assert "shards new" in home.run("taboot", "ingest")
     assert "notes.md" in home.run("taboot", "search", "forgejo")
     assert "postgres" in home.run("taboot", "ask", "What does forgejo depend on?")
