@@ -35,11 +35,11 @@ class Violation:
 
 @dataclass(frozen=True)
 class Declaration:
-    """A service as its files in force declare it. ``kind``: ``compose``, ``quadlet``, ``unit`` (of systemd),
+    """A service as its files in force declare it. ``form``: ``compose``, ``quadlet``, ``unit`` (of systemd),
     ``workload`` (a manifest that says all of it), else ``other``, such as what a chart brings."""
 
     service: Service
-    kind: str
+    form: str
     entries: tuple[ConfigEntry, ...]
     images: tuple[Edge, ...]
 
@@ -221,10 +221,10 @@ class RuleHouse:
             )
             if entries:
                 images = tuple(self._built.get(service.number, ()))
-                found.append(Declaration(service, self._kind(service, entries, images), entries, images))
+                found.append(Declaration(service, self._form(service, entries, images), entries, images))
         return found
 
-    def _kind(self, service: Service, entries: Sequence[ConfigEntry], images: Sequence[Edge]) -> str:
+    def _form(self, service: Service, entries: Sequence[ConfigEntry], images: Sequence[Edge]) -> str:
         document = entries[0].document
         if document.is_unit:
             return "quadlet" if any(e.value.path[2:3] == ("image",) for e in entries) else "unit"

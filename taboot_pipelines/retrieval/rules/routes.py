@@ -22,6 +22,7 @@ from taboot_pipelines.retrieval.queries.service_index import Edge
 from taboot_pipelines.retrieval.queries.services import drifted
 from taboot_pipelines.retrieval.rules.declarations import RuleHouse, Violation, spot
 from taboot_pipelines.retrieval.rules.services import Find
+from taboot_pipelines.sources import Stance, stance_of
 
 #: The proxies of which all that decides about TLS and logins stands in the file of the route.
 _TELLING = frozenset({"nginx_proxy_pass", "caddy_upstream"})
@@ -237,7 +238,7 @@ def _policies(house: RuleHouse) -> Iterator[tuple[str, tuple[str, ...], str, str
     from taboot_pipelines.extraction.tier_a.tailscale.policy import parse_policy, port_list
 
     for document in house.index.documents.values():
-        text = house.index.text(document.doc_id) if document.source_type == "tailscale" else ""
+        text = house.index.text(document.doc_id) if stance_of(document.source_type) is Stance.RECORDS else ""
         if not re.search(r'"(?:acls|grants)"', text) or not house.in_force(document.doc_id):
             continue
         try:

@@ -33,7 +33,7 @@ def setting(
 
     def find(house: RuleHouse) -> Iterator[Violation]:
         for one in house.declarations:
-            if one.kind in kinds and not any(map(good.search, house.products(one))):
+            if one.form in kinds and not any(map(good.search, house.products(one))):
                 for entry in one.each(*keys):
                     key, value = ".".join(entry.value.path[entry.lead :]), entry.value.value.strip()
                     said = f"{key}={entry.known or value}"
@@ -60,7 +60,7 @@ def _pulled(house: RuleHouse) -> Iterator[tuple[Declaration, Row]]:
 def image_without_version(house: RuleHouse) -> Iterator[Violation]:
     for one, row in _pulled(house):
         # Podman's updates follow a tag that moves; what a chart leaves out it fills in itself.
-        meant = one.says("Container.AutoUpdate") or (one.kind == "other" and not row.cells["tag"])
+        meant = one.says("Container.AutoUpdate") or (one.form == "other" and not row.cells["tag"])
         if is_unpinned(row) and not meant:
             said = f"It runs {row.cells['image']}, whatever that is on the day."
             yield Violation(one.called, said, row.cites)
@@ -121,7 +121,7 @@ def compose_without_restart(house: RuleHouse) -> Iterator[Violation]:
     for one in house.declarations:
         said = one.says("restart", "deploy") or one.service.properties.get("restart")
         once = one.service.number in ends or one.service.properties.get("profiles")
-        if one.kind == "compose" and not said and not once and not _ONCE.search(one.service.name):
+        if one.form == "compose" and not said and not once and not _ONCE.search(one.service.name):
             yield Violation(
                 one.called, "It says no restart policy: after a failure it stays down.", one.cites
             )
@@ -129,7 +129,7 @@ def compose_without_restart(house: RuleHouse) -> Iterator[Violation]:
 
 def unit_without_restart(house: RuleHouse) -> Iterator[Violation]:
     for one in house.declarations:
-        if one.kind not in ("unit", "quadlet") or one.says("restart") or not one.says("command", "image"):
+        if one.form not in ("unit", "quadlet") or one.says("restart") or not one.says("command", "image"):
             continue
         document = one.entries[0].document
         stem, ending = posixpath.splitext(document.path)
@@ -176,7 +176,7 @@ def _is_official(house: RuleHouse, one: Declaration) -> bool:
 
 def healthy_without_check(house: RuleHouse) -> Iterator[Violation]:
     for one, needed, edge in house.needed:
-        waits = edge.properties.get("condition") == "service_healthy" and needed.kind == "compose"
+        waits = edge.properties.get("condition") == "service_healthy" and needed.form == "compose"
         if waits and _unchecked(needed) and not _image_may_check(house, needed):
             said = f"It waits until {needed.called} is healthy, which declares no health check."
             yield Violation(one.called, said, [cite(edge), *needed.cites])
@@ -190,7 +190,7 @@ def store_without_check(house: RuleHouse) -> Iterator[Violation]:
         # Who waits until it is healthy is told by another rule.
         if one is None or store is None or one is store or edge.end in waited or not _unchecked(store):
             continue
-        if store.kind in ("compose", "quadlet") and house.is_store(store) and _is_official(house, store):
+        if store.form in ("compose", "quadlet") and house.is_store(store) and _is_official(house, store):
             found[edge.end].add(one.called)
     for number, by in found.items():
         store = house.by_number[number]
@@ -223,7 +223,7 @@ def workload_without(key: str, what: str) -> Find:
 
     def find(house: RuleHouse) -> Iterator[Violation]:
         for one in house.declarations:
-            if one.kind == "workload" and one.images and not one.says(key):
+            if one.form == "workload" and one.images and not one.says(key):
                 yield Violation(one.called, f"None of its containers has {what}.", one.cites)
 
     return find
@@ -257,7 +257,7 @@ def system_mounted(house: RuleHouse) -> Iterator[Violation]:
 
 def workload_on_host_path(house: RuleHouse) -> Iterator[Violation]:
     for one in house.declarations:
-        for entry in one.each("volumes") if one.kind == "workload" else ():
+        for entry in one.each("volumes") if one.form == "workload" else ():
             source = entry.value.value.partition(":")[0]
             if source.startswith("/") and not _SOCKET.search(source) and not _SYSTEM.fullmatch(source):
                 said = f"It keeps {source} on whatever node it runs, by a hostPath."
@@ -310,7 +310,7 @@ def container_named_twice(house: RuleHouse) -> Iterator[Violation]:
     def said(one: Declaration) -> Iterator[tuple[object, str, ConfigEntry]]:
         for entry in one.all("container_name"):
             name = entry.known or entry.value.value
-            if "$" not in name and one.kind in ("compose", "quadlet"):
+            if "$" not in name and one.form in ("compose", "quadlet"):
                 yield (one.service.place, name), name, entry
 
     return _twice(house, said, "container name")
@@ -441,7 +441,7 @@ def volume_without_backup(house: RuleHouse) -> Iterator[Violation]:
     kept = [
         (one, entry, entry.value.value.partition(":")[0])
         for one in house.declarations
-        if one.kind == "compose" and any(map(_keeps_data, house.products(one)))
+        if one.form == "compose" and any(map(_keeps_data, house.products(one)))
         for entry in one.each("volumes")
     ]
     kept = [(one, entry, name) for one, entry, name in kept if re.fullmatch(r"\w[\w.-]{3,}", name)]
@@ -483,7 +483,7 @@ def single_point_of_failure(house: RuleHouse) -> Iterator[Violation]:
     for number, edges in by.items():
         one = house.by_number[number]
         copies = [e.value.value for e in one.all("deploy.replicas")]
-        alone = copies == ["1"] or (not copies and one.kind != "other")
+        alone = copies == ["1"] or (not copies and one.form != "other")
         if len(edges) >= _MANY and alone:
             names = sorted(house.by_number[n].called for n in edges)
             said = f"{len(names)} services need or use it, and it runs once: {listed(names)}."
