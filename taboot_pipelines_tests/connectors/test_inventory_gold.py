@@ -103,7 +103,7 @@ def test_right_labels_have_no_problem(folder):
         ({1: {"properties": {"colour": "red"}}}, "no property 'colour'"),
         ({2: {"properties": {"recordType": "AAAA"}}}, "recordType is 'A', not 'AAAA'"),
         ({2: {"properties": {}}}, "lacks recordType"),
-        ({2: {"type": "BINDS"}}, "does not lead from Host to IP"),
+        ({2: {"type": "ROUTES_TO"}}, "does not lead from Host to IP"),
         ({2: {"note": "?"}}, "unknown fields ['note']"),
         ({0: {"kind": "none"}}, "unknown fields"),
         ({0: {"file": "acl.hujson"}}, "is not of the half that is labelled"),
