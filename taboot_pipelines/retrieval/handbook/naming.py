@@ -19,12 +19,13 @@ def page_names(wanted: Sequence[tuple[What, str, str, str]]) -> dict[What, str]:
     """A page's file for each (what, folder, name, key), safe on every system: lower-case letters, digits,
     dots, dashes. Names that come to one are told apart by a hash of their keys."""
     plain = {what: f"{folder}/{_safe(name)}" for what, folder, name, _ in wanted}
-    times, found = Counter(plain.values()), dict[What, str]()
+    times, found, taken = Counter(plain.values()), dict[What, str](), set[str]()
     for what, _, _, key in sorted(wanted, key=lambda w: (w[3], w[1])):
         name = made = plain[what]
-        while times[made] > 1 or made in found.values():
+        while times[made] > 1 or made in taken:
             made = f"{name}-{hashlib.sha256(f'{made} {key}'.encode()).hexdigest()[:8]}"
         found[what] = made
+        taken.add(made)
     return found
 
 
