@@ -130,8 +130,8 @@ def test_the_wheel_does_its_work_far_from_the_checkout(built: Path, tmp_path: Pa
     assert "shards new" in home.run("taboot", "ingest")
     assert "notes.md" in home.run("taboot", "search", "forgejo")
     assert "postgres" in home.run("taboot", "ask", "What does forgejo depend on?")
-    home.run("taboot", "reinterpret", "--source", "house-docs", "--tier", "B", "--set", "min_confidence=1")
-    diff = home.run("taboot", "runs", "diff", "active", "candidate", "--source", "house-docs", "--tier", "B")
+    home.run("taboot", "reinterpret", "--source", "house-files", "--tier", "B", "--set", "min_confidence=1")
+    diff = home.run("taboot", "runs", "diff", "active", "candidate", "--source", "house-files", "--tier", "B")
     assert "DEPENDS_ON" in diff
     _browse(home)
     (home.folder / "gold.jsonl").write_text(GOLD)

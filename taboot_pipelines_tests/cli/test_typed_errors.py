@@ -24,7 +24,7 @@ HOUSES = DATA / "house-questions"
 ODD = ["", " ", "`*`", "a" * 5000, "(", "%", "'", "{}", "[]", "null", "🦊", "-1", "--", "0", "1e999", "..",
        "/", "2026-13-45", "http://[", "a=b", "=", "\udcff"]  # fmt: skip
 #: They serve until they are ended, or reach beyond this machine.
-LEFT_OUT = {"browse", "ui", "discover", "capture"}
+LEFT_OUT = {"browse", "serve", "ui", "discover", "capture"}
 LASTING = {"--listen"}
 #: They write wherever they are told to.
 WRITING = {"backup", "metrics"}
