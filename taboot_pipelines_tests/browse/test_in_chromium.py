@@ -122,11 +122,11 @@ def test_filters_narrow_and_go(page: Page, served: Served) -> None:
     page.get_by_label("runbooks").check()
     page.get_by_label("from", exact=True).fill("2026-01-01")
     page.get_by_role("button", name="Apply").click()
-    assert page.url == f"{served.base}/search?q=redis&source=runbooks&date_from=2026-01-01"
+    page.wait_for_url(f"{served.base}/search?q=redis&source=runbooks&date_from=2026-01-01")
     places = page.locator(".hit .place").all_text_contents()
     assert places and all(p.startswith("runbooks:") for p in places)
     page.get_by_role("link", name="source runbooks").click()
-    assert page.url == f"{served.base}/search?q=redis&date_from=2026-01-01"
+    page.wait_for_url(f"{served.base}/search?q=redis&date_from=2026-01-01")
     page.get_by_role("link", name="Next 10").click()
     expect(page.locator(".resultbar")).to_contain_text("from the first")
 

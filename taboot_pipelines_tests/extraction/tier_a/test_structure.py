@@ -241,3 +241,16 @@ def test_marks_are_left_out_and_places_kept() -> None:
     at = text.plain.index("Wiki")
     assert source[slice(*text.place(at, at + 4))] == "Wiki"
     assert {text.plain[s:e] for s, e, _ in text.marks} == {"Wiki", "port 80"}
+
+
+@pytest.mark.parametrize(
+    ("source", "plain"),
+    [
+        ("*Note* this and a*b*c", "Note this and abc"),
+        ("image:1*0", "image:1*0"),
+        ("2 * 3, *.lan and *.home", "2 * 3, *.lan and *.home"),
+        ("* x *y*", "* x y"),
+    ],
+)
+def test_an_asterisk_that_begins_no_emphasis_stays(source: str, plain: str) -> None:
+    assert read_text(source, 0, len(source)).plain == plain

@@ -67,6 +67,8 @@ _MARKUP = re.compile(
     r"|(?P<entity>&(?:amp|lt|gt|nbsp|quot|#\d{1,6});)",
     re.DOTALL,
 )
+#: What follows an asterisk that begins emphasis (CommonMark 0.31, section 6.2): text, and one that ends it.
+_EMPHASIS = re.compile(r"(?=\S)[^*]*[^\s*]\*")
 _SPECIAL = re.compile(r"[`*_\[<\\\n&]|\]\(")
 _ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&nbsp;": " ", "&quot;": '"'}
 
@@ -108,6 +110,7 @@ def read_text(source: str, start: int, end: int) -> Text:
     length = 0
     opened: list[int] = []
     bold: int | None = None
+    emphasized = False
 
     def add(text: str, at: int) -> None:
         nonlocal length
@@ -146,8 +149,13 @@ def read_text(source: str, start: int, end: int) -> Text:
                     if bold < length:
                         found.marks.append((bold, length, "bold"))
                     bold = None
-            case "italic" if match["italic"] == "*" and source[match.end() : match.end() + 1].isspace():
-                add("*", match.start())
+            case "italic" if match["italic"] == "*":
+                if emphasized and not source[match.start() - 1].isspace():
+                    emphasized = False
+                elif not emphasized and _EMPHASIS.match(source, match.end(), end):
+                    emphasized = True
+                else:
+                    add("*", match.start())
             case "escaped":
                 add(match["escaped"], match.start("escaped"))
             case "space":

@@ -35,11 +35,6 @@ _MAX_CHAIN = 16
 _Key = tuple[str, str, str]
 
 
-def looks_like_ingress_route(head: str) -> bool:
-    """Whether a text holds resources of Traefik's."""
-    return _API.search(head) is not None
-
-
 class IngressRouteReader:
     """Tier A for the routes among the resources of a Kubernetes manifest; it passes over all others."""
 
