@@ -45,8 +45,14 @@ def alert(labels: tuple[str, ...], namespace: str | None, as_json: bool) -> None
         for thing in guide.things:
             scope = f" in {thing.scope}" if thing.scope else ""
             print_wrapped(f"meant: {thing.label} {thing.name}{scope} (by {thing.said_by})", "  ", width)
+        hanging: dict[str, list[str]] = {}
         for row in guide.dependents:
-            print_wrapped(f"fails too: {row.text}", "  ", width)
+            cells = row.cells
+            project = f" ({cells['affected_project']})" if cells["affected_project"] else ""
+            way = f" through {cells['through']}" if cells["through"] else ""
+            hanging.setdefault(str(cells["how"]), []).append(f"{cells['affected']}{project}{way}")
+        for how, names in hanging.items():
+            print_wrapped(f"{how}: {', '.join(names)}", "  ", width, hang="    ")
         for change in guide.changes:
             print_wrapped(
                 f"{change.kind} {change.at:%Y-%m-%d %H:%M}: {change.source}:{change.path}", "  ", width

@@ -106,6 +106,6 @@ def test_in_a_terminal(world: World) -> None:
     shell = Shell(world)
     out = shell("alert", "DiskFull", "service=db", "namespace=shop")
     assert "1. What to do when a disk fills up  (name)" in out and "meant: Service db in nas.lan/shop" in out
-    assert "fails too: " in out and "web" in out
+    assert "only starts after it: web (shop)" in out
     said = json.loads(shell("alert", "alertname=DiskFull", "--json"))
     assert said["alerts"][0]["documents"][0]["path"] == "runbooks/DiskFull.md"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from taboot_pipelines.retrieval.queries.citations import cite, cites
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry
@@ -98,7 +98,10 @@ def impact(house: House, args: Arguments) -> Iterator[Row]:
 
 def _failing(house: ServiceIndex, node: int, *, transitive: bool) -> Iterator[Edge]:
     """The edges by which services need a service or connect to it, or to what does, nearest first: of each
-    service those of its shortest way, its needs before its connections."""
+    service those of its shortest way, its needs before its connections.
+
+    A proxy connects to what it leads to and outlives it: what hangs on the proxy is not reached by that.
+    """
     seen, layer = {node}, [node]
     while layer:
         found: dict[int, list[Edge]] = {}
@@ -111,7 +114,15 @@ def _failing(house: ServiceIndex, node: int, *, transitive: bool) -> Iterator[Ed
         for edges in found.values():
             yield from edges
         seen |= found.keys()
-        layer = list(found) if transitive and len(seen) < MAX_WALK else []
+        layer = []
+        if transitive and len(seen) < MAX_WALK:
+            layer = [n for n, edges in found.items() if not _only_leads_to(house, house.services[n], edges)]
+
+
+def _only_leads_to(house: ServiceIndex, service: Service, edges: Sequence[Edge]) -> bool:
+    """Whether a service connects to what these edges end at because it is their proxy."""
+    ends = {edge.end for edge in edges if edge.type == "CONNECTS_TO"}
+    return len(ends) > 0 and ends <= {route.end for route in served_by(house, service)}
 
 
 def _affected(house: House, service: Service, edges: Iterable[Edge], how: str) -> Iterator[Row]:

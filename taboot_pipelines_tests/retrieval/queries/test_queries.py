@@ -290,6 +290,24 @@ def test_what_is_affected_is_told_by_how_and_with_its_proof(kb: KnowledgeBase) -
     assert error.value.code == "E_QUERY"
 
 
+def test_what_hangs_on_a_proxy_does_not_hang_on_what_it_leads_to(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    house = world.source("house", "compose", host="nas", proxy="proxy")
+    (house / "compose.yaml").write_text(
+        "services:\n  web:\n    image: 'nginx:1'\n    labels: ['traefik.http.routers.web.rule=Host(`web.example.org`)']\n"
+        "  films:\n    image: 'films:1'\n    network_mode: 'service:proxy'\n"
+        "  proxy:\n    image: 'traefik:3'\n    environment: {WEB: 'http://web:80'}\n"
+    )
+    world.ingest()
+    rows = world.kb().query("impact", service="web", transitive=True).rows
+    assert {(r.cells["affected"], r.cells["how"]) for r in rows} == {("proxy", "connects to it")}
+    rows = world.kb().query("impact", service="proxy", transitive=True).rows
+    assert {(r.cells["affected"], r.cells["how"]) for r in rows} == {
+        ("films", "needs it"),
+        ("web", "is reached through it"),
+    }
+
+
 def test_volumes_are_shared_by_their_real_names(tmp_path: Path, tei: FakeTei) -> None:
     world = World(tmp_path, tei.url)
     house = world.source("house", "compose", host="nas")
