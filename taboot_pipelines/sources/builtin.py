@@ -140,13 +140,14 @@ class Swag(SourceKind["SwagSource"]):
 
     @property
     def beginning(self) -> Beginning:
-        from taboot_pipelines.sources.configuration import is_nginx
+        from taboot_pipelines.sources.configuration import is_nginx, proxy_of_confs
 
         return Beginning(
             is_nginx,
             "nginx confs of the reverse proxy; a *.conf.sample is not in force and is not read.",
-            ("# proxy: swag          # what the proxy is called", '# schedule: "*/30 * * * *"'),
+            ('# schedule: "*/30 * * * *"',),
             label="proxy",
+            proxy=proxy_of_confs,
         )
 
 

@@ -15,7 +15,7 @@ from taboot_pipelines.extraction.tier_a.recognition import MAX_HEAD, Format, rec
 _OF_OTHERS = frozenset({"dockerfile", "nginx"})
 #: {format: the reverse proxy that its files are of}
 _PROXIES = {"caddyfile": "caddy", "caddy_json": "caddy", "haproxy": "haproxy", "traefik": "traefik"}
-#: Compose files that are looked through for the proxy, and bytes of one.
+#: Files that are looked through for the proxy, and bytes of one.
 _MAX_FILES, _MAX_BYTES = 200, 1_000_000
 
 
@@ -35,6 +35,12 @@ def proxy_of_files(files: Sequence[Path]) -> str | None:
     """The one reverse proxy that configuration files are of."""
     names = {_PROXIES[f.name] for file in files if (f := _format(file)) is not None and f.name in _PROXIES}
     return names.pop() if len(names) == 1 else None
+
+
+def proxy_of_confs(files: Sequence[Path]) -> str | None:
+    """``swag`` where a conf of nginx includes what lies where SWAG keeps its own, else ``nginx``."""
+    heads = (file.read_bytes()[:_MAX_BYTES] for file in files[:_MAX_FILES])
+    return "swag" if any(b"/config/nginx/" in head for head in heads) else "nginx"
 
 
 def proxy_of_projects(files: Sequence[Path]) -> str | None:

@@ -38,6 +38,7 @@ def test_init_writes_what_it_finds_and_overwrites_nothing(fresh: Shell) -> None:
         ("swag", "proxy"),
         ("files", "."),
     }
+    assert entries["proxy"]["proxy"] == "swag"
     assert "# host:" in written and "type: web" in written, "commented"
     assert fresh.json("sources", "check")["sources"] == list(entries)
     told = {s["source"]: s for s in fresh.json("ingest", "--dry-run")["sources"]}

@@ -217,12 +217,16 @@ class ServiceIndex:
         """Every service, by its node."""
         numbers = self.of_label("Service")
         rows = self.graph.nodes.take(pa.array(numbers, pa.int64())).select(["name", "scope", "properties"])
+        held = rows.to_pylist()
+        scopes = [(row["scope"] or "").rpartition("/")[::2] for row in held]
+        # The place is a machine, or a source with the folder in it.
+        sources = [self._sources.get(place.partition("/")[0]) for place, _ in scopes]
+        hosted = any(project and source is None for (_, project), source in zip(scopes, sources, strict=True))
         found = {}
-        for number, row in zip(numbers, rows.to_pylist(), strict=True):
-            place, _, project = (row["scope"] or "").rpartition("/")
-            # What configuration declares without a machine is the house's where its files are.
-            source = self._sources.get(place)
-            own = bool(project) and (source is None or source_kind(source.type).kept_here)
+        for number, row, (place, project), source in zip(numbers, held, scopes, sources, strict=True):
+            # What configuration declares without a machine is the house's where its files are; and what no
+            # source says a machine of, since then none tells the house from examples.
+            own = bool(project) and (source is None or not hosted or source_kind(source.type).kept_here)
             found[number] = Service(number, row["name"], place, project, json.loads(row["properties"]), own)
         return found
 

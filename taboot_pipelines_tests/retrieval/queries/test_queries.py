@@ -290,11 +290,30 @@ def test_what_is_affected_is_told_by_how_and_with_its_proof(kb: KnowledgeBase) -
     assert error.value.code == "E_QUERY"
 
 
+@pytest.mark.parametrize(("host", "own"), [(None, {"web", "shop"}), ("nas", {"shop", "db"})])
+def test_what_no_source_says_a_machine_of_is_the_houses_own(
+    tmp_path: Path, tei: FakeTei, host: str | None, own: set[str]
+) -> None:
+    """As ``taboot init`` leaves it; beside a source that names its machine, what names none is an example."""
+    world = World(tmp_path, tei.url)
+    web = "services:\n  web:\n    image: 'nginx:1'\n"
+    (world.source("stacks", "compose") / "compose.yaml").write_text(web)
+    shop = world.source("notes", "files", interpret=True) / "shop"
+    shop.mkdir()
+    (shop / "Dockerfile").write_text("FROM nginx:1\nEXPOSE 80\n")
+    if host is not None:
+        there = world.source("there", "compose", host=host)
+        (there / "compose.yaml").write_text("services:\n  db:\n    image: 'postgres:16'\n")
+    world.ingest()
+    assert {r.cells["service"] for r in world.kb().query("services").rows} == own
+
+
 def test_what_hangs_on_a_proxy_does_not_hang_on_what_it_leads_to(tmp_path: Path, tei: FakeTei) -> None:
     world = World(tmp_path, tei.url)
     house = world.source("house", "compose", host="nas", proxy="proxy")
     (house / "compose.yaml").write_text(
-        "services:\n  web:\n    image: 'nginx:1'\n    labels: ['traefik.http.routers.web.rule=Host(`web.example.org`)']\n"
+        "services:\n  web:\n    image: 'nginx:1'\n"
+        "    labels: ['traefik.http.routers.web.rule=Host(`web.example.org`)']\n"
         "  films:\n    image: 'films:1'\n    network_mode: 'service:proxy'\n"
         "  proxy:\n    image: 'traefik:3'\n    environment: {WEB: 'http://web:80'}\n"
     )
