@@ -242,8 +242,10 @@ def reduce_entities(
     resolved: Mapping[str, str],
     merges: Merges = NO_MERGES,
     corrections: Iterable[Correction] = (),
+    reduce: Callable[[str, str, Supported, Iterable[Correction]], dict[str, Any]] = reduce_entity,
 ) -> list[dict[str, Any]]:
-    """Rows of ``tables.ENTITIES``, ordered by label and key, from claims and corrections in any order."""
+    """Rows of ``tables.ENTITIES``, ordered by label and key, from claims and corrections in any order.
+    ``reduce``: :func:`reduce_entity`, or what remembers its results."""
     by_node: dict[Node, dict[Claim, Support]] = {}
     for claim, support in claims.items():
         node = (claim.label, resolve_key(claim.label, claim.observed_key, resolved, merges))
@@ -255,7 +257,7 @@ def reduce_entities(
     return [
         {
             "bucket": ids.bucket(key),
-            **reduce_entity(label, key, by_node[label, key], corrected.get((label, key), ())),
+            **reduce(label, key, by_node[label, key], corrected.get((label, key), ())),
         }
         for label, key in sorted(by_node)
     ]

@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import count, takewhile
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -306,7 +307,7 @@ class Declared:
         """What machines and containers are called, in lower case, with and without domain."""
         found: set[str] = {*self._named("Host", "TailscaleNode"), *self._containers_declared()}
         # The bare name in an endpoint is what a route says, which is in question.
-        endpoints = (str(json.loads(key)[1]).lower() for key in self._keys("Endpoint"))
+        endpoints = (str(orjson.loads(key)[1]).lower() for key in self._keys("Endpoint"))
         found.update(name for name in endpoints if "." in name)
         return found | {name.partition(".")[0] for name in found}
 

@@ -11,6 +11,7 @@ know them.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -97,6 +98,7 @@ def _speaking(view: View) -> dict[str, float]:
     sources = dict(
         zip(documents.column("doc_id").to_pylist(), documents.column("source_id").to_pylist(), strict=True)
     )
+    of_the_house = {name for name, s in view.manifest.sources.items() if stance_of(s.type).of_the_house}
     declared: set[tuple[str, str]] = set()
     named: dict[tuple[str, str], set[str]] = {}
     for side in ("start", "end"):
@@ -107,16 +109,11 @@ def _speaking(view: View) -> dict[str, float]:
             chosen.column("doc_id").to_pylist(),
             strict=True,
         ):
-            entry = view.manifest.sources.get(sources.get(doc, ""))
-            if entry is None:
-                continue
-            if stance_of(entry.type).of_the_house:
+            source = sources.get(doc, "")
+            if source in of_the_house:
                 declared.add((label, key))
-            else:
+            elif source in view.manifest.sources:
                 named.setdefault((label, key), set()).add(doc)
     speakers = {doc for thing, docs in named.items() if thing in declared for doc in docs}
-    share: dict[str, float] = {}
-    for source in set(sources.values()):
-        docs = [d for d, s in sources.items() if s == source]
-        share[source] = sum(d in speakers for d in docs) / len(docs)
-    return share
+    every, speak = Counter(sources.values()), Counter(sources[d] for d in speakers)
+    return {source: speak[source] / n for source, n in every.items()}

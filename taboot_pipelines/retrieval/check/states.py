@@ -29,7 +29,15 @@ from taboot_pipelines.knowledge.mentions import NameMatcher, fold
 from taboot_pipelines.knowledge.names import declarations, meanings, names_table, resolutions
 from taboot_pipelines.knowledge.reach import EDGES as REACH_EDGES
 from taboot_pipelines.knowledge.reach import Reaches, reach_rows
-from taboot_pipelines.knowledge.reducer import Claim, Latest, reduce_entities, supports
+from taboot_pipelines.knowledge.reducer import (
+    Claim,
+    Correction,
+    Latest,
+    Supported,
+    reduce_entities,
+    reduce_entity,
+    supports,
+)
 from taboot_pipelines.knowledge.relations import BETWEEN, DocumentInput, document_facts
 from taboot_pipelines.knowledge.runs import Outcome
 from taboot_pipelines.knowledge.units import taken_in
@@ -111,6 +119,8 @@ class Reader:
         self._rows: dict[tuple[str, str, str], dict[str, Any] | Problem] = {}
         self._outcomes: dict[tuple[str, str], Outcome] = {}
         self._stated: dict[tuple[Any, ...], _Facts] = {}
+        self._claims: dict[str, Mapping[str, list[dict[str, Any]]]] = {}
+        self._entities: dict[tuple[str, str], tuple[Supported, dict[str, Any]]] = {}
 
     def read(self, sources: Sequence[Files]) -> State:
         """The state of these sources, which are of one namespace."""
@@ -135,8 +145,8 @@ class Reader:
                 proposed |= {row["doc_id"] for row in rows}
             for outcome in self._interpreted(files.entry, locators, rows):
                 problems |= {(source, p) for p in outcome.problems}
-                for claim in outcome.rows:
-                    observed.setdefault(claim.doc_id, []).append(claim._asdict())
+                for doc_id, claims in self._claimed(outcome).items():
+                    observed.setdefault(doc_id, []).extend(claims)
         view = self._view(namespace, sources, documents, observed, proposed)
         declared = {
             o["start_key"] for of in observed.values() for o in of if o["declared"] and o["type"] == "Service"
@@ -204,6 +214,23 @@ class Reader:
         passed = taken_in({unit: o.subordinates for unit, o in outcomes.items()})
         return [outcome for unit, outcome in outcomes.items() if unit not in passed]
 
+    def _claimed(self, outcome: Outcome) -> Mapping[str, list[dict[str, Any]]]:
+        """What a unit says, by the document in which it stands."""
+        if outcome.run_id not in self._claims:
+            found: dict[str, list[dict[str, Any]]] = {}
+            for claim in outcome.rows:
+                found.setdefault(claim.doc_id, []).append(claim._asdict())
+            self._claims[outcome.run_id] = found
+        return self._claims[outcome.run_id]
+
+    def _reduced(
+        self, label: str, key: str, claims: Supported, corrections: Iterable[Correction]
+    ) -> dict[str, Any]:
+        known = self._entities.get((label, key))
+        if known is None or known[0] != claims:
+            known = self._entities[label, key] = claims, reduce_entity(label, key, claims, corrections)
+        return known[1]
+
     def _view(
         self,
         namespace: str,
@@ -230,7 +257,9 @@ class Reader:
             _manifest(namespace, sources, documents.num_rows),
             documents,
             pa.concat_tables([tables.empty("relations"), *(relations for _, _, relations in facts)]),
-            pa.Table.from_pylist(reduce_entities(claims, resolutions(known)), schema=tables.ENTITIES),
+            pa.Table.from_pylist(
+                reduce_entities(claims, resolutions(known), reduce=self._reduced), schema=tables.ENTITIES
+            ),
             names_table(known),
         )
         retrieval = self._settings.retrieval

@@ -185,7 +185,8 @@ class Loader:
         """The model of a file that is a layer of this project; None if it is none.
 
         It is one if Compose would refuse it alone, since a service of it has nothing to run or depends on one
-        that it does not have, if the project has what it lacks, and if it adds a service. A file that changes
+        that it does not have, if the project has what it lacks, and if it adds a service. Of what it depends
+        on the project must have something: the rest is a mistake, or in another layer. A file that changes
         what a service of the project runs or which network it has, or that takes something away, is another
         way to run it, such as one for development; one that adds nothing only says how it may be run.
         """
@@ -200,12 +201,10 @@ class Loader:
         if merging.RESET in text or merging.OVERRIDE in text:
             return None
         own = _services(documents[0])
-        lacking = {name for name, node in own.items() if not runs(node) and node.get("extends") is None}
-        for node in own.values():
-            needed = node.get("depends_on")
-            lacking |= set(_names_of(needed)) - own.keys() if needed is not None else set()
-        added = [name for name in own.keys() - services.keys() if name not in lacking]
-        if not (lacking and added and lacking <= services.keys()):
+        idle = {name for name, node in own.items() if not runs(node) and node.get("extends") is None}
+        needed = {n for node in own.values() if (d := node.get("depends_on")) for n in _names_of(d)}
+        lacking = idle | needed - own.keys()
+        if not (idle <= services.keys() and lacking & services.keys() and own.keys() - services.keys()):
             return None
         patched = [own[name] for name in own.keys() & services.keys()]
         if any(runs(node) or node.get("network_mode") is not None for node in patched):

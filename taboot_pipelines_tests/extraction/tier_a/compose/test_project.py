@@ -576,6 +576,13 @@ def test_a_file_that_cannot_stand_alone_is_a_layer_of_the_project_beside_it() ->
     assert read.result.subordinates == {"a/compose.full.yaml"}
 
 
+def test_what_nobody_has_makes_a_layer_no_project_of_its_own() -> None:
+    files = {"a/compose.yaml": CORE, "a/compose.full.yaml": FULL.replace("[db]", "[db, ghost]")}
+    read = interpret(files, "a/compose.yaml")
+    assert {n.node.name for n in read.nodes("Service")} == {"web", "db", "queue", "worker"}
+    assert read.codes() == ["E_NOT_FOUND"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -590,6 +597,8 @@ def test_a_file_that_cannot_stand_alone_is_a_layer_of_the_project_beside_it() ->
         "services: {web: {ports: ['80:80']}}",
         # What it lacks, this project does not have either.
         "services: {worker: {image: w, depends_on: [cache]}}",
+        # It changes a service of another project as well.
+        "services: {cache: {ports: ['6379:6379']}, worker: {image: w, depends_on: [db]}}",
         "services: [",
         "",
     ],
