@@ -108,6 +108,9 @@ def entries_of(folder: Path, settings: Settings) -> list[Entry]:
         found = entries(settings.sources_file, settings.sources_file.parent)
         if found:
             return found
+        click.echo(
+            f"{settings.sources_file} names nothing in {folder}; what init finds is checked.", err=True
+        )
     with tempfile.TemporaryDirectory() as temporary:
         looked = survey(folder).found
         if not looked:

@@ -110,6 +110,51 @@ def test_what_cannot_be_checked_ends_with_2(world: World, repository: Path, tmp_
     assert said["error"]["code"] == "E_PATH"
 
 
+def test_why_git_does_not_open_a_repository_is_said(world: World, repository: Path) -> None:
+    shell = Shell(world)
+    shell.environment["GIT_TEST_ASSUME_DIFFERENT_OWNER"] = "1"
+    shell("check", str(repository), code=2)
+    assert "E_UNREADABLE" in shell.err and "safe.directory" in shell.err
+    shell.environment["PATH"] = str(world.root)
+    shell("check", str(repository), code=2)
+    assert "E_UNREADABLE" in shell.err and "Install git" in shell.err
+
+
+def test_a_hook_of_another_folder_does_not_lead_astray(world: World, repository: Path) -> None:
+    shell = Shell(world)
+    git(repository, "init", "-q", "other")
+    shell.environment |= {"GIT_DIR": ".git", "GIT_INDEX_FILE": ".git/index"}
+    (repository / "stack" / "compose.yaml").write_text(WITHOUT)
+    report = json.loads(shell("check", str(repository / "stack"), "--format", "json", code=1))
+    assert report["files"] == ["compose.yaml"]
+
+
+def test_a_submodule_is_compared_at_the_commit_that_is_named(world: World, repository: Path) -> None:
+    shell = Shell(world)
+    outer = world.root / "outer"
+    outer.mkdir()
+    git(outer, "init", "-q", "-b", "main")
+    git(outer, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(repository), "house")
+    git(outer, "commit", "-qm", "one")
+    report = json.loads(shell("check", str(outer), "--format", "json"))
+    assert (report["files"], report["facts"]) == ([], [])
+    (outer / "house" / "stack" / "compose.yaml").write_text(WITHOUT)
+    report = json.loads(shell("check", str(outer), "--format", "json", code=1))
+    assert report["files"] == ["house/stack/compose.yaml"]
+    assert "dependency_gone" in {p["rule"] for p in report["problems"]}
+
+
+def test_sources_that_are_not_there_are_told(world: World, repository: Path) -> None:
+    shell = Shell(world)
+    world.source("gone", "compose", path=str(repository / "gone"))
+    report = json.loads(shell("check", str(repository), "--format", "json"))
+    assert report["notes"] == ["The source gone has no file in gone."]
+    world.remove_source("gone")
+    world.source("elsewhere", "compose")
+    shell("check", str(repository))
+    assert "names nothing in" in shell.err
+
+
 def test_links_lead_no_further_than_in_an_ingest(world: World, repository: Path) -> None:
     shell = Shell(world)
     world.source("stack", "compose", path=str(repository / "stack"))

@@ -50,6 +50,13 @@ class Repository:
     def of(cls, folder: Path) -> Repository:
         """The repository that a folder lies in. Raises ``E_PATH``."""
         top = _git(folder, "rev-parse", "--show-toplevel")
+        if top is None and any((at / ".git").exists() for at in (folder, *folder.parents)):
+            raise TabootError(
+                "E_UNREADABLE",
+                f"git does not open the repository that {folder} lies in.",
+                remedy=f"`git -C {folder} status` says why; of another user's folder, as in CI, its setting"
+                " `safe.directory` lets it.",
+            )
         if top is None:
             raise TabootError(
                 "E_PATH",
@@ -67,7 +74,8 @@ class Repository:
             raise TabootError(
                 "E_QUERY",
                 f"The repository {self.top} has no commit {revision[:100]!r}.",
-                remedy="Name one that `git log` shows; a shallow clone (CI) has to fetch it first.",
+                remedy="Name one that `git log` shows; what is not here (a shallow clone, as in CI) has to be"
+                " fetched first.",
             )
         return found
 
@@ -88,19 +96,34 @@ class Repository:
             tree = Path(temporary, "tree")
             # Links may lead anywhere in a repository, which is known by this.
             (tree / ".git").mkdir(parents=True)
-            index = {"GIT_INDEX_FILE": str(Path(temporary, "index")), "GIT_LFS_SKIP_SMUDGE": "1"}
-            read = _git(self.top, "read-tree", commit, more=index)
-            if (
-                read is None
-                or _git(self.top, "checkout-index", "-a", f"--prefix={tree}/", more=index) is None
-            ):
-                raise TabootError("E_UNREADABLE", f"The commit {commit} of {self.top} cannot be laid out.")
+            self._lay_out(commit, tree, Path(temporary, "index"))
             yield tree
+
+    def _lay_out(self, commit: str, tree: Path, index: Path) -> None:
+        """Write the files of a commit, and of the submodules that are here, each at the commit it names."""
+        more = {"GIT_INDEX_FILE": str(index), "GIT_LFS_SKIP_SMUDGE": "1"}
+        read = _git(self.top, "read-tree", commit, more=more)
+        if read is None or _git(self.top, "checkout-index", "-a", f"--prefix={tree}/", more=more) is None:
+            raise TabootError(
+                "E_UNREADABLE",
+                f"The commit {commit} of {self.top} cannot be laid out in {tree}.",
+                remedy="There must be room, and the commit whole: `git fsck` says whether it is.",
+            )
+        for line in (_git(self.top, "ls-files", "-s", "-z", more=more) or "").split("\0"):
+            about, _, path = line.partition("\t")
+            if about.startswith("160000 ") and (self.top / path / ".git").exists():
+                module = Repository(self.top / path)
+                named = about.split()[1]
+                module._lay_out(module.commit(named), tree / path, index.with_name(f"{index.name}.{named}"))
 
     def ignored(self, paths: Collection[str]) -> set[str]:
         """Those of some paths, from the top, that git leaves out of the repository."""
         told = _git(self.top, "check-ignore", "-z", "--stdin", given="\0".join(paths)) if paths else None
         return set((told or "").split("\0")) - {""}
+
+
+#: Where a hook has its repository, by paths from its own folder.
+_OF_A_HOOK = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"})
 
 
 def _git(folder: Path, *arguments: str, given: str = "", more: dict[str, str] | None = None) -> str | None:
@@ -111,12 +134,18 @@ def _git(folder: Path, *arguments: str, given: str = "", more: dict[str, str] | 
             command,
             input=given,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            # Names of files are bytes.
+            errors="surrogateescape",
             check=False,
-            env={**os.environ, **(more or {})},
+            env={**{k: v for k, v in os.environ.items() if k not in _OF_A_HOOK}, **(more or {})},
         )
     except FileNotFoundError:
-        raise TabootError("E_UNREADABLE", "git is not installed, which a check of commits needs.") from None
+        raise TabootError(
+            "E_UNREADABLE",
+            "git is not installed, which a check of commits needs.",
+            remedy="Install git; or ingest the folder: it is then compared with what is published.",
+        ) from None
     return ended.stdout.strip("\n") if ended.returncode == 0 else None
 
 
@@ -137,11 +166,19 @@ def of_commits(
         if head is None:
             after = [_as_it_is(entry, folder, settings) for entry in entries]
             before = [_with_ignored(old, new, repository) for old, new in zip(before, after, strict=True)]
-            yield Sides(before, after, (base[:12], "the folder as it is"))
+            yield Sides(before, after, (base[:12], "the folder as it is"), _empty(before, after))
             return
         with repository.laid_out(head) as other:
             after = [_laid_out(entry, repository, other, folder, settings) for entry in entries]
-        yield Sides(before, after, (base[:12], head[:12]))
+        yield Sides(before, after, (base[:12], head[:12]), _empty(before, after))
+
+
+def _empty(before: Sequence[Files], after: Sequence[Files]) -> tuple[str, ...]:
+    """A note for each source that has no file on either side."""
+    none = [
+        b for b, a in zip(before, after, strict=True) if not (b.items or b.problems or a.items or a.problems)
+    ]
+    return tuple(f"The source {f.entry.source_id} has no file in {f.shown[1:]}." for f in none)
 
 
 def directory_of(entry: Entry) -> Path:
