@@ -166,7 +166,9 @@ class Session:
             last = self._pinned
             seen: ManifestVersion | None
             if self._publication is not None:
-                seen = last.seen if last is not None else self._kept(self._publication)
+                # An erasure leaves none of before, nor what is open of one.
+                is_kept = last is not None and self._publication in self._store.kept(self._namespace)
+                seen = last.seen if last is not None and is_kept else self._kept(self._publication)
             else:
                 seen = self._store.look(self._namespace, last.seen if last else None, now=now)
             if seen is None:

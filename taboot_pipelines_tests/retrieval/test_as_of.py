@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import time
 from datetime import UTC, datetime, timedelta
@@ -90,15 +91,65 @@ def test_an_erasure_leaves_no_earlier_publication(world: World) -> None:
     first = written(world, "1.25", 80, "cellar")
     written(world, "1.25", 80, "attic")
     kb = world.kb()
-    assert "cellar" in kb.as_of(first).search("lantern").hits[0].text
+    then = kb.as_of(first)
+    assert "cellar" in then.search("lantern").hits[0].text
     (doc_id,) = (r["doc_id"] for r in kb.documents(source="guides").to_pylist())
     kb.delete([doc_id], erase=True)
     with pytest.raises(TabootError) as error:
         world.kb().as_of(first)
     assert error.value.code == "E_MANIFEST_GONE"
+    # Nor does what was opened before it.
+    with pytest.raises(TabootError) as error:
+        then.search("lantern")
+    assert error.value.code == "E_MANIFEST_GONE"
     kept = list((world.home / "kb" / layout.kept_name("default")).iterdir())
     assert [int(p.name.partition("-")[0]) for p in kept] == [world.kb().manifest.version]
     assert not [p for p in world.home.rglob("*") if p.is_file() and b"of the cellar" in p.read_bytes()]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_at_each_date_all_that_was_there_is_there_and_nothing_else(world: World, seed: int) -> None:
+    rng = random.Random(seed)
+    folder = world.source("stacks", "compose")
+    there: dict[str, str] = {}
+    gone: set[str] = set()
+    seen: list[tuple[datetime, dict[str, str]]] = []
+    for turn in range(5):
+        names = [name for name in ("amber", "cobalt", "indigo") if name not in gone]
+        name = names[turn % len(names)]
+        if name in there and (turn == 3 or rng.random() < 0.5):
+            # By a tombstone, or as the file went.
+            if rng.random() < 0.5:
+                (doc_id,) = (
+                    r["doc_id"]
+                    for r in world.kb().documents().to_pylist()
+                    if r["path"] == f"{name}/compose.yaml"
+                )
+                world.kb().delete([doc_id])
+            else:
+                (folder / name / "compose.yaml").unlink()
+            del there[name]
+            gone.add(name)
+        else:
+            there[name] = f"{name}-cache{turn}"
+            (folder / name).mkdir(exist_ok=True)
+            text = "services: {%s: {image: a, depends_on: [%s]}, %s: {image: b}}"
+            (folder / name / "compose.yaml").write_text(text % (name, there[name], there[name]))
+        world.ingest(confirm_deletes=True)
+        time.sleep(0.01)
+        seen.append((datetime.now(UTC), dict(there)))
+    kb = world.kb()
+    for moment, expected in seen:
+        then = kb.as_of(moment)
+        assert {r["path"] for r in then.documents().to_pylist()} == {f"{n}/compose.yaml" for n in expected}
+        for name in ("amber", "cobalt", "indigo"):
+            needs = expected.get(name)
+            texts = [hit.text for hit in then.search(name).hits if name in hit.text]
+            assert [needs in text for text in texts if needs] == ([True] if needs else []), (texts, needs)
+            assert bool(texts) == bool(needs)
+            assert any(row["name"] == name for row in then.nodes().to_pylist()) == bool(needs)
+            told = then.answer(f"What does {name} depend on?")
+            assert needs in told.text if needs else not told.found, told.text
 
 
 def test_which_publications_stay() -> None:
