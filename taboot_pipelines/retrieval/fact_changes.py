@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,8 @@ from taboot_pipelines.retrieval.verbalization import (
     relation,
     statement,
 )
+
+T = TypeVar("T")
 
 _THING = ("label", "key")
 _SEPARATOR = "\x1f"
@@ -47,13 +49,13 @@ def fact_changes(before: View, after: View) -> list[FactChange]:
     """What ``after`` says otherwise than ``before``: routes first, then other facts, then things.
 
     What the same thing was in the same relation to before, and is now to another, is one change where it is
-    one of each; so is a route whose target is another.
+    one of each, or both stand in one line; so is a route whose target is another.
     """
     places = [_Places(before), _Places(after)]
     edges = [_without_mentions(view.graph.edges) for view in (before, after)]
     facts = _pairs((edges[0], edges[1]), FACT, "edge_id")
-    gone = [(old, None) for old, new in facts if old is not None and new is None]
-    come = [(None, new) for old, new in facts if old is None and new is not None]
+    gone = [old for old, new in facts if old is not None and new is None]
+    come = [new for old, new in facts if old is None and new is not None]
     both = [(old, new) for old, new in facts if old is not None and new is not None]
     found = [_fact(old, new, *places) for old, new in (*both, *_matched(gone, come))]
     nodes = [
@@ -114,22 +116,40 @@ def _told(row: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in json.loads(row["properties"]).items() if k not in BOOKKEEPING and v is not None}
 
 
-def _matched(gone: Iterable[_Pair], come: Iterable[_Pair]) -> Iterator[_Pair]:
-    """Those that went and came; where one went and one came of the same subject, the two as one."""
-    groups: dict[tuple[Any, ...], tuple[list[_Pair], list[_Pair]]] = defaultdict(lambda: ([], []))
-    for side, pairs in enumerate((gone, come)):
-        for pair in pairs:
-            version = pair[side]
-            assert version is not None
-            row = version.rows[0]
-            route = _told(row) if row["type"] == "ROUTES_TO" else {}
-            at = (*(row[c] for c in FACT[:3]), route.get("host"), route.get("location"), route.get("path"))
-            groups[at][side].append(pair)
+def replaced(
+    gone: Iterable[T], come: Iterable[T], subject: Callable[[T], Hashable], line: Callable[[T], Hashable]
+) -> Iterator[tuple[T, T]]:
+    """Pairs of what went and what stands in its place: the one of its subject, else that of its line."""
+    groups: dict[Hashable, tuple[list[T], list[T]]] = defaultdict(lambda: ([], []))
+    for side, every in enumerate((gone, come)):
+        for one in every:
+            groups[subject(one)][side].append(one)
     for left, right in groups.values():
-        if len(left) == len(right) == 1:
-            yield left[0][0], right[0][1]
-        else:
-            yield from (*left, *right)
+        for old in left:
+            alone = len(left) == len(right) == 1
+            at = right if alone else [new for new in right if line(new) == line(old)]
+            if len(at) == 1:
+                yield old, at[0]
+                right = [new for new in right if new is not at[0]]
+
+
+def _matched(gone: Sequence[_Version], come: Sequence[_Version]) -> Iterator[_Pair]:
+    """Those that went and came; where one stands in place of another, the two as one."""
+    pairs = list(replaced(gone, come, _subject, _line))
+    told = {id(version) for pair in pairs for version in pair}
+    yield from pairs
+    yield from ((old, None) for old in gone if id(old) not in told)
+    yield from ((None, new) for new in come if id(new) not in told)
+
+
+def _line(version: _Version) -> Hashable:
+    return version.rows[0]["doc_id"], version.rows[0]["line"]
+
+
+def _subject(version: _Version) -> tuple[Any, ...]:
+    row = version.rows[0]
+    route = _told(row) if row["type"] == "ROUTES_TO" else {}
+    return (*(row[c] for c in FACT[:3]), route.get("host"), route.get("location"), route.get("path"))
 
 
 class _Places:

@@ -87,6 +87,22 @@ def test_what_changed_has_both_sides_and_its_commit(world: World) -> None:
     assert early.facts == found.facts and "the oldest is of" in early.note
 
 
+def test_of_several_alike_each_is_led_to_what_stands_in_its_line(world: World) -> None:
+    file = world.source("stacks", "compose") / "compose.yaml"
+    text = "services:\n  web:\n    image: a\n    depends_on:\n      - {0}\n      - {1}\n"
+    text += "  {0}: {{image: b}}\n  {1}: {{image: b}}\n"
+    file.write_text(text.format("cache", "db"))
+    world.ingest()
+    since = datetime.now(UTC)
+    file.write_text(text.format("store", "queue"))
+    world.ingest()
+    needs = [x for x in world.kb().changes(since).facts if x.type == "DEPENDS_ON"]
+    assert [(x.change, x.before is not None and "cache" in x.before.says) for x in needs] == [
+        ("changed", True),
+        ("changed", False),
+    ]
+
+
 def test_an_erasure_leaves_no_earlier_publication(world: World) -> None:
     first = written(world, "1.25", 80, "cellar")
     written(world, "1.25", 80, "attic")

@@ -6,10 +6,11 @@ changed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 
 from taboot_pipelines.retrieval.check.sides import Side, is_of_text
+from taboot_pipelines.retrieval.fact_changes import replaced
 from taboot_pipelines.retrieval.queries.dependencies import impact
 from taboot_pipelines.retrieval.queries.house import Arguments
 from taboot_pipelines.retrieval.queries.service_index import Edge, distinct
@@ -51,26 +52,13 @@ class Facts:
             for doc_id in before.hashes.keys() | after.hashes.keys()
             if before.hashes.get(doc_id) != after.hashes.get(doc_id)
         }
-        self._pairs()
-
-    def _pairs(self) -> None:
-        """Lead what is gone to what stands in its place: the one relation of its type of its start and
-        document, else that of its line."""
-        gone, new = self._groups(self.before, self.gone), self._groups(self.after, self.new)
-        self.replaced: list[tuple[Edge, Edge]] = []
-        for group, edges in gone.items():
-            others = list(new.get(group, ()))
-            for edge in edges:
-                at = [e for e in others if e.line == edge.line] if len(edges) + len(others) > 2 else others
-                if len(at) == 1 and (len(edges) == 1 or at[0].line == edge.line):
-                    self.replaced.append((edge, at[0]))
-                    others.remove(at[0])
-
-    def _groups(self, side: Side, edges: Sequence[Edge]) -> Mapping[tuple[object, ...], list[Edge]]:
-        found: dict[tuple[object, ...], list[Edge]] = defaultdict(list)
-        for edge in edges:
-            found[edge.type, side.node(edge.start), edge.doc_id].append(edge)
-        return found
+        subjects = {
+            e.edge_id: (e.type, side.node(e.start), e.doc_id)
+            for side, edges in ((before, self.gone), (after, self.new))
+            for e in edges
+        }
+        #: What is gone with what stands in its place.
+        self.replaced = list(replaced(self.gone, self.new, lambda e: subjects[e.edge_id], lambda e: e.line))
 
     # --- in words -------------------------------------------------------------------------------------------
 
