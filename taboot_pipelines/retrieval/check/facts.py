@@ -46,7 +46,7 @@ class Facts:
         moved = [e for e in old.keys() & new.keys() if old[e][1] != new[e][1]]
         then = {e.edge_id: e for e in before.read(moved)}
         self.other = [(then[e.edge_id], e) for e in after.read(moved) if e.edge_id in then]
-        #: Documents whose text is another, new or gone.
+        #: Documents whose bytes are others, new or gone.
         self.documents = {
             doc_id
             for doc_id in before.hashes.keys() | after.hashes.keys()
@@ -77,6 +77,9 @@ class Facts:
             if not (was and now):
                 kind, side = ("added", self.after) if now else ("removed", self.before)
                 yield _fact(kind, side.file(doc_id), "file", "", "", side.file(doc_id), 0)
+            elif self.before.hashes[doc_id][0] == self.after.hashes[doc_id][0]:
+                file = self.after.file(doc_id)
+                yield _fact("changed", file, "what its text does not show, such as a secret", "", "", file, 0)
 
     def _services(self) -> Iterator[ChangedFact]:
         sides = (("removed", self.before, self.after), ("added", self.after, self.before))

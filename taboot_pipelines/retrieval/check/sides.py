@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 
 from taboot_pipelines.model.graph import TEXT_METHOD
+from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.check.states import State
 from taboot_pipelines.retrieval.drift.report import Drifts
 from taboot_pipelines.retrieval.queries import config_files
@@ -32,11 +33,10 @@ class Side:
         return self.index.documents
 
     @cached_property
-    def hashes(self) -> dict[str, str]:
-        """The hash of each document's text."""
-        table = self.state.view.graph.documents
-        columns = (table.column(c).to_pylist() for c in ("doc_id", "text_sha256"))
-        return dict(zip(*columns, strict=True))
+    def hashes(self) -> dict[str, tuple[str, str]]:
+        """The hashes of each document's text, in which secrets are masked, and bytes."""
+        rows = rows_of(self.state.view.graph.documents, "doc_id", "text_sha256", "blob_sha256")
+        return {doc_id: (text, blob) for doc_id, text, blob in rows}
 
     @cached_property
     def edges(self) -> dict[str, tuple[int, str]]:

@@ -263,6 +263,21 @@ def test_facts_are_told_with_what_was_and_what_is(settings: Settings, tmp_path: 
     assert affected == set()
 
 
+def test_that_a_secret_changed_is_told_and_not_to_what(settings: Settings, tmp_path: Path) -> None:
+    before = shop("      MODE: ${MODE}\n", "      DB_PASSWORD: kx83-first-Qz\n")
+    write(tmp_path / "house", {**HOUSE, "shop/compose.yaml": before})
+    house = entries(tmp_path / "house")
+    checker = Checker(settings)
+    sides = [checker.side([files_of(e, f"/{e.config.path}", settings) for e in house])]
+    write(tmp_path / "house", {"shop/compose.yaml": before.replace("first", "other")})
+    sides.append(checker.side([files_of(e, f"/{e.config.path}", settings) for e in house]))
+    report = checker.check(sides[0], sides[1])
+    assert report.files == ("shop/compose.yaml",)
+    (fact,) = report.facts
+    assert (fact.kind, fact.subject) == ("changed", "shop/compose.yaml") and "secret" in fact.fact
+    assert "other" not in report.model_dump_json()
+
+
 def test_a_connection_of_a_file_that_did_not_change_is_told(settings: Settings, tmp_path: Path) -> None:
     cache = "  cache:\n    image: redis:7\n    container_name: shop-cache\n    networks: [front]\n  admin:\n"
     report = check(settings, tmp_path, {"shop/compose.yaml": shop("  admin:\n", cache)})
