@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: lint-ruff lint-mypy lint-tests lint-imports
 
 help:
-	@echo "make demo   install, ingest examples/homelab, search it, ask it a question"
+	@echo "make demo   install, ingest examples/homelab, search it, ask it a question, map it"
 	@echo "make check  for every edit: lint, types, the tests without servers, a browser or long runs"
 	@echo "make test   install, lint, type-check, run all tests (COMPLETE=1: none may be left out)"
 	@echo "make dev    open the Dagster UI over the demo's data on http://127.0.0.1:3000"

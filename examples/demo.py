@@ -1,5 +1,6 @@
-"""What `make demo` runs: the commands a newcomer would type, on the bundled homelab, one after the other, and
-then a crawl of a small site that it serves itself.
+"""What `make demo` runs: the commands a newcomer would type, on the bundled homelab, one after the other; a
+crawl of a small site that it serves itself; and the house seen whole: what hangs on a thing, what a change
+would do, and the map.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import functools
 import http.server
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -31,6 +33,14 @@ CRAWL_COMMANDS = [
     ["crawls"],
     ["crawls", "show", "manual"],
 ]
+#: A line of the example, and what it is changed to in a copy: a port that another service has.
+CHANGED, BEFORE, AFTER = "stacks/monitoring/compose.yaml", '"3010:3000"', '"8096:3000"'
+#: A repository of the copy as it is.
+GIT = (
+    "-c init.defaultBranch=main init",
+    "add --all",
+    "-c user.name=demo -c user.email=demo@example.org -c commit.gpgSign=false commit --message demo",
+)
 #: As in examples/crawl/sources.yaml.
 CRAWL_PORT = 8377
 
@@ -51,7 +61,7 @@ def served(folder: Path, port: int) -> Iterator[None]:
 
 
 def run(commands: list[list[str]], home: str, sources: str) -> int:
-    """Run ``taboot`` with each of ``commands``; the exit code of the first that fails, else 0."""
+    """Run ``taboot`` with each of ``commands``; the first exit code that is not 0, else 0."""
     environment = {**os.environ, "TABOOT_HOME": home, "TABOOT_SOURCES": sources}
     taboot = Path(sys.executable).with_name("taboot")
     for command in commands:
@@ -62,6 +72,27 @@ def run(commands: list[list[str]], home: str, sources: str) -> int:
         if code:
             return code
     return 0
+
+
+def whole(home: str, sources: str) -> int:
+    """Show what hangs on one service, what a change would do to the house, and the map of all of it; the exit
+    code of the first command that does not end as it should, else 0."""
+    code = run([["impact", "forge/db", "--limit", "3"]], home, sources)
+    if not code and shutil.which("git"):
+        changed = Path(home, "changed").absolute()
+        shutil.rmtree(changed, ignore_errors=True)
+        shutil.copytree(HERE / "homelab", changed)
+        for command in GIT:
+            subprocess.run(["git", *command.split()], cwd=changed, check=True, stdout=subprocess.DEVNULL)
+        file = changed / CHANGED
+        file.write_text(file.read_text("utf-8").replace(BEFORE, AFTER), "utf-8")
+        print(f"\nA change in a copy of it, not ingested: {CHANGED} has {AFTER} in place of {BEFORE}.")
+        code = run([["check", str(changed)]], f"{home}/none", str(changed / "sources.yaml"))
+        # 1 says that the change causes a problem, which is what is shown here.
+        code = 0 if code == 1 else code or 1
+    elif not code:
+        print("\ngit is not installed, so the check of a change is left out.")
+    return code or run([["handbook", str(Path(home, "handbook"))]], home, sources)
 
 
 def main() -> int:
@@ -78,9 +109,13 @@ def main() -> int:
         print(f"Port {CRAWL_PORT} on 127.0.0.1 cannot be used ({error.strerror}), so the crawl is left out.")
     if code:
         return code
+    code = whole(home, sources)
+    if code:
+        return code
     print(
-        f"\nThe data lies in {home}. Next:\n"
-        f"  TABOOT_HOME={home} .venv/bin/taboot browse    search, read and walk the graph in a browser\n"
+        f"\nThe map of the house: {Path(home, 'handbook', 'index.html').resolve().as_uri()}#map\n"
+        f"The data lies in {home}. Next:\n"
+        f"  TABOOT_HOME={home} .venv/bin/taboot browse    search, read and walk the graph; Map: all of it\n"
         "  make dev    the Dagster UI over it, http://127.0.0.1:3000 (examples/homelab.ipynb: a notebook)\n"
         "  .venv/bin/taboot init ~/stacks    begin with what is yours; then taboot ingest"
     )
