@@ -53,3 +53,16 @@ def word_list(package: str, name: str) -> frozenset[str]:
     """The words of a text file beside the code of ``package``. Lines that begin with ``#`` are comments."""
     lines = files(package).joinpath(name).read_text("utf-8").splitlines()
     return frozenset(word for line in lines if not line.startswith("#") for word in line.split())
+
+
+def sections(package: str, name: str) -> dict[str, list[str]]:
+    """The lines of a text file beside the code of ``package``, by the ``[title]`` above them. Lines that
+    begin with ``#`` are comments."""
+    found: dict[str, list[str]] = {}
+    own: list[str] = []
+    for line in files(package).joinpath(name).read_text("utf-8").splitlines():
+        if line.startswith("["):
+            own = found.setdefault(line.strip("[]"), [])
+        elif line and not line.startswith("#"):
+            own.append(line)
+    return found

@@ -85,8 +85,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Picture:
-    """``x``, ``y``: of the box in the middle; ``left_out``: relations for which there was no room."""
+    """``left``, ``width``: what is seen, which has no side where nothing stands; ``x``, ``y``: of the box in
+    the middle; ``left_out``: relations for which there was no room."""
 
+    left: int
     width: int
     height: int
     box_width: int
@@ -111,13 +113,16 @@ def draw(label: str, name: str, scope: str | None, relations: Sequence[Relation]
         shown = _of_each(side)
         top = (height - len(shown) * _ROW) / 2
         rows += [_row(r, top + (n + 0.5) * _ROW, middle, outgoing) for n, r in enumerate(shown)]
+    inner = (WIDTH - _CENTRE_WIDTH) // 2
+    left, right = 0 if sides[0] else inner - 4, WIDTH if sides[1] else WIDTH - inner + 4
     return Picture(
-        width=WIDTH,
+        left=left,
+        width=right - left,
         height=int(height),
         box_width=_BOX_WIDTH,
         box_height=_BOX_HEIGHT,
         centre_width=_CENTRE_WIDTH,
-        x=(WIDTH - _CENTRE_WIDTH) / 2,
+        x=inner,
         y=middle,
         name=cut(name, _CENTRE_WIDTH - 20, _NAME * 1.12),
         kind=cut(f"{label} · {scope}" if scope else label, _CENTRE_WIDTH - 20, _KIND),

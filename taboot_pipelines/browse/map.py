@@ -8,8 +8,7 @@ same each time. What is related comes first; what is only named stands outside o
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -19,18 +18,13 @@ from taboot_pipelines.browse.rendering import render, static_bytes
 from taboot_pipelines.browse.requests import kb_of
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval import verbalization
+from taboot_pipelines.retrieval.pictures.grouped import LEFT, ONLY_NAMED, RIGHT, placed
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from taboot_pipelines.retrieval import KnowledgeBase
 
-#: Kinds whose nodes stand beside the projects.
-_LEFT = frozenset({"ReverseProxy", "Endpoint", "VPNTunnel"})
-_RIGHT = frozenset({"Host", "IP", "TailscaleNode"})
-#: Pixels from a node to the next, between groups, and of the title above one.
-_CELL_WIDTH, _CELL_HEIGHT = 172, 44
-_GAP, _TITLE = 36, 40
 #: Characters of a name, and of what a relation says, that are sent.
 _MAX_TEXT = 120
 
@@ -55,6 +49,7 @@ def map_page(request: Request) -> Response:
         )
     _, graph, text = made
     counts = [sum(n["kind"] == at for n in graph["nodes"]) for at in range(len(graph["kinds"]))]
+    named = sum(not n["linked"] for n in graph["nodes"])
     return HTMLResponse(
         render(
             "map.html",
@@ -65,8 +60,8 @@ def map_page(request: Request) -> Response:
             sources=graph["sources"],
             nodes=len(graph["nodes"]),
             relations=len(graph["edges"]),
-            named=sum(not n["linked"] for n in graph["nodes"]),
-            all=given.get("named") == "1",
+            named=named,
+            all=given.get("named") == "1" or named == len(graph["nodes"]),
             start=json.dumps([given.get("label"), given.get("key")]),
         )
     )
@@ -94,7 +89,7 @@ def whole_graph(kb: KnowledgeBase) -> dict[str, Any]:
         near[edge["end"]].append(edge["start"])
     labels = [r[0] for r in rows]
     groups = _groups(labels, [r[3] for r in rows], near)
-    places, boxes = _placed(labels, groups, near)
+    places, boxes = placed(labels, groups, near)
     group_number = {name: n for n, name in enumerate(boxes)}
     kinds = sorted(set(labels))
     source_number = {s: n for n, s in enumerate(sources)}
@@ -145,87 +140,10 @@ def _groups(labels: Sequence[str], scopes: Sequence[str | None], near: Sequence[
     groups = []
     for label, scope, others in zip(labels, scopes, near, strict=True):
         of_others = {scopes[n] for n in others if scopes[n]}
-        if label in _LEFT or label in _RIGHT:
+        if label in LEFT or label in RIGHT:
             groups.append("")
         elif scope or len(of_others) == 1:
             groups.append(str(scope or of_others.pop()))
         else:
-            groups.append("shared or of no project" if others else "only named")
+            groups.append("shared or of no project" if others else ONLY_NAMED)
     return groups
-
-
-def _placed(
-    labels: Sequence[str], groups: Sequence[str], near: Sequence[Sequence[int]]
-) -> tuple[list[list[int]], dict[str, list[int]]]:
-    """Where each node stands, and the box (left, top, width, height) of each group, in pixels."""
-    members: dict[str, list[int]] = {}
-    for n, group in enumerate(groups):
-        if group:
-            members.setdefault(group, []).append(n)
-    sizes = {}
-    for group, own in members.items():
-        across = max(1, round(math.sqrt(len(own) * _CELL_HEIGHT / _CELL_WIDTH * 1.5)))
-        down = math.ceil(len(own) / across)
-        sizes[group] = (across, across * _CELL_WIDTH + 16, down * _CELL_HEIGHT + _TITLE)
-    boxes = _shelves({g: (w, h) for g, (_, w, h) in sizes.items() if g != "only named"})
-    width = max((x + w for x, _, w, _ in boxes.values()), default=0)
-    height = max((y + h for _, y, _, h in boxes.values()), default=0)
-    if "only named" in sizes:
-        boxes["only named"] = [0, height + 3 * _GAP, *sizes["only named"][1:]]
-    places = [[0, 0] for _ in labels]
-    for group, (left, top, *_) in boxes.items():
-        for n, node in enumerate(members[group]):
-            row, column = divmod(n, sizes[group][0])
-            places[node] = [
-                left + 8 + round((column + 0.5) * _CELL_WIDTH),
-                top + _TITLE - 8 + round((row + 0.5) * _CELL_HEIGHT),
-            ]
-    for kinds, inner, way in ((_LEFT, -2 * _CELL_WIDTH, -1), (_RIGHT, width + 2 * _CELL_WIDTH, 1)):
-        beside = [n for n, label in enumerate(labels) if label in kinds]
-        # Proxies and hosts stand next to the projects, and each beside what it has to do with.
-        linked = sorted(
-            (n for n in beside if near[n]),
-            key=lambda n: (
-                labels[n] not in ("ReverseProxy", "Host"),
-                _mean(places[o][1] for o in near[n]),
-                n,
-            ),
-        )
-        rest = [n for n in beside if not near[n]]
-        outer = _column(linked, inner, way, height, places)
-        _column(rest, outer + 2 * way * _CELL_WIDTH, way, height, places)
-    return places, boxes
-
-
-def _shelves(sizes: dict[str, tuple[int, int]]) -> dict[str, list[int]]:
-    """Boxes in rows, the tallest first, so that all of them are about half as high again as wide."""
-    area = sum((w + _GAP) * (h + _GAP) for w, h in sizes.values())
-    widest = max([math.sqrt(area / 0.9), *(w + _GAP for w, _ in sizes.values())])
-    boxes: dict[str, list[int]] = {}
-    x = y = tallest = 0
-    for name, (w, h) in sorted(sizes.items(), key=lambda s: (-s[1][1], s[0])):
-        if x and x + w > widest:
-            x, y, tallest = 0, y + tallest + _GAP, 0
-        boxes[name] = [x, y, w, h]
-        x, tallest = x + w + _GAP, max(tallest, h)
-    return boxes
-
-
-def _column(nodes: Sequence[int], x: int, way: int, height: int, places: list[list[int]]) -> int:
-    """Places nodes in columns from ``x`` outwards, as high as the projects or, where there are many, about as
-    wide as high; gives where the last column stands."""
-    square = math.sqrt(len(nodes) * _CELL_WIDTH / _CELL_HEIGHT)
-    down = max(1, height // _CELL_HEIGHT, math.ceil(square))
-    for n, node in enumerate(nodes):
-        column, row = divmod(n, down)
-        full = min(down, len(nodes) - column * down)
-        places[node] = [
-            x + way * column * _CELL_WIDTH,
-            round(height / 2 + (row - (full - 1) / 2) * _CELL_HEIGHT),
-        ]
-    return x + way * (max(0, len(nodes) - 1) // down) * _CELL_WIDTH
-
-
-def _mean(values: Iterable[int]) -> float:
-    known = list(values)
-    return sum(known) / len(known)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import click
 
-from taboot_pipelines.cli.output import namespace_option
+from taboot_pipelines.cli.output import as_of_option, namespace_option
 
 _port = click.option(
     "--port",
@@ -27,8 +27,9 @@ _port = click.option(
     default=None,
     help="Open it in the default browser; by default if this is a terminal with a screen.",
 )
+@as_of_option
 @namespace_option
-def browse(port: int, open_: bool | None, namespace: str | None) -> None:
+def browse(port: int, open_: bool | None, as_of: str | None, namespace: str | None) -> None:
     """Look around in a browser: search, ask, read what is cited, walk the graph.
 
     Nothing can be changed there. It listens on 127.0.0.1 alone and opens to whoever has the address that it
@@ -44,7 +45,7 @@ def browse(port: int, open_: bool | None, namespace: str | None) -> None:
             # One that runs in the terminal returns when it ends.
             threading.Thread(target=webbrowser.open, args=(once,), daemon=True).start()
 
-    _serve(port, namespace, ready)
+    _serve(port, namespace, ready, as_of=as_of)
 
 
 @click.command()
@@ -72,7 +73,11 @@ def serve(port: int, namespace: str | None) -> None:
 
 
 def _serve(
-    port: int, namespace: str | None, ready: Callable[[str, str], None], token: str | None = None
+    port: int,
+    namespace: str | None,
+    ready: Callable[[str, str], None],
+    token: str | None = None,
+    as_of: str | None = None,
 ) -> None:
     """Serve until the process is interrupted; ``ready`` and ``token`` as of ``browse.app.serve``."""
     from taboot_pipelines.browse.app import serve as run
@@ -88,6 +93,7 @@ def _serve(
 
     # One that nothing was published for yet is served too: its page says so, until something is.
     kb = KnowledgeBase(settings, settings.namespace if namespace is None else namespace, read_only=True)
+    kb = kb if as_of is None else kb.as_of(as_of)
 
     def told(address: str, once: str) -> None:
         ready(address, once)

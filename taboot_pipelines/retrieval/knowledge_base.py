@@ -133,6 +133,8 @@ class KnowledgeBase:
         self._settings = settings
         self.namespace = check_namespace(namespace)
         self._session = Session(settings, namespace, publication)
+        #: When what :meth:`as_of` a date shows was published; None: what is published now is shown.
+        self.held_at = None if publication is None else publication.made_at
         self._parts: dict[str, Any] = {
             "embedder": embedder,
             "blobs": blobs,

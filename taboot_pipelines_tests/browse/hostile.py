@@ -58,6 +58,7 @@ class HostileBase:
         self.text, self.rows = text, tuple(rows) or (text,)
         self.namespace = text
         self.settings = load_settings()
+        self.held_at = datetime(2026, 1, 31, tzinfo=UTC)
 
     @property
     def manifest(self) -> Any:

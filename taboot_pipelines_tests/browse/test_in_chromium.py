@@ -69,6 +69,7 @@ def addresses(kb: KnowledgeBase) -> list[str]:
         to(f"/document/{grafana.doc_id}", at=f"{grafana.start}-{grafana.end}"),
         to(f"/document/{site['doc_id']}", at="20-60"),
         f"/document/{mail['doc_id']}",
+        f"/document/{grafana.doc_id}/life",
         to("/node", label="Service", key=REDIS),
         to("/node", label="Host", key="hearth.lan"),
         f"/edge/{edge.edge_id}",

@@ -92,7 +92,14 @@ def test_the_house_is_on_it_with_its_facts(kb: KnowledgeBase, client: TestClient
     (image,) = {n["group"] for key, n in names.items() if key.startswith("Image") and "redis" in key}
     assert image == redis["group"]
     assert {s for n in graph["nodes"] for s in n["sources"]} == set(range(len(graph["sources"])))
-    assert client.get("/map").text.count("data-graph") == 1
+    told = client.get("/map").text
+    assert told.count("data-graph") == 1
+    # How much of it is drawn, how much is not, and how that is seen.
+    whole, named = len(graph["nodes"]), sum(not n["linked"] for n in graph["nodes"])
+    drawn = f'<span id="drawn">{whole - named:,}</span> of {whole:,} things drawn'
+    assert 0 < named < whole and drawn in told and f"({named:,}) is left out" in told
+    more = client.get("/map?named=1").text
+    assert f'<span id="drawn">{whole:,}</span> of' in more and '<span id="rest" hidden>' in more
 
 
 def test_without_the_extra_it_says_so(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +154,7 @@ def test_found_picked_walked_and_opened(page: Page, served: Served, shots: Path)
     expect(page.locator("#facts h2")).to_contain_text(named)
     page.locator(".canvas").focus()
     page.keyboard.press("Escape")
-    expect(page.locator("#facts")).to_contain_text("Click a thing")
+    expect(page.locator("#facts")).to_contain_text("Click or tap a thing")
     # A fact of the list leads to its proof.
     page.goto(served.base + to("/map", label="Service", key=REDIS))
     page.locator("#facts li a").first.click()
@@ -168,6 +175,9 @@ def test_filters_take_away_and_bring_back(page: Page, served: Served) -> None:
 
     everything = found("redis")
     assert everything[0] > 1 and everything[1] == 0
+    shown, rest = page.locator("#drawn"), page.locator("#rest")
+    all_of_it = int(shown.inner_text())
+    expect(rest).to_be_hidden()
     page.get_by_text("Filters", exact=True).click()
     page.get_by_label("Service", exact=False).first.uncheck()
     fewer = found("redis")
@@ -179,37 +189,71 @@ def test_filters_take_away_and_bring_back(page: Page, served: Served) -> None:
     for box in page.locator("input[name=source]").all():
         box.check()
     assert found("redis") == everything
+    expect(shown).to_have_text(str(all_of_it))
     page.get_by_label("what is only named").uncheck()
+    assert int(shown.inner_text()) < all_of_it
+    expect(rest).to_be_visible()
     assert found("a")[1] > 0
+
+
+@pytest.mark.ui
+@pytest.mark.alone_with("house")
+def test_on_a_phone_names_can_be_read_and_touched(chromium: Browser, served: Served, shots: Path) -> None:
+    context = chromium.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    for page in opened(context, served):
+        drawn(page, f"{served.base}/map")
+        # It begins at something as large as a finger.
+        canvas = page.locator(".canvas").bounding_box()
+        assert canvas is not None
+        page.touchscreen.tap(canvas["x"] + canvas["width"] / 2, canvas["y"] + canvas["height"] / 2)
+        expect(page.locator("#facts h2")).to_be_visible()
+        page.screenshot(path=shots / "map-phone.png")
+        # The picture of a node that is wider than the screen begins with the node.
+        page.goto(served.base + to("/node", label="Service", key=REDIS))
+        middle = page.locator(".centre").bounding_box()
+        assert middle is not None and middle["x"] >= 0 and middle["x"] + middle["width"] <= 390
+    context.close()
+
+
+#: Rules of WCAG 2.2 A and AA that a machine can see.
+WCAG = {
+    "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"],
+    "resultTypes": ["violations"],
+}
+
+
+def violations(page: Page) -> list[tuple[str, list[str]]]:
+    import axe_playwright_python
+
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    page.evaluate(Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text())
+    found = page.evaluate("rules => axe.run(document, rules)", WCAG)["violations"]
+    return [(v["id"], [n["html"][:200] for n in v["nodes"]]) for v in found]
 
 
 @pytest.mark.ui
 @pytest.mark.alone_with("house")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(
-    chromium: Browser, served: Served, kb: KnowledgeBase, scheme: Any, shots: Path
+    chromium: Browser, served: Served, kb: KnowledgeBase, scheme: Any, shots: Path, tmp_path: Path
 ) -> None:
-    """No page breaks a rule of WCAG 2.2 A or AA that a machine can see."""
-    import axe_playwright_python
-
-    axe = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
+    """No page of the browser or of the handbook breaks a rule that a machine can see."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
-    rules = {
-        "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"],
-        "resultTypes": ["violations"],
-    }
     for page in opened(context, served):
         # The other pages have the same markup in the dark, and their contrast has a test of its own.
         others = addresses(kb) if scheme == "light" else []
         for url in ("/map", to("/map", label="Service", key=REDIS), *others):
             page.goto(served.base + url)
-            page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-            page.evaluate(axe)
-            found = page.evaluate("rules => axe.run(document, rules)", rules)["violations"]
-            assert not found, (url, [(v["id"], [n["html"][:200] for n in v["nodes"]]) for v in found])
+            assert not violations(page), url
             if "/map" in url:
                 page.screenshot(path=shots / f"map-{scheme}.png")
         # It would say so.
         page.evaluate("document.querySelector('main').append(document.createElement('img'))")
-        assert page.evaluate("rules => axe.run(document, rules)", rules)["violations"]
+        assert violations(page)
+    book = kb.handbook(tmp_path / "book").path
+    page = context.new_page()
+    for name in ("index", "routes", "services/forge.gitea", "hosts/hearth.lan", "runbooks/upgrade-gitea"):
+        page.goto((book / f"{name}.html").as_uri())
+        assert not violations(page), name
+        page.screenshot(path=shots / f"handbook-{name.rpartition('/')[2]}-{scheme}.png")
     context.close()

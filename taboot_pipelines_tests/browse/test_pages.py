@@ -63,6 +63,16 @@ def test_the_overview_says_what_there_is(client: TestClient, kb: KnowledgeBase) 
     assert to("/node", label="Host", key="hearth.lan") in links(tree, "a.chip")
 
 
+def test_every_page_says_that_it_is_of_a_date(client: TestClient, kb: KnowledgeBase) -> None:
+    held = kb.as_of("9999-01-01")
+    assert held.held_at is not None
+    said = f"As it was published on {held.held_at:%Y-%m-%d %H:%M} UTC"
+    then = open_client(held)
+    for url, status in (("/", 200), ("/map", 200), ("/search?q=redis", 200), ("/sources", 200), ("/no", 404)):
+        assert said in text_of(page(then, url, status), "header")
+        assert "As it was" not in client.get(url).text
+
+
 def test_the_overview_shows_quotas_expiry_and_deliveries(
     client: TestClient, kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

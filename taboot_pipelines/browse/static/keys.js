@@ -1,4 +1,4 @@
-// The keyboard: what /keys says. Pages work without this.
+// The keyboard: what /keys says; and what a small screen shows first. Pages work without this.
 "use strict";
 
 const box = document.getElementById("q");
@@ -64,3 +64,9 @@ document.addEventListener("keydown", (event) => {
   }
   event.preventDefault();
 });
+
+// A picture wider than the screen begins with what it is of.
+for (const picture of document.querySelectorAll(".picture")) {
+  const [own, centre] = [picture, picture.querySelector(".centre")].map((x) => x.getBoundingClientRect());
+  picture.scrollLeft = centre.left + centre.width / 2 - own.left - own.width / 2;
+}

@@ -35,7 +35,7 @@ function sketch(root, graph) {
   const [w, h] = [drawing.width, drawing.height] = [container.clientWidth, container.clientHeight];
   const all = root.querySelector("input[name=named]:not(:checked)") === null;
   const nodes = graph.nodes.filter((node) => all || node.linked);
-  const { zoom, pan } = fitted(nodes.map((node) => node.at), w, h);
+  const { zoom, pan } = begun(graph, nodes, w, h);
   const pen = drawing.getContext("2d");
   const colour = colours();
   pen.setTransform(zoom, 0, 0, zoom, pan.x, pan.y);
@@ -60,6 +60,18 @@ function fitted(places, width, height) {
   return { zoom, pan: { x: (width - zoom * (x1 + x2)) / 2, y: (height - zoom * (y1 + y2)) / 2 } };
 }
 
+// How the map begins: all of it, or where no name could be read on a small screen, the member of a group that is
+// related to most.
+function begun(graph, nodes, width, height) {
+  const whole = fitted(nodes.map((node) => node.at), width, height);
+  const related = graph.nodes.map(() => 0);
+  for (const { start, end } of graph.edges) for (const n of [start, end]) related[n] += graph.nodes[n].group >= 0;
+  const most = related.reduce((best, count, n) => (count > related[best] ? n : best), 0);
+  if (width >= 600 || whole.zoom >= 0.4 || !related[most]) return whole;
+  const [x, y] = graph.nodes[most].at;
+  return { zoom: 0.75, pan: { x: width / 2 - 0.75 * x, y: height / 2 - 0.75 * y } };
+}
+
 function draw(root, graph, cytoscape) {
   const canvas = root.querySelector(".canvas");
   const facts = root.querySelector("#facts");
@@ -68,6 +80,9 @@ function draw(root, graph, cytoscape) {
   const page = (n) => `/node?label=${encodeURIComponent(kindOf(n))}&key=${encodeURIComponent(graph.nodes[n].key)}`;
   const boxes = (name) => [...root.querySelectorAll(`input[name="${name}"]`)];
 
+  // An image by its last name and tag, a URL without its scheme: what a box has room for.
+  const short = (kind, name) =>
+    kind === "Image" ? name.split("@")[0].replace(/.*\//, "") : name.replace(/^[a-z]+:\/\//, "");
   // As much of a name as its box has room for: its beginning and, where names differ, its end.
   const pen = document.createElement("canvas").getContext("2d");
   pen.font = `${SIZE}px ${FONT}`;
@@ -84,7 +99,8 @@ function draw(root, graph, cytoscape) {
     selectable: false, grabbable: false, pannable: true,
   }));
   const thing = (node, n) => ({
-    group: "nodes", data: { id: `n${n}`, n, name: cut(node.name), colour: COLOURS[graph.kinds[node.kind]] || "other" },
+    group: "nodes",
+    data: { id: `n${n}`, n, name: cut(short(kindOf(n), node.name)), colour: COLOURS[kindOf(n)] || "other" },
     position: { x: node.at[0], y: node.at[1] }, classes: "thing", grabbable: false,
   });
   const [label, key] = JSON.parse(root.dataset.start);
@@ -126,6 +142,9 @@ function draw(root, graph, cytoscape) {
       });
       cy.nodes(".group").forEach((node, n) => node.toggleClass("hidden", !groups.has(n)));
     });
+    document.querySelector("#drawn").textContent = shown().length.toLocaleString("en");
+    const left = document.querySelector("#rest");
+    if (left) left.hidden = named;
   }
 
   const shown = () => things.not(".hidden");
@@ -163,7 +182,7 @@ function draw(root, graph, cytoscape) {
 
   const say = (text) => facts.replaceChildren(make("p", text, { class: "muted" }));
   function tell() {
-    if (!picked) return say("Click a thing, or go from one to the next by the arrow keys.");
+    if (!picked) return say("Click or tap a thing, or go from one to the next by the arrow keys.");
     const n = picked.data("n");
     const node = graph.nodes[n];
     const title = make("h2");
@@ -264,7 +283,7 @@ function draw(root, graph, cytoscape) {
     const node = cy.$id(`n${start}`).removeClass("hidden");
     pick(node);
     fit(node.closedNeighborhood(".thing"));
-  } else fit();
+  } else cy.viewport(begun(graph, shown().map((node) => graph.nodes[node.data("n")]), cy.width(), cy.height()));
   cy.one("render", () => performance.mark("map"));
 }
 

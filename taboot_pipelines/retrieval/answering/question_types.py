@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from taboot_pipelines.embedding.minilm import MiniLmEmbedder
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.packaged import sections
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.settings import EmbeddingSettings
 
@@ -150,12 +151,8 @@ def digest() -> str:
 
 
 def _wordings() -> Iterator[tuple[str, str]]:
-    of = ""
-    for line in files(_PACKAGE).joinpath("question_types.txt").read_text("utf-8").splitlines():
-        if line.startswith("["):
-            of = line.strip("[]")
-        elif line and not line.startswith("#"):
-            yield of, line
+    for of, held in sections(_PACKAGE, "question_types.txt").items():
+        yield from ((of, wording) for wording in held)
 
 
 @cache

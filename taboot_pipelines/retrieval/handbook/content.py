@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from taboot_pipelines.documents.mime import is_code
@@ -17,9 +17,9 @@ from taboot_pipelines.retrieval.handbook.instructions import (
     Names,
     Text,
     instructions,
+    is_followed,
     read_text,
 )
-from taboot_pipelines.retrieval.handbook.maps import Arrow, Box, Item, draw, wrapped
 from taboot_pipelines.retrieval.handbook.naming import What, page_names
 from taboot_pipelines.retrieval.handbook.pages import (
     Block,
@@ -32,20 +32,19 @@ from taboot_pipelines.retrieval.handbook.pages import (
     Section,
     Table,
 )
+from taboot_pipelines.retrieval.pictures.drawn import DrawnEdge, DrawnNode, choose
+from taboot_pipelines.retrieval.pictures.grouped import lay_out_groups
+from taboot_pipelines.retrieval.pictures.layout import Layout, lay_out
+from taboot_pipelines.retrieval.pictures.mermaid import mermaid
+from taboot_pipelines.retrieval.pictures.picture import MAX_DRAWN
+from taboot_pipelines.retrieval.pictures.svg import svg
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, listed, plural
 from taboot_pipelines.retrieval.queries.house import Arguments, House
 from taboot_pipelines.retrieval.queries.relations import left_open, networks_of
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service
 
-#: Documents that are listed of those that name a service; passages about one action; columns of boxes on the
-#: map of the house.
-_NAMING, _EXCERPTS, _COLUMNS = 20, 5, 3
-#: A text that is written to be followed, by its path or its title.
-_RUNBOOK = re.compile(
-    r"(?<![a-z])(?:runbooks?|playbooks?|how-?to|guides?|troubleshoot\w*|on-?call|faq|procedures?|operations"
-    r"|disaster|maintenance|sop|checklists?|incident response|setup|install\w*|deploy\w*)(?![a-z])",
-    re.IGNORECASE,
-)
+#: Documents that are listed of those that name a service; passages about one action.
+_NAMING, _EXCERPTS = 20, 5
 _READING = (
     "Every statement has a number, which leads to the file and the line where it stands; what no document"
     " says is said as a gap. The pages were made from what is published and change nothing."
@@ -95,15 +94,7 @@ class Handbook(Facts):
     def _name_pages(self) -> None:
         followed = [e for held in (self._how.of, self._how.general) for es in held.values() for e in es]
         told = {e.text.document.doc_id for e in followed}
-        self._runbooks = [
-            t
-            for t in self._texts
-            if t.statements
-            and (
-                t.document.doc_id in told
-                or _RUNBOOK.search(f"{t.document.path} {t.document.title}".replace("_", " "))
-            )
-        ]
+        self._runbooks = [t for t in self._texts if t.document.doc_id in told or is_followed(t)]
         wanted: list[tuple[What, str, str, str]] = []
         for s in self.services:
             key = f"{s.place}/{s.project}/{s.name}"
@@ -340,55 +331,42 @@ class Handbook(Facts):
     # --- Maps
 
     def _whole(self) -> Map:
-        projects: dict[tuple[str, str], list[Item]] = defaultdict(list)
-        arrows = []
-        for service in self.services:
-            page = self._page_of["service", service.number]
-            projects[service.place, service.project].append(Item(str(service.number), service.name, page))
-            arrows += [Arrow(str(service.number), str(e.end), _kind(e)) for e, _ in self.needs(service)]
-        proxies = []
-        for node, routes in self.routes.items():
-            for edge, _ in routes:
-                proxy = self.cell(edge.start)
-                proxies.append(Item(f"p{edge.start}", proxy.text, proxy.page))
-                arrows.append(Arrow(f"p{edge.start}", str(node), "routes"))
-        boxes = [Box(project, items) for (_, project), items in sorted(projects.items())]
-        left = [[Box("Reverse proxies", list(dict.fromkeys(proxies)))]] if proxies else []
-        return draw(
-            [*left, *wrapped(boxes, _COLUMNS)], arrows, "", "The services by project and what they need"
-        )
+        nodes = [self._drawn(s.number) for s in self.services]
+        edges = [self._line(e) for s in self.services for e, _ in self.needs(s)]
+        routes = [e for held in self.routes.values() for e, _ in held]
+        nodes += [self._drawn(n) for n in dict.fromkeys(e.start for e in routes)]
+        edges += map(self._line, routes)
+        return _map(lay_out_groups(nodes, edges), nodes, edges, "The services by project and what they need")
 
     def _around(self, service: Service) -> Map:
-        number = str(service.number)
-
-        def item(node: int) -> Item:
-            cell = self.cell(node)
-            return Item(str(node), cell.text, cell.page)
-
-        needs = [e for e, _ in self.needs(service)]
-        needing = [e for e, _ in self.needed_by(service)]
-        routed = [e for e, _ in self.routes.get(service.number, ())]
-        left = dict.fromkeys([*(item(e.start) for e in routed), *(item(e.start) for e in needing)])
-        right = [i for i in dict.fromkeys(item(e.end) for e in needs) if i not in left]
-        columns = [
-            [Box("Needed by", list(left))] if left else [],
-            [Box(service.project, [Item(number, service.name)])],
-            [Box("Needs", right)] if right else [],
+        held = [
+            e
+            for e, _ in (*self.routes.get(service.number, ()), *self.needed_by(service), *self.needs(service))
         ]
-        arrows = [
-            *(Arrow(str(e.start), number, "routes") for e in routed),
-            *(Arrow(str(e.start), number, _kind(e)) for e in needing),
-            *(Arrow(number, str(e.end), _kind(e)) for e in needs),
-        ]
-        return draw([c for c in columns if c], arrows, "../", f"What {service.name} needs and what needs it")
+        ends = dict.fromkeys([service.number, *(n for e in held for n in (e.start, e.end))])
+        nodes = [self._drawn(n, "../", start=n == service.number) for n in ends]
+        chosen = choose(nodes, [self._line(e) for e in held], MAX_DRAWN)
+        title = f"What {service.name} needs and what needs it"
+        return _map(lay_out(chosen, legend=False), chosen.nodes, chosen.edges, title)
+
+    def _drawn(self, node: int, root: str = "", start: bool = False) -> DrawnNode:
+        """A service or a proxy of a map. ``root``: the way to the top of the handbook."""
+        cell, service = self.cell(node), self._index.services.get(node)
+        name, scope = (service.name, service.project) if service is not None else (cell.text, None)
+        page = f"{root}{cell.page}.html" if cell.page and not start else ""
+        return DrawnNode(self._index.label(node), str(node), name, start, scope, page=page)
+
+    def _line(self, edge: Edge) -> DrawnEdge:
+        start, end = ((self._index.label(n), str(n)) for n in (edge.start, edge.end))
+        return DrawnEdge(edge.type, start, end)
 
 
-_ITEM = re.compile(r"[>\s]*(?:[-*+]|\d{1,9}[.)])\s+(?:\[[ xX]\]\s+)?")
-_FENCE, _COMMENT = re.compile(r"[>\s]*(?:```|~~~)"), re.compile(r"\s*(?:#|//|;)")
+#: The arrow of each type of relation in Mermaid.
+_LINKS = {"DEPENDS_ON": "-->", "CONNECTS_TO": "-.->", "ROUTES_TO": "==>"}
 
 
-def _kind(edge: Edge) -> str:
-    return "connects" if edge.type == "CONNECTS_TO" else "needs"
+def _map(layout: Layout, nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], title: str) -> Map:
+    return Map(mermaid(nodes, edges, _LINKS), svg(layout, title))
 
 
 def _told(title: str, rows: Table, none: str) -> Section:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from taboot_pipelines.model.graph import TEXT_METHOD
+from taboot_pipelines.packaged import sections
 from taboot_pipelines.retrieval.handbook.blocks import Blocks, LineOf, table
 from taboot_pipelines.retrieval.handbook.instructions import Text
 from taboot_pipelines.retrieval.handbook.naming import What
@@ -21,15 +22,14 @@ from taboot_pipelines.retrieval.queries.routes import route
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, plain_name
 from taboot_pipelines.retrieval.sentences import Form, TextStatement
 
-#: What says what a thing is, behind its name.
+_LISTED = sections("taboot_pipelines.retrieval.handbook", "describing.txt")
+#: What says what a thing is: a verb behind its name, or the header of a column.
 _IS = re.compile(
     r"\W{0,3}(?:\([^()]{1,60}\)\W{0,2})?(?:(?:service|container|stack)\s+)?"
-    r"(?:is|are|runs|provides|handles|serves|stores|keeps|collects|manages|hosts|acts|offers|lets|watches"
-    r"|syncs"
-    r"|holds|monitors|indexes|downloads|answers|ist|sind|läuft)\b",
+    rf"(?:{'|'.join(_LISTED['verbs'])})\b",
     re.IGNORECASE,
 )
-_PURPOSE = re.compile(r"purpose|description|what|role|function|used for|zweck|beschreibung", re.IGNORECASE)
+_PURPOSE = re.compile("|".join(_LISTED["headers"]), re.IGNORECASE)
 #: Letters of a sentence that may say what a thing is.
 _SHORT = 20
 #: What is said behind a value whose variables may be set elsewhere.

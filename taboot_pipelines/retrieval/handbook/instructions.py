@@ -1,8 +1,8 @@
 """What the house's own texts say of how to restart, back up, restore and update its services.
 
 A section is about what its heading names ("Upgrade Gitea"), else about what the headings below or above it,
-its document's title or its folder name. Elsewhere a sentence, a step or a command counts that names both a
-service and what is done to it ("Restart Traefik so that …", ``docker compose restart traefik``), with the
+its document's title or its folder name, if it has steps. Elsewhere a sentence, a step or a command counts of
+which a service is the object ("Restart Traefik so that …", ``docker compose restart traefik``), with the
 commands that it leads in to. What only happens to name a service is left out: a wrong instruction is worse
 than none.
 """
@@ -21,66 +21,30 @@ from pathlib import PurePosixPath
 
 from taboot_pipelines.knowledge.mentions import NameMatcher, fold, regions, stopwords
 from taboot_pipelines.model.stores import STORES, alike
+from taboot_pipelines.packaged import sections
 from taboot_pipelines.retrieval.queries.relations import product_of
 from taboot_pipelines.retrieval.queries.service_index import Document, Service, ServiceIndex
 from taboot_pipelines.retrieval.sentences import Form, TextStatement, statements
 
-#: What is done to a service: the words of a heading that say so, in English and German.
-_WORDS = {
-    "restart": r"re-?start(?:ing)?|reboot(?:ing)?|start(?:ing)? (?:and|/|or) stop\w*"
-    r"|stop(?:ping)? (?:and|/|or) start\w*|neu ?start\w*|neu zu starten",
-    "back up": r"back(?:ing)?[ -]?ups?|backups?|snapshots?|(?:daten)?sicherung(?:en)?",
-    "restore": r"restor\w+|recover(?:y|ing)?|roll(?:ing)?[ -]?back|wiederherstell\w*",
-    "update": r"updat(?:e|es|ing)|upgrad(?:e|es|ing)|aktualisier\w*",
-}
-ACTIONS = tuple(_WORDS)
-_HEADED = {
-    action: re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE) for action, words in _WORDS.items()
-}
-#: A heading that tells of what was or is so, not of what to do.
-_NOT_DONE = re.compile(
-    r"\b(?:policy|policies|last updated?|history|changelog|release notes|status|schedules?|why|alternatives"
-    r"|upda(?:te|ting) (?:the )?(?:environment|variables|dns|labels|secrets|passwords?|keys|config\w*"
-    r"|settings|docs?|documentation|readme))\b",
-    re.IGNORECASE,
-)
-#: How a sentence tells somebody to do it: the verb, at its beginning or behind what leads to it.
-_TOLD = {
-    action: re.compile(
-        r"(?:\W*|.{0,60}(?:\b(?:to|then|and|can|must|should|please|always|manually|zum|um)|[:;–—-])\s+)"
-        rf"(?:{verb})\b",
-        re.IGNORECASE,
-    )
-    for action, verb in {
-        "restart": r"re-?start|reboot|neu starten",
-        "back up": r"back up|dump|sichern",
-        "restore": r"restore|recover|roll back|wiederherstellen",
-        "update": r"update|upgrade|bump|aktualisieren",
-    }.items()
-}
-#: What stands between the verb and the name of what it is done to, and behind that.
-_BEFORE_NAME = r"[\s`\"'*(]*(?:(?:the|your|a|all|running|service|container|stack|app)\s+[`\"'*]*)*"
-_AFTER_NAME = (
-    r"[`\"'*)]*(?:\s*$|\s*[,;:.!?(–—-](?:\s|$)|\s+(?:to|from|by|with|in|on|via|using|and|or|if|so|when|before"
-    r"|after|first|again|then|itself|only|manually|image|container|stack|service|pod|deployment|database"
-    r"|databases|config|configuration|data|volume|server)\b)"
-)
-_EVERYTHING = re.compile(
-    rf"{_BEFORE_NAME}(?:everything|(?:services|containers|stacks|apps|images)\b)", re.IGNORECASE
-)
-#: Commands that do it; the service stands in the same line.
-_COMMANDS = {
-    "restart": re.compile(r"(?<![/.\w-])(?:re)?start\b|--force-recreate|\bservice update --force\b"),
-    "back up": re.compile(r"backup(?![s/\w])|\bpg_dump|\bmysqldump|\bsnapshot\b"),
-    "restore": re.compile(r"restore(?![d/\w])|\brecover\b|\bpg_restore"),
-    "update": re.compile(r"(?<![/.\w-])(?:pull|upgrade|update(?! --(?:force|label)))\b"),
-}
-_COMMAND = re.compile(
-    r"\b(?:docker|podman|systemctl|service|kubectl|helm|flux|argocd|make|just|task|nomad|restic|borg|velero"
-    r"|ansible-playbook|pg_dump\w*|pg_restore|psql|mysql\w*)\s|\.sh\b|(?:^|\s)\./"
-)
-#: A picture of folders or of a flow.
-_DRAWN = re.compile(r"[│├└┌►]")
+_LISTED = sections("taboot_pipelines.retrieval.handbook", "actions.txt")
+#: What is done to a service.
+ACTIONS = tuple(_LISTED)
+
+
+def _any_of(phrases: Iterable[str]) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, phrases))})(?![\w-])", re.IGNORECASE)
+
+
+#: Of each action what says it in a heading, the verb that tells to do it, and the words of commands.
+_HEADED = {a: _any_of(x.removeprefix("to ") for x in own if x[0] != "$") for a, own in _LISTED.items()}
+_TOLD = {a: _any_of(x.removeprefix("to ") for x in own if x.startswith("to ")) for a, own in _LISTED.items()}
+_CALLED = {a: {x.removeprefix("to ").removeprefix("$ ") for x in own} for a, own in _LISTED.items()}
+#: A line that calls a program: with arguments or by its path. It sets no value and draws no folders or flow.
+_COMMAND = re.compile(r"(?:\$ +)?(?:[A-Za-z.~/][\w./~-]*(?: +[^\s│├└┌►]*[^\s│├└┌►:=])+|[\w.~-]*/[\w./~-]*\w)")
+#: Where a clause ends, and words between a verb and its object at most.
+_CLAUSE, _BETWEEN = re.compile(r"[,;:.!?()–—](?:\s|$)|\s[-–—]\s"), 1
+#: Steps of a text that is written to be followed, and what part of its statements they are.
+_STEPS, _PART = 2, 0.15
 #: The tool that a command runs in its own container: it is not what the command is about.
 _TOOL = re.compile(r"\bexec (?:-\S+ )*(\S+) \1\b")
 #: Lines of code, and comments between them.
@@ -209,7 +173,7 @@ def instructions(house: ServiceIndex, texts: Sequence[Text], names: Names) -> In
                     told = replace(excerpt, numbers=new, meant=len(meant))
                     _join(found.of[service.number, action], told)
 
-        for (root, action), numbers in _sections(text).items():
+        for (root, action), numbers in _sections(text, names).items():
             subjects = _subjects(text, names, root, numbers)
             named = {path for path, _ in subjects}
             for path, services in subjects:
@@ -224,10 +188,7 @@ def instructions(house: ServiceIndex, texts: Sequence[Text], names: Names) -> In
                     found.general[action].append(excerpt)
         for number, action, services in _told(text):
             told = Excerpt(text, path_of(text, number), _with_commands(text, number), whole=False)
-            if services:
-                add(services, action, told)
-            else:
-                _join(found.general[action], told)
+            add(services, action, told)
     for excerpts in (*found.of.values(), *found.general.values()):
         excerpts.sort(key=lambda e: not e.whole)
     return found
@@ -252,8 +213,9 @@ def path_of(text: Text, number: int) -> tuple[str, ...]:
     return tuple(parts) if parts and parts[0] == title else (title, *parts)
 
 
-def _sections(text: Text) -> dict[tuple[tuple[str, ...], str], list[int]]:
-    """(headings down to the innermost one that says what is done, what is done) -> what stands below it."""
+def _sections(text: Text, names: Names) -> dict[tuple[tuple[str, ...], str], list[int]]:
+    """(headings down to the innermost one that says what is done, what is done) -> what stands below it,
+    where that heading names a service, or there is a step below it: else it tells of what was or is so."""
     found: dict[tuple[tuple[str, ...], str], list[int]] = defaultdict(list)
     for number, statement in enumerate(text.statements):
         path = path_of(text, number)
@@ -263,14 +225,29 @@ def _sections(text: Text) -> dict[tuple[tuple[str, ...], str], list[int]]:
         for action in _actions(path[at]):
             found[path[: at + 1], action].append(number)
     # A heading without a statement below it tells nothing.
-    return {k: n for k, n in found.items() if any(text.statements[i].form is not Form.HEADING for i in n)}
+    return {
+        (path, action): n
+        for (path, action), n in found.items()
+        if any(is_step(text.statements[i]) for i in n)
+        or (names.of_heading(path[-1]) and any(text.statements[i].form is not Form.HEADING for i in n))
+    }
 
 
 @lru_cache(maxsize=4096)
 def _actions(heading: str) -> tuple[str, ...]:
-    if _NOT_DONE.search(heading):
-        return ()
     return tuple(action for action, said in _HEADED.items() if said.search(heading))
+
+
+def is_step(statement: TextStatement) -> bool:
+    """Whether a statement is a part of a procedure: an item of an ordered list, or a command."""
+    if statement.form is Form.CODE:
+        return _COMMAND.fullmatch(statement.said) is not None
+    return statement.ordinal is not None
+
+
+def is_followed(text: Text) -> bool:
+    """Whether a text is written to be followed: a good part of it are steps."""
+    return sum(map(is_step, text.statements)) >= max(_STEPS, _PART * len(text.statements))
 
 
 def _subjects(
@@ -316,33 +293,57 @@ def _meant(services: Sequence[Service], excerpt: Excerpt) -> Sequence[Service]:
 
 
 def _told(text: Text) -> Iterator[tuple[int, str, tuple[Service, ...]]]:
-    """The statements that tell to do something to a service; no service: to all there are."""
+    """The statements that tell to do something to a service."""
     for number, statement in enumerate(text.statements):
         named, said = text.named[number], statement.said
-        if statement.form is Form.CODE:
-            if named and _COMMAND.search(said) and not _DRAWN.search(said):
-                for action, command in _COMMANDS.items():
-                    if command.search(said):
-                        yield from ((number, action, services) for services in _objects(said, named))
-        elif statement.form is not Form.HEADING:
-            for action, told in _TOLD.items():
-                match = told.match(said)
-                if match is None:
-                    continue
-                if _EVERYTHING.match(said, match.end()):
-                    yield number, action, ()
-                for name, services in named.items():
-                    if re.compile(_BEFORE_NAME + re.escape(name) + _AFTER_NAME, re.I).match(
-                        said, match.end()
-                    ):
-                        yield number, action, services
+        if not named or statement.form is Form.HEADING:
+            continue
+        if statement.form is not Form.CODE:
+            for action, pattern in _TOLD.items():
+                for verb in pattern.finditer(said):
+                    yield from ((number, action, services) for services in _objects_of(verb, said, named))
+        elif _COMMAND.fullmatch(said):
+            program, *rest = said.lower().removeprefix("$ ").split()
+            called = {program, *rest, *re.split(r"[-_.]+", program.rpartition("/")[2])}
+            called |= {x.rpartition("/")[2].partition(".")[0] for x in rest if x.startswith("/")}
+            for action, words in _CALLED.items():
+                if called & words:
+                    yield from ((number, action, services) for services in _objects(said, named))
+
+
+def _objects_of(
+    verb: re.Match[str], said: str, named: dict[str, tuple[Service, ...]]
+) -> Iterator[tuple[Service, ...]]:
+    """What is the object of a verb: the service whose name follows it, with nothing but common words between,
+    where the verb begins a clause or follows a common word, and no further noun follows the name."""
+    common = stopwords()
+    before = _CLAUSE.split(said[: verb.start()])[-1].split()
+    if before and before[-1].lower() not in common:
+        return
+    for name, services in named.items():
+        found = re.compile(rf"(?<![\w/-]){re.escape(name)}(?![\w/-])", re.IGNORECASE).search(said, verb.end())
+        if found is None:
+            continue
+        between, after = said[verb.end() : found.start()], said[found.end() :].lstrip("`\"'*)")
+        words = between.replace("`", " ").replace("*", " ").split()
+        following = re.match(r"\s+([^\W_]+)", after)
+        if (
+            len(words) <= _BETWEEN
+            and common.issuperset(w.lower() for w in words)
+            and (following is None or following[1].lower() in common)
+        ):
+            yield services
 
 
 def _objects(command: str, named: dict[str, tuple[Service, ...]]) -> Iterable[tuple[Service, ...]]:
     """What a command is about: what it names but in a path, else what it names in one."""
     tool = _TOOL.search(command)
-    about = {n: s for n, s in named.items() if tool is None or n != tool[1].lower()}
-    bare = [s for n, s in about.items() if re.search(rf"(?<![/\w.-]){re.escape(n)}(?![\w-])", command, re.I)]
+    about = {
+        n: s
+        for n, s in named.items()
+        if (tool is None or n != tool[1].lower()) and f"{n}=" not in command.lower()
+    }
+    bare = [s for n, s in about.items() if re.search(rf"(?<![/\w.-]){re.escape(n)}(?![\w=-])", command, re.I)]
     return bare or about.values()
 
 

@@ -18,7 +18,7 @@ _TOLD = 6
 
 class DrawnNode(NamedTuple):
     """A node of a picture; ``start``: the picture is of what surrounds it; ``scope``: what tells it apart;
-    ``kind``: what stands below its name in place of its label and scope.
+    ``kind``: what stands below its name in place of its label and scope; ``page``: where its box leads.
     """
 
     label: str
@@ -27,6 +27,7 @@ class DrawnNode(NamedTuple):
     start: bool
     scope: str | None = None
     kind: str | None = None
+    page: str = ""
 
 
 class DrawnEdge(NamedTuple):

@@ -8,6 +8,7 @@ within each of them the rectangles are pushed apart, so none lies over another; 
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -121,6 +122,34 @@ class Box:
     kind: str
     title: str
     start: bool
+    page: str
+
+
+def box_at(node: DrawnNode, x: float, y: float, width: float) -> Box:
+    """The box of a node, its texts cut to their room."""
+    return Box(
+        (node.label, node.key),
+        x,
+        y,
+        width,
+        colour(node.label),
+        cut(printable(node.name), width - 2 * _ROOM, _NAME_EM),
+        cut(printable(_kind(node)), width - 2 * _ROOM, KIND_SIZE),
+        printable(f"{node.label} {node.name}" + (f" in {node.scope}" if node.scope else "")),
+        node.start,
+        node.page,
+    )
+
+
+@dataclass(frozen=True)
+class Group:
+    """A ground with a title on which boxes stand; ``x`` and ``y``: of its upper left corner."""
+
+    title: str
+    x: float
+    y: float
+    width: float
+    height: float
 
 
 @dataclass(frozen=True)
@@ -146,6 +175,22 @@ class Wire:
     tag: Tag | None
     told: tuple[tuple[str, str], ...]
 
+    @classmethod
+    def straight(cls, edge: DrawnEdge, start: Box, end: Box) -> Wire:
+        """A line from the middle of one box to the edge of another, which has no room for words."""
+        x, y = end.x - start.x, end.y - start.y
+        far = math.hypot(x, y) or 1.0
+        inside = min(end.width / 2 / (abs(x) or 1e-9), BOX_HEIGHT / 2 / (abs(y) or 1e-9))
+        tip_x, tip_y = end.x - x * inside, end.y - y * inside
+        back_x, back_y, side_x, side_y = x / far * 8, y / far * 8, -y / far * 4, x / far * 4
+        tip = (
+            f"M{tip_x:.1f} {tip_y:.1f}L{tip_x - back_x + side_x:.1f} {tip_y - back_y + side_y:.1f}"
+            f" {tip_x - back_x - side_x:.1f} {tip_y - back_y - side_y:.1f}z"
+        )
+        path = f"M{start.x:.1f} {start.y:.1f}L{tip_x:.1f} {tip_y:.1f}"
+        told = (("", f"{start.name} {edge.type} {end.name}"),)
+        return cls(edge.start, edge.end, path, tip, None, told)
+
 
 @dataclass(frozen=True)
 class Chip:
@@ -169,6 +214,7 @@ class Layout:
     wires: tuple[Wire, ...]
     legend: tuple[Chip, ...]
     note: str
+    groups: tuple[Group, ...] = ()
 
     @property
     def tags(self) -> tuple[Tag, ...]:
@@ -213,20 +259,7 @@ def lay_out(chosen: Selection, *, upright: bool = False, legend: bool = True, no
     low = min([*(v - BOX_HEIGHT / 2 for v in y.values()), *(v - TAG_HEIGHT / 2 for v in rows.values()), 0.0])
     high = max([*(v + BOX_HEIGHT / 2 for v in y.values()), *(v + TAG_HEIGHT / 2 for v in rows.values()), 0.0])
     down = below + _MARGIN - low
-    boxes = {
-        at: Box(
-            at,
-            x[columns[at]],
-            y[at] + down,
-            widths[columns[at]],
-            colour(n.label),
-            cut(printable(n.name), widths[columns[at]] - 2 * _ROOM, _NAME_EM),
-            cut(printable(_kind(n)), widths[columns[at]] - 2 * _ROOM, KIND_SIZE),
-            printable(f"{n.label} {n.name}" + (f" in {n.scope}" if n.scope else "")),
-            n.start,
-        )
-        for at, n in nodes.items()
-    }
+    boxes = {at: box_at(n, x[columns[at]], y[at] + down, widths[columns[at]]) for at, n in nodes.items()}
     wires = []
     for n, (p, text) in enumerate(zip(placed, tags, strict=True)):
         tag = Tag(gutters[p.gutter], rows[n] + down, width_of(text, TAG_SIZE) + 2 * _ROOM, text)

@@ -18,9 +18,12 @@ from taboot_pipelines.retrieval.pictures.layout import (
     TAG_SIZE,
     Box,
     Chip,
+    Group,
     Layout,
     Tag,
     Wire,
+    cut,
+    printable,
     width_of,
 )
 
@@ -39,7 +42,7 @@ def svg(layout: Layout, title: str) -> str:
     width, height = round(layout.width), round(layout.height)
     # A page may not shrink it; words that would be too small are reached by scrolling.
     fit = min(1.0, max(_LEAST, _PAGE / width))
-    parts = [f"<title>{escape(title)}</title>"]
+    parts = [f"<title>{escape(title)}</title>", *map(_group, layout.groups)]
     for wire in layout.wires:
         told = "" if wire.tag else _told(wire)
         parts.append(
@@ -52,10 +55,12 @@ def svg(layout: Layout, title: str) -> str:
     if layout.note:
         wide = width_of(layout.note, TAG_SIZE) + 16
         parts.append(_tag(Tag(12 + wide / 2, layout.height - 12 - TAG_HEIGHT / 2, wide, layout.note)))
+    # What holds links is no picture to a screen reader, or they could not be reached.
+    role = "group" if any(b.page for b in layout.boxes) else "img"
     size = f"width='{width * fit:.0f}' height='{height * fit:.0f}'"
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' {size}"
-        f" font-family='{FONT}' text-anchor='middle' role='img'>{''.join(parts)}</svg>"
+        f" font-family='{FONT}' text-anchor='middle' role='{role}'>{''.join(parts)}</svg>"
     )
 
 
@@ -74,15 +79,25 @@ def _tag(tag: Tag) -> str:
 
 
 def _box(box: Box) -> str:
+    begin, end = (f"<a href='{escape(box.page)}'>", "</a>") if box.page else ("<g>", "</g>")
     border = f" stroke='{START}' stroke-width='3'" if box.start else ""
     return (
-        f"<g><title>{escape(box.title)}</title><rect x='{box.x - box.width / 2:.1f}'"
+        f"{begin}<title>{escape(box.title)}</title><rect x='{box.x - box.width / 2:.1f}'"
         f" y='{box.y - BOX_HEIGHT / 2:.1f}' width='{box.width:.1f}' height='{BOX_HEIGHT}' rx='6'"
         f" fill='{box.colour}'{border}/>"
         f"<text x='{box.x:.1f}' y='{box.y - 2:.1f}' font-size='{NAME_SIZE}' font-weight='bold'"
         f" fill='#ffffff'>{escape(box.name)}</text>"
         f"<text x='{box.x:.1f}' y='{box.y + 11:.1f}' font-size='{KIND_SIZE}' fill='#ffffff'>"
-        f"{escape(box.kind)}</text></g>"
+        f"{escape(box.kind)}</text>{end}"
+    )
+
+
+def _group(group: Group) -> str:
+    name = cut(printable(group.title), group.width - 8, TAG_SIZE)
+    title = Tag(group.x + group.width / 2, group.y + 16, width_of(name, TAG_SIZE) + 16, name)
+    return (
+        f"<rect x='{group.x:.1f}' y='{group.y:.1f}' width='{group.width:.1f}' height='{group.height:.1f}'"
+        f" rx='8' fill='none' stroke='{LINE}'/>{_tag(title)}"
     )
 
 
