@@ -401,6 +401,17 @@ class Runtime(SourceKind["RuntimeSource"]):
             return RecordedFiles(entry, access, RuntimeReader(), default_include=("**",))
         return engine_connector(entry, access) if entry.socket else cluster_connector(entry, access)
 
+    @property
+    def beginning(self) -> Beginning:
+        from taboot_pipelines.sources.configuration import is_dump
+
+        return Beginning(
+            is_dump,
+            "Dumps of what runs, which `taboot drift` compares with what is declared.",
+            ("# host: nas.lan        # the machine that they were made on",),
+            label="runtime",
+        )
+
     def extractors(self, interprets: bool) -> Sequence[ProjectExtractor]:
         from taboot_pipelines.extraction.tier_a.runtime.extractor import RuntimeExtractor
 

@@ -4,17 +4,25 @@ interpreted, and of which reverse proxy they speak.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.formats import all_formats
 from taboot_pipelines.extraction.tier_a.recognition import MAX_HEAD, Format, recognise
+from taboot_pipelines.model.runtime import Form, form_of
 
 #: Formats whose files make sources of other types: of projects, and of a reverse proxy.
 _OF_OTHERS = frozenset({"dockerfile", "nginx"})
 #: {format: the reverse proxy that its files are of}
 _PROXIES = {"caddyfile": "caddy", "caddy_json": "caddy", "haproxy": "haproxy", "traefik": "traefik"}
+#: Endings of dumps of what runs, a word that each has, and bytes of one at most.
+_DUMPS, _MAX_DUMP = frozenset({".json", ".jsonl", ".txt", ".log", ""}), 20_000_000
+_OF_DUMPS = re.compile(
+    r'"(?:HostConfig|Names|status)"|Local Address:Port|^ActiveState=|^# configuration file ', re.MULTILINE
+)
 #: Files that are looked through for the proxy, and bytes of one.
 _MAX_FILES, _MAX_BYTES = 200, 1_000_000
 
@@ -29,6 +37,19 @@ def is_nginx(file: Path) -> bool:
     """Whether a file is a conf of nginx that is in force."""
     found = _format(file)
     return found is not None and found.name == "nginx"
+
+
+def is_dump(file: Path) -> bool:
+    """Whether a file says what runs, as engines and machines do. An object of Kubernetes does if it has a
+    status; one without is declared."""
+    try:
+        if file.suffix not in _DUMPS or file.stat().st_size > _MAX_DUMP:
+            return False
+        text = file.read_text("utf-8", "replace")
+        form = form_of(text) if _OF_DUMPS.search(text) else None
+    except (OSError, TabootError):
+        return False
+    return form is not None and (form is not Form.CLUSTER or '"status"' in text)
 
 
 def proxy_of_files(files: Sequence[Path]) -> str | None:

@@ -43,8 +43,11 @@ def survey(folder: Path, own: Collection[Path] = ()) -> Survey:
 
     ``own``: files and folders of the knowledge base itself, which are no source of it.
     """
-    # What declares things comes first, and takes a file that documents might take too.
-    kinds = sorted(source_kinds().values(), key=lambda kind: kind.stance is not Stance.DECLARES)
+    # What declares things comes first, then what runs: each takes a file that documents might take too.
+    order = (Stance.DECLARES, Stance.RUNS)
+    kinds = sorted(
+        source_kinds().values(), key=lambda k: order.index(k.stance) if k.stance in order else len(order)
+    )
     beginnings = [(kind.name, kind.beginning) for kind in kinds if kind.beginning is not None]
     taken: list[list[PurePosixPath]] = [[] for _ in beginnings]
     hidden: set[str] = set()

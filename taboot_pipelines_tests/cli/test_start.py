@@ -101,6 +101,28 @@ def test_init_finds_quadlets_configuration_and_the_proxy(fresh: Shell, tmp_path:
     assert counted(shown) == {name: len(source["added"]) for name, source in told.items()}
 
 
+def test_init_finds_what_runs_but_not_what_is_declared(fresh: Shell, tmp_path: Path) -> None:
+    house = tmp_path / "house"
+    container = {"Id": "a" * 64, "Name": "/web", "State": {"Status": "running"}, "Config": {"Image": "nginx"}}
+    sockets = "State  Recv-Q Send-Q Local Address:Port Peer Address:Port\nLISTEN 0 5 0.0.0.0:80 0.0.0.0:*\n"
+    declared = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {}}
+    for name, text in {
+        "dumps/nas.json": json.dumps([{**container, "HostConfig": {}}]),
+        "dumps/ss.txt": sockets,
+        "app/deployment.json": json.dumps(declared),
+        "app/package.json": '{"name": "web", "status": "x"}',
+        "notes.txt": "What runs is in dumps.",
+    }.items():
+        (house / name).parent.mkdir(parents=True, exist_ok=True)
+        (house / name).write_text(text)
+    fresh("init", str(house))
+    entries = yaml.safe_load((fresh.world.directory / "sources.yaml").read_text())["sources"]
+    assert [(e["type"], e["path"]) for e in entries] == [("runtime", "../house/dumps"), ("files", "../house")]
+    told = {s["source"]: s["added"] for s in fresh.json("ingest", "--dry-run")["sources"]}
+    assert sorted(told["dumps"]) == ["nas.json", "ss.txt"] and "notes.txt" in told["house"]
+    assert not {"dumps/nas.json", "dumps/ss.txt"} & set(told["house"])
+
+
 def test_init_of_odd_folders(fresh: Shell, tmp_path: Path) -> None:
     odd = tmp_path / "odd"
     for name in ("a", "b", "c", "d", "My Notes: all"):
