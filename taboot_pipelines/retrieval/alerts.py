@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.packaged import word_list
+from taboot_pipelines.retrieval.drift.report import OF_A_DAY
 from taboot_pipelines.retrieval.results.alerts import AlertDocument, AlertGuide, AlertThing, Why
 from taboot_pipelines.retrieval.results.changes import DocumentChanges
 from taboot_pipelines.retrieval.results.queries import QueryResult, QueryRow
@@ -37,14 +39,8 @@ _MOST, _MAX_CHARS = 64, 1000
 _HITS = 40
 #: What is read is prose, and not the rule that raised the alert.
 _READ = ["prose", "list", "table"]
-_RUNBOOK = re.compile(
-    r"run-?_?books?|play-?_?books?|troubleshoot|how-?_?to|incident|recover|on-?call", re.IGNORECASE
-)
-#: What a document for the moment is worth more than another that fits as well.
-_RUNBOOK_WEIGHT = 1.5
-#: What was written down of a day or a decision.
-_RECORD = re.compile(r"\badr\b|decisions?/|journal|archive|withdrawn|changelog|postmortem", re.IGNORECASE)
-_RECORD_WEIGHT = 0.7
+#: What a document for the moment is worth more than another that fits as well, and one of a day less.
+_RUNBOOK_WEIGHT, _RECORD_WEIGHT = 1.5, 0.7
 #: How slowly the rank of a hit tells, and letters by which words are compared.
 _FIRST, _STEM = 10, 5
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\W]+")
@@ -241,6 +237,7 @@ def _by_document(hits: Sequence[Hit], words: str) -> list[Hit]:
     best: dict[str, tuple[int, Hit]] = {}
     for rank, hit in enumerate(hits):
         best.setdefault(hit.doc_id, (rank, hit))
+    runbooks = word_list("taboot_pipelines.retrieval", "runbooks.txt")
     names = {doc_id: _stems(f"{hit.title} {_stem(hit.url)}") for doc_id, (_, hit) in best.items()}
     shared = Counter(word for name in names.values() for word in name)
     asked = _stems(words)
@@ -250,8 +247,9 @@ def _by_document(hits: Sequence[Hit], words: str) -> list[Hit]:
         # A word that all of them are called by tells none from another.
         weights = {word: math.log(1 + len(best) / shared[word]) for word in names[doc_id]}
         covered = sum(w for word, w in weights.items() if word in asked) / (sum(weights.values()) or 1.0)
-        purpose = _RUNBOOK_WEIGHT if _RUNBOOK.search(hit.url) or _RUNBOOK.search(hit.title) else 1.0
-        record = _RECORD_WEIGHT if _RECORD.search(hit.url) else 1.0
+        called = _plain(f"{hit.url} {hit.title}")
+        purpose = _RUNBOOK_WEIGHT if any(word in called for word in runbooks) else 1.0
+        record = _RECORD_WEIGHT if OF_A_DAY.search(hit.url) else 1.0
         return (_FIRST / (_FIRST + rank) + covered) * purpose * record
 
     return [best[doc_id][1] for doc_id in sorted(best, key=lambda d: -worth(d))]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MAX_ITEMS = 100_000
 
 #: A path that tells of a day or of releases: a report, minutes, a history.
-_OF_A_DAY = re.compile(
+OF_A_DAY = re.compile(
     r"(?:19|20)\d\d-[01]\d(?:-[0-3]\d)?|(?:^|[/._-])(?:change-?logs?|history|news|releases?(?:-?notes)?"
     r"|incidents?|post-?mortems?|minutes|archived?|adr|decisions)(?:$|[/._-])",
     re.IGNORECASE,
@@ -160,7 +160,7 @@ class Drifts:
         of_vendor = entry is not None and not self._vendor_tags.isdisjoint(entry.tags)
         if not self._ownership.owns(view, source) and (of_vendor or not beside):
             return Authority.OTHER
-        return Authority.RECORD if _OF_A_DAY.search(path) else Authority.HOUSE
+        return Authority.RECORD if OF_A_DAY.search(path) else Authority.HOUSE
 
 
 #: A source configures if so much of its documents does: the texts among them are the house's own.
