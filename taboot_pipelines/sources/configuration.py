@@ -12,7 +12,7 @@ from typing import Any
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.formats import all_formats
 from taboot_pipelines.extraction.tier_a.recognition import MAX_HEAD, Format, recognise
-from taboot_pipelines.model.runtime import Form, form_of
+from taboot_pipelines.model.runtime import form_of
 
 #: Formats whose files make sources of other types: of projects, and of a reverse proxy.
 _OF_OTHERS = frozenset({"dockerfile", "nginx"})
@@ -46,10 +46,9 @@ def is_dump(file: Path) -> bool:
         if file.suffix not in _DUMPS or file.stat().st_size > _MAX_DUMP:
             return False
         text = file.read_text("utf-8", "replace")
-        form = form_of(text) if _OF_DUMPS.search(text) else None
+        return _OF_DUMPS.search(text) is not None and form_of(text) is not None
     except (OSError, TabootError):
         return False
-    return form is not None and (form is not Form.CLUSTER or '"status"' in text)
 
 
 def proxy_of_files(files: Sequence[Path]) -> str | None:
