@@ -44,7 +44,7 @@ _COMMAND = re.compile(r"(?:\$ +)?(?:[A-Za-z.~/][\w./~-]*(?: +[^\s│├└┌►
 #: Where a clause ends, and words between a verb and its object at most.
 _CLAUSE, _BETWEEN = re.compile(r"[,;:.!?()–—](?:\s|$)|\s[-–—]\s"), 1
 #: Steps of a text that is written to be followed, and what part of its statements they are.
-_STEPS, _PART = 2, 0.15
+_STEPS, _PART = 2, 0.2
 #: The tool that a command runs in its own container: it is not what the command is about.
 _TOOL = re.compile(r"\bexec (?:-\S+ )*(\S+) \1\b")
 #: Lines of code, and comments between them.
