@@ -127,7 +127,7 @@ def entries_of(folder: Path, settings: Settings) -> list[Entry]:
 def _show(report: CheckReport) -> None:
     from taboot_pipelines.retrieval.check.written import fact, place
 
-    plain(f"{report.before} → {report.after}: {len(report.files):,} files differ.", dim=True)
+    plain(f"{report.before} → {report.after}: files that differ: {len(report.files):,}", dim=True)
     facts = [(f"{_MARKS[f.kind]} {fact(f)}", place(f.file, f.line)) for f in report.facts]
     impact = [
         (f"{c.cause}: {c.affected}{f' ({c.project})' if c.project else ''} {c.how}", place(c.file, c.line))

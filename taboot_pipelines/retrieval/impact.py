@@ -163,8 +163,6 @@ def _made(
 
 def _unknown(house: House, result: QueryResult, naming: tuple[RowCitation, ...]) -> Iterator[str]:
     yield from result.unseen
-    if naming:
-        yield f"It is named in {plural(len(naming), 'text')} of which nothing more is known about it."
     open_ = {
         service.name: mark.partition(": ")[2]
         for service in house.index.services.values()
@@ -175,3 +173,5 @@ def _unknown(house: House, result: QueryResult, naming: tuple[RowCitation, ...])
         names = listed([f"{name} ({variable})" for name, variable in sorted(open_.items())])
         yield f"What these name is set elsewhere, by variables without a value: {names}."
     yield "What no file declares (connections made by hand or at run time) is not seen."
+    if naming:
+        yield f"It is named in {plural(len(naming), 'text')} of which nothing more is known about it."

@@ -151,7 +151,7 @@ def sharers(house: House, args: Arguments) -> Iterator[Row]:
         for peer in house.declared(Arguments()) if mounts else ():
             for name, entry in _mounts(house, peer).items():
                 if peer.number not in own and name in mounts:
-                    spans = [mounts[name].cite, entry.cite]
+                    spans = [entry.cite, mounts[name].cite]
                     cells = {**house.service(service), **house.other(peer.number, "other")}
                     yield Row({**cells, "shares": "volume", "what": name[-1]}, spans)
 
@@ -160,7 +160,7 @@ def _sharer(
     house: House, service: Service, other: int, shares: str, what: str, mine: Edge, edge: Edge
 ) -> Row:
     cells = {**house.service(service), **house.other(other, "other"), "shares": shares, "what": what}
-    return Row(cells, cites([mine, edge]))
+    return Row(cells, cites([edge, mine]))
 
 
 def _mounts(house: House, service: Service) -> dict[tuple[str, str], ConfigEntry]:
