@@ -70,12 +70,14 @@ class Text:
 @dataclass(frozen=True, slots=True)
 class Excerpt:
     """Statements ``numbers`` of a text that tell how to do something, under its headings ``path``. ``whole``:
-    they are a section about it; ``meant``: how many services may be meant, which have one name."""
+    they are a section about it; ``beside``: it names none, and is that of the service for its place;
+    ``meant``: how many services may be meant, which have one name."""
 
     text: Text
     path: tuple[str, ...]
     numbers: tuple[int, ...]
     whole: bool = True
+    beside: bool = False
     meant: int = 1
 
 
@@ -183,14 +185,14 @@ def instructions(house: ServiceIndex, texts: Sequence[Text], names: Names) -> In
             if rest:
                 excerpt, near = Excerpt(text, root, rest[:MAX_STATEMENTS]), beside(text.document)
                 for service in near:
-                    add((service,), action, excerpt)
+                    add((service,), action, replace(excerpt, beside=True))
                 if not near:
                     found.general[action].append(excerpt)
         for number, action, services in _told(text):
             told = Excerpt(text, path_of(text, number), _with_commands(text, number), whole=False)
             add(services, action, told)
     for excerpts in (*found.of.values(), *found.general.values()):
-        excerpts.sort(key=lambda e: not e.whole)
+        excerpts.sort(key=lambda e: (e.beside, not e.whole))
     return found
 
 
