@@ -201,6 +201,12 @@ mysql -u appuser -p{p.word("mysql")} appdb
 export TS_AUTHKEY=tskey-auth-{p.mixed("tskey")}
 ```
 
+1. Stop the workers.
+2. Set `BACKUP_PASSWORD` to `{p.word("step")}`.
+3. Start the workers.
+4. Look at https://marbleuser:{p.mixed("step URL")}@obsidian.example.org/state.
+5. Tell the others.
+
 | Variable | Value |
 |---|---|
 | `DB_USER` | `appuser` |
