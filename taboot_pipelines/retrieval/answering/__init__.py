@@ -9,9 +9,10 @@ For facts a question passes through these modules, one after the other:
    its words say nothing (``vocabulary``: ``filler.txt``, ``asking.txt``).
 3. ``disambiguation`` narrows names by each other ("the db of household") and by what a service declares, and
    takes several words as one name ("the household db").
-4. ``fact_answers.Facts`` says it out of edges, by ``networks``, ``dependencies``, ``routes``, ``exposure``
-   (ports, and what can be reached from where) and ``inventory`` (images among it), which share ``fact_base``
-   and ``citations``; ``service_properties`` says which services have a property of their declaration.
+4. ``fact_answers.Facts`` says it out of edges: by ``typed_facts``, which asks a typed query (``queries``) of
+   what is named and says its rows; where the words say more of what is meant, by ``dependencies``, ``ports``
+   and ``inventory`` (images and versions). ``service_properties`` says which services have a property of
+   their declaration. They share ``fact_base`` and ``citations``.
 5. ``config`` says it out of a file's value: ``config_files`` reads the formats and says whose a value is,
    ``config_values`` chooses among the values (``properties.txt``) and puts them into words.
 6. ``fact_answers`` takes what leaves the fewest words unexplained, or says what was looked for. It is the

@@ -10,10 +10,8 @@ from taboot_pipelines.model.stores import BROKERS, CACHES, DATABASES, alike
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
 from taboot_pipelines.retrieval.answering.entity_linking import Mention
 from taboot_pipelines.retrieval.answering.fact_base import FactKind
-from taboot_pipelines.retrieval.answering.inventory import Images
-from taboot_pipelines.retrieval.answering.networks import Networks
 from taboot_pipelines.retrieval.answering.question import Question
-from taboot_pipelines.retrieval.answering.routes import Routes
+from taboot_pipelines.retrieval.answering.typed_facts import TypedFacts
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, STORES
 from taboot_pipelines.retrieval.queries.citations import (
     MAX_SCOPES,
@@ -28,8 +26,10 @@ from taboot_pipelines.retrieval.queries.relations import (
     in_force,
     is_order,
     served_by,
+    target_name_of,
     used_by,
     walk,
+    ways,
 )
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, plain_name
 
@@ -53,11 +53,9 @@ _MAX_TOGETHER = 100
 class Dependencies(FactKind):
     """What depends on what, in both directions, and what connects to what."""
 
-    def __init__(self, house: ServiceIndex, images: Images, networks: Networks, routes: Routes) -> None:
+    def __init__(self, house: ServiceIndex, typed: TypedFacts) -> None:
         super().__init__(house)
-        self._images = images
-        self._networks = networks
-        self._routes = routes
+        self._typed = typed
 
     def dependencies(self, scoped: ResolvedMentions) -> Found | None:
         question = scoped.question
@@ -357,14 +355,14 @@ class Dependencies(FactKind):
 
     def users(self, scoped: ResolvedMentions) -> Found | None:
         if scoped.question.yes_no and len(scoped.mentions) > 1:
-            return self._depends(scoped) or self._images.image_users(scoped)
+            return self._depends(scoped) or self._typed.find("image_users", scoped)
         if re.search(r"\b(?:do|does) @\w* (?:\w+ )?(?:use|connect|talk)", scoped.question.masked[0]):
             return None  # what it uses itself is not who uses it
         return (
             self._of_product(scoped)
             or self._depending(scoped, ("DEPENDS_ON", "CONNECTS_TO"), "use")
-            or self._images.image_users(scoped)
-            or self._networks.network_members(scoped)
+            or self._typed.find("image_users", scoped)
+            or self._typed.find("network_members", scoped)
         )
 
     def _of_product(self, scoped: ResolvedMentions) -> Found | None:
@@ -530,7 +528,7 @@ class Dependencies(FactKind):
                     statements += self.listing(scoped, others, edges, f"{verb} {called}", used).statements
             reached = served_by(self.house, service)
             if reached:
-                statements.append(self._routes.reached_through(called, reached))
+                statements.append(self._reached_through(called, reached))
             breaks |= len(statements) > start
             statements += self._starters(scoped, service, after)
             if len(statements) == start and service.declared and len(services) == 1:
@@ -539,6 +537,14 @@ class Dependencies(FactKind):
         if scoped.question.yes_no and statements:
             statements[0].text = f"{'Yes' if breaks else 'No'}: {statements[0].text}"
         return Found(statements, used, looked_for="what breaks without it") if statements else None
+
+    def _reached_through(self, called: str, edges: Sequence[Edge]) -> CitedStatement:
+        """What is reached through a proxy, each target once, and the ways there."""
+        first = {e.end: e for e in reversed(edges)}.values()
+        names = listed(sorted({target_name_of(self.house, e) for e in first}))
+        verb = "is" if len(first) == 1 else "are"
+        places = listed(ways(self.house, edges))
+        return CitedStatement(f"{names} {verb} reached through {called}: {places}.", cites(first))
 
     def _object(self, scoped: ResolvedMentions) -> tuple[Mention, list[Service], set[int]] | None:
         """As :meth:`_subject`, of the mention right after the verb."""

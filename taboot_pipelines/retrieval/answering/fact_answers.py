@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -24,67 +25,46 @@ from taboot_pipelines.retrieval.answering.config import Config
 from taboot_pipelines.retrieval.answering.dependencies import Dependencies
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions, compounded, subject_of
 from taboot_pipelines.retrieval.answering.entity_linking import Linked, Mention, Names
-from taboot_pipelines.retrieval.answering.exposure import Exposure, Ports
-from taboot_pipelines.retrieval.answering.inventory import Images, Inventory
-from taboot_pipelines.retrieval.answering.networks import Networks
+from taboot_pipelines.retrieval.answering.inventory import Inventory
+from taboot_pipelines.retrieval.answering.ports import Ports
 from taboot_pipelines.retrieval.answering.question import Question, readings, without_exceptions
 from taboot_pipelines.retrieval.answering.question_types import PROBABLE
-from taboot_pipelines.retrieval.answering.routes import Routes
 from taboot_pipelines.retrieval.answering.service_properties import ServiceProperties
+from taboot_pipelines.retrieval.answering.typed_facts import ASKED, TypedFacts
 from taboot_pipelines.retrieval.answering.vocabulary import SECRETS, STORES
 from taboot_pipelines.retrieval.answering.words import DENIES
 from taboot_pipelines.retrieval.queries.citations import MAX_SCOPES, CitedStatement, Found, StatementSpan
-from taboot_pipelines.retrieval.queries.service_index import ServiceIndex, service_index
+from taboot_pipelines.retrieval.queries.house import House
+from taboot_pipelines.retrieval.queries.service_index import service_index
 from taboot_pipelines.retrieval.request import SearchRequest
 from taboot_pipelines.retrieval.results.answers import Answer, Citation
 from taboot_pipelines.retrieval.session import View
 
 
 class Facts:
-    """The typed patterns over one house."""
+    """The kinds of facts over one house."""
 
-    def __init__(self, house: ServiceIndex, config: Config) -> None:
-        routes, images, networks = Routes(house), Images(house), Networks(house)
-        ports, dependencies = Ports(house, routes), Dependencies(house, images, networks, routes)
-        inventory, exposure = Inventory(house, routes), Exposure(house, config, routes)
+    def __init__(self, house: House, config: Config) -> None:
+        index, typed = house.index, TypedFacts(house)
+        ports, dependencies, inventory = (
+            Ports(index, config, typed),
+            Dependencies(index, typed),
+            Inventory(index),
+        )
         self._handlers: dict[str, Callable[[ResolvedMentions], Found | None]] = {
-            "exposed": exposure.exposed,
-            "admitted": exposure.admitted,
-            "ports": lambda scoped: exposure.shared(scoped) or ports.ports(scoped),
-            "port_owner": ports.port_owner,
-            "publishers": ports.publishers,
-            "images": images.images,
-            "versions": lambda scoped: config.with_own_version(scoped, images.versions(scoped)),
-            "image_users": images.image_users,
-            "networks": networks.networks,
-            "network_members": networks.network_members,
-            "network_peers": networks.network_peers,
-            "shared_networks": networks.shared_networks,
+            **{kind: partial(typed.find, kind) for kind in ASKED},
+            "ports": ports.ports,
+            "hostnames": lambda scoped: typed.find("hostnames", scoped) or ports.shared(scoped),
+            "images": inventory.images,
+            "versions": lambda scoped: config.with_own_version(scoped, inventory.versions(scoped)),
             "shared_services": dependencies.shared_services,
-            "sharers": networks.sharers,
             "dependencies": dependencies.dependencies,
             "connections": dependencies.connections,
             "impact": dependencies.impact,
             "dependents": dependencies.dependents,
             "users": dependencies.users,
-            "routes": routes.routes,
-            "behind": routes.behind,
-            "hostnames": lambda scoped: routes.hostnames(scoped) or exposure.shared(scoped),
-            "proxy_scheme": routes.proxy_scheme,
-            "proxied": routes.proxied,
-            "proxy_hosts": routes.proxy_hosts,
-            "tls": routes.tls,
-            "auth": routes.auth,
-            "location": inventory.location,
-            "members": inventory.members,
-            "project_of": inventory.project_of,
             "inventory": inventory.inventory,
-            "container_name": inventory.container_name,
             "description": inventory.description,
-            "vpn": inventory.vpn,
-            "vpn_users": inventory.vpn_users,
-            "on_address": inventory.on_address,
-            "ip": inventory.ip,
         }
 
     def find(self, kind: str, scoped: ResolvedMentions) -> Found | None:
@@ -185,7 +165,8 @@ class Answerer:
         self.house = service_index(view)
         self.names = Names(self.house)
         self.config = Config(self.house)
-        self.facts = Facts(self.house, self.config)
+        # What drifted is no answer that edges give.
+        self.facts = Facts(House(view, lambda _: ()), self.config)
         self.holders = ServiceProperties(self.house, self.config)
 
     def answer(self, text: str) -> FactAnswer | None:

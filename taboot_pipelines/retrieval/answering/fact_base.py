@@ -91,32 +91,12 @@ class FactKind:
             for word in re.findall(r"[a-z]+", said)
         )
 
-    def network(self, node: int, project: str = "") -> str:
-        """A network's name as its project writes it, and its real name where that is another."""
-        name = self.house.name(node)
-        short = name.removeprefix(f"{project}_") if project else name
-        return short if short == name else f"{short} ({name})"
-
     def declaration(self, services: Sequence[Service]) -> list[StatementSpan]:
         """Where services are declared: their image, else any edge of theirs."""
         return cites(e for s in services for e in declaring_edges(self.house, s))
 
     def declarations(self, services: Sequence[Service]) -> list[StatementSpan]:
         return self.declaration(services[: 2 * MAX_CITED])
-
-    def scope_pairs(
-        self, scoped: ResolvedMentions, pairs: list[tuple[Service, Edge]]
-    ) -> tuple[list[tuple[Service, Edge]], set[int]]:
-        """Pairs in what the mentions name as a project or host; the house's own where nothing is named."""
-        used: set[int] = set()
-        named = False
-        for mention in scoped.mentions:
-            projects, hosts = scoped.projects(mention), scoped.hosts(mention)
-            kept = [p for p in pairs if (p[0].place, p[0].project) in projects or p[0].place in hosts]
-            if kept:
-                pairs, used, named = kept, used | scoped.words(mention), True
-        own = [p for p in pairs if p[0].own]
-        return (pairs if named or not own else own), used
 
     def listing(
         self,

@@ -1,14 +1,11 @@
-"""Where things run, what is in a project or on a host, and all that there is."""
+"""The images and versions of services, what each is, and all that there is."""
 
 from __future__ import annotations
 
 import re
 
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
-from taboot_pipelines.retrieval.answering.entity_linking import Mention
 from taboot_pipelines.retrieval.answering.fact_base import FactKind
-from taboot_pipelines.retrieval.answering.routes import Routes
-from taboot_pipelines.retrieval.answering.vocabulary import LABELS
 from taboot_pipelines.retrieval.queries.citations import (
     MAX_SCOPES,
     CitedStatement,
@@ -22,16 +19,16 @@ from taboot_pipelines.retrieval.queries.relations import (
     declared_description,
     networks_of,
     product_of,
-    target_of,
-    ways,
 )
-from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, distinct
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service, distinct
 
-# --- Images, versions and who uses an image
+_NOUN = re.compile(
+    r"\b(?:services?|containers?|apps?|projects?|stacks?|networks?|hosts?|images?|prox(?:y|ies))\b"
+)
 
 
-class Images(FactKind):
-    """Images, versions and who uses an image."""
+class Inventory(FactKind):
+    """Images and versions of services, what each is, and all that there is."""
 
     def images(self, scoped: ResolvedMentions) -> Found | None:
         return self._built(scoped, version=False)
@@ -126,160 +123,6 @@ class Images(FactKind):
     def _image(self, node: int) -> str:
         return str(self.house.properties(node).get("reference") or self.house.name(node))
 
-    def image_users(self, scoped: ResolvedMentions) -> Found | None:
-        says_image = "image" in scoped.question.lower
-        for mention in scoped.mentions:
-            if mention.of("service") and not says_image:
-                continue
-            nodes = [t.node for t in mention.of("image")]
-            edges = [e for node in nodes for e in self.house.into(node, "BUILDS")]
-            found = self._image_listing(scoped, edges, scoped.words(mention))
-            if found is not None:
-                return found
-        if not says_image:
-            return None
-        free = {
-            w.text: i
-            for i, w in enumerate(scoped.question.linked.words)
-            if i in scoped.question.unexplained(()) and w.text != "images" and w.text != "image"
-        }
-        edges = [e for e in self.house.of_type("BUILDS") if e.method == "compose_image"]
-        for word, number in free.items():
-            held = [e for e in edges if word in re.split(r"[/:.]", self.house.name(e.end))]
-            if held:
-                return self._image_listing(scoped, held, {number}, f"{word} images")
-        return None
-
-    def _image_listing(
-        self, scoped: ResolvedMentions, edges: list[Edge], words: set[int], called: str = ""
-    ) -> Found | None:
-        pairs = [(self.house.services[e.start], e) for e in edges if e.start in self.house.services]
-        others, used = self.scope_pairs(scoped, pairs)
-        if not others:
-            return None
-        called = called or f"the image {listed([self._image(e.end) for _, e in others])}"
-        return self.listing(
-            scoped, [s for s, _ in others], [e for _, e in others], f"use {called}", used | words
-        )
-
-
-_NOUN = re.compile(
-    r"\b(?:services?|containers?|apps?|projects?|stacks?|networks?|hosts?|images?|prox(?:y|ies))\b"
-)
-
-
-#: Prepositions of what holds something; "part of", "belongs to".
-_WITHIN = ("in", "of", "to", "within", "inside", "from", "under", "on")
-
-
-class Inventory(FactKind):
-    """Where things run, what is in a project or on a host, and all that there is."""
-
-    def __init__(self, house: ServiceIndex, routes: Routes) -> None:
-        super().__init__(house)
-        self._routes = routes
-
-    def location(self, scoped: ResolvedMentions) -> Found | None:
-        def runs(service: Service) -> CitedStatement | None:
-            container = self.house.container_of.get(service.number)
-            edges = self.house.out(container, "RUNS") if container is not None else []
-            host = listed([self.house.name(e.end) for e in edges])
-            return CitedStatement(f"{self.called(service)} runs on {host}.", cites(edges))
-
-        return self.each(scoped, runs, "the host")
-
-    def _is_member(self, scoped: ResolvedMentions) -> Found | None:
-        """Whether a service belongs to a project."""
-        for mention in scoped.mentions:
-            for other in scoped.mentions:
-                projects = scoped.projects(other)
-                if other is mention or not projects or not mention.of("service"):
-                    continue
-                if mention.first < other.first and not self._is_within(scoped, other):
-                    continue
-                services = [self.house.services[t.node] for t in mention.of("service") if t.how != "alias"]
-                inside = [s for s in services if (s.place, s.project) in projects]
-                known = inside or [s for s in services if s.own]
-                if known:
-                    said = "Yes" if inside else "No"
-                    text = f"{said}: {known[0].name} is a service of the project {known[0].project}."
-                    return Found(
-                        [CitedStatement(text, self.declaration(known[:1]))], scoped.words(mention, other)
-                    )
-        return None
-
-    @staticmethod
-    def _is_within(scoped: ResolvedMentions, project: Mention) -> bool:
-        """Whether a preposition says that something is part of a project, and not behind it or beside it."""
-        words = scoped.question.linked.words[: project.first]
-        before = [w.text for w in words if w.text not in LABELS and w.text not in ("a", "an", "the")]
-        return bool(before) and before[-1] in _WITHIN
-
-    def members(self, scoped: ResolvedMentions) -> Found | None:
-        if scoped.question.yes_no:
-            return self._is_member(scoped)
-        question = scoped.question
-        for mention in scoped.mentions:
-            projects = scoped.projects(mention)
-            if projects:
-                own = {
-                    p
-                    for p in projects
-                    if any(self.house.services[n].own for n in self.house.projects.get(p, ()))
-                }
-                statements = []
-                for place, project in sorted(own or projects)[:MAX_SCOPES]:
-                    services = [self.house.services[n] for n in self.house.projects.get((place, project), ())]
-                    if not services:
-                        continue
-                    names = listed([s.name for s in services])
-                    statements.append(
-                        CitedStatement(
-                            f"The project {project} has {plural(len(services), 'service')}: {names}.",
-                            self.declarations(services),
-                        )
-                    )
-                if statements:
-                    return Found(statements, scoped.words(mention), looked_for="its services")
-            hosts = scoped.hosts(mention)
-            services = [s for s in self.house.services.values() if s.place in hosts] if hosts else []
-            if services:
-                names = listed([s.name for s in services], len(services))
-                text = f"{plural(len(services), 'service')} run on {listed(sorted(hosts))}: {names}."
-                return Found(
-                    [CitedStatement(text, self.declarations(services))],
-                    scoped.words(mention),
-                    looked_for="its services",
-                )
-        if not scoped.mentions and question.counts and "project" in question.lower:
-            return None
-        return None
-
-    def project_of(self, scoped: ResolvedMentions) -> Found | None:
-        if scoped.question.counts:
-            return self._projects_with(scoped)
-
-        def belongs(service: Service) -> CitedStatement | None:
-            documents = self.house.declaring(service)
-            if not service.declared or not documents:
-                return None
-            path = self.house.documents[documents[0]].path
-            text = f"{service.name} is a service of the project {service.project}, declared in {path}."
-            return CitedStatement(text, self.declaration([service]))
-
-        return self.each(scoped, belongs, "its project")
-
-    def _projects_with(self, scoped: ResolvedMentions) -> Found | None:
-        """How many projects declare a service of the name that is asked for."""
-        subject = self.subject(scoped)
-        services = [s for s in subject[1] if s.declared] if subject else []
-        if subject is None or not services:
-            return None
-        first = {s.project: s for s in reversed(services)}
-        count, name = plural(len(first), "project"), subject[0].text
-        text = f"{count} {'has' if len(first) == 1 else 'have'} a service {name}: {listed(sorted(first))}."
-        return Found([CitedStatement(text, self.declarations(list(first.values())))], subject[2])
-
     def inventory(self, scoped: ResolvedMentions) -> Found | None:
         """All that there is of a kind, in a question that names nothing."""
         asking = {i for asked in scoped.question.asked if asked.kind == "inventory" for i in asked.words}
@@ -312,16 +155,6 @@ class Inventory(FactKind):
         names = sorted({self.house.name(n) for n in first})
         return _there_are(noun, names, cites(first.values())) if names else None
 
-    def container_name(self, scoped: ResolvedMentions) -> Found | None:
-        def named(service: Service) -> CitedStatement | None:
-            container = self.house.container_of.get(service.number)
-            if container is None or service.properties.get("containerName"):
-                return None  # what is declared is read with its line out of the file
-            text = f"The container of {self.called(service)} is {self.house.name(container)}."
-            return CitedStatement(text, self.declaration([service]))
-
-        return self.each(scoped, named, "the container's name")
-
     def description(self, scoped: ResolvedMentions) -> Found | None:
         """What a person said that a service is, which goes over every document; else what its declaration
         says."""
@@ -340,108 +173,6 @@ class Inventory(FactKind):
         """The description that a label, a comment or a unit gives, where it stands."""
         found = declared_description(self.house, service)
         return found and CitedStatement(f"{self.called(service)}: {found[0]}", [found[1]])
-
-    def vpn(self, scoped: ResolvedMentions) -> Found | None:
-        subject = self.subject(scoped)
-        if subject is None:
-            return None
-        _, services, used = subject
-        edges = [e for s in services[:MAX_SCOPES] for e in self.house.out(s.number, "USES_VPN")]
-        if not edges:
-            return self._without_vpn(scoped, services, used)
-        begin = "Yes: " if scoped.question.yes_no else ""
-        tunnels = listed([self.house.name(e.end) for e in edges])
-        return Found(
-            [
-                CitedStatement(
-                    f"{begin}{listed([self.called(s) for s in services])} goes through"
-                    f" the VPN tunnel {tunnels}.",
-                    cites(edges),
-                )
-            ],
-            used,
-            looked_for="its VPN",
-        )
-
-    def _without_vpn(self, scoped: ResolvedMentions, services: list[Service], used: set[int]) -> Found | None:
-        """A declared service that is on networks of its own goes through no tunnel of another."""
-        if not scoped.question.yes_no or len(services) != 1 or not services[0].declared:
-            return None
-        edges = networks_of(self.house, services[0])
-        tunnels = {e.end for e in self.house.of_type("USES_VPN")}
-        if not edges or services[0].number in tunnels or self.house.into(services[0].number, "USES_VPN"):
-            return None
-        names = listed([self.network(e.end, services[0].project) for e in edges])
-        noun = "network" if len(edges) == 1 else "networks"
-        text = f"No: {self.called(services[0])} goes through no VPN tunnel; it is on the {noun} {names}."
-        return Found([CitedStatement(text, cites(edges))], used, looked_for="its VPN")
-
-    def vpn_users(self, scoped: ResolvedMentions) -> Found | None:
-        edges = self.house.of_type("USES_VPN")
-        tunnels = {self.house.name(e.end) for e in edges}
-        asked = [m for m in scoped.mentions if m.of("service")]
-        if asked and not any(m.text.lower() in tunnels for m in asked):
-            return None
-        wanted = {t.value or self.house.name(t.node) for m in scoped.mentions for t in m.of("service")}
-        edges = [e for e in edges if not wanted or self.house.name(e.end) in wanted] or edges
-        pairs, used = self.scope_pairs(
-            scoped, [(self.house.services[e.start], e) for e in edges if e.start in self.house.services]
-        )
-        if not pairs:
-            return None
-        used = used.union(*(scoped.words(m) for m in asked))
-        return self.listing(scoped, [s for s, _ in pairs], [e for _, e in pairs], "use a VPN tunnel", used)
-
-    def on_address(self, scoped: ResolvedMentions) -> Found | None:
-        for mention in scoped.mentions:
-            if not mention.of("address"):
-                continue
-            address = mention.of("address")[0].value
-            nodes = {t.node for t in mention.of("address")}
-            names = [e for node in nodes for e in self.house.into(node, "RESOLVES_TO")]
-            routes = [e for node in nodes for e in self.house.into(node, "ROUTES_TO")]
-            bound = [e for node in nodes for e in self.house.into(node, "BINDS")]
-            bound += [e for e in self.house.of_type("BINDS") if e.properties.get("hostIp") == address]
-            parts = []
-            if names:
-                parts.append(f"{address} is {listed([self.house.name(e.start) for e in names])}")
-            if routes:
-                targets = listed([target_of(self.house, e) for e in routes])
-                parts.append(f"{listed(ways(self.house, routes))} leads to {targets}")
-            if bound:
-                ports = listed(
-                    [
-                        f"{self.house.services[e.start].name} ({e.properties.get('port')})"
-                        for e in bound
-                        if e.start in self.house.services
-                    ]
-                )
-                parts.append(f"{ports} listen on {address}")
-            if parts:
-                return Found(
-                    [CitedStatement("; ".join(parts) + ".", cites([*names, *routes, *bound]))],
-                    scoped.words(mention),
-                    looked_for="what is there",
-                )
-        return None
-
-    def ip(self, scoped: ResolvedMentions) -> Found | None:
-        """What a host name resolves to."""
-        for mention in scoped.mentions:
-            edges = [e for t in mention.of("host") for e in self.house.out(t.node, "RESOLVES_TO")]
-            if edges:
-                first = {e.end: e for e in reversed(edges)}
-                name = self.house.name(edges[0].start)
-                return Found(
-                    [
-                        CitedStatement(
-                            f"{name} is {listed([self.house.name(n) for n in first])}.", cites(first.values())
-                        )
-                    ],
-                    scoped.words(mention),
-                    looked_for="its address",
-                )
-        return None
 
 
 def _there_are(noun: str, names: list[str], places: list[StatementSpan], total: int | None = None) -> Found:

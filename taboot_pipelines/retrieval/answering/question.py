@@ -221,7 +221,7 @@ class Question:
         nameless = [self._nameless(proxy, []) for proxy in proxies]
         if scopes := self._scopes:
             nameless.append(self._nameless(False, scopes))
-        if self.stores and any(not self._is_generic(m) for m in self.mentions):
+        if self.stores and any(not self.is_generic(m) for m in self.mentions):
             # "The database" is no name where something else is, and a project that uses one is its services.
             nameless.append(self._nameless(False, [], of_store=True))
         for text in dict.fromkeys(nameless):
@@ -230,7 +230,7 @@ class Question:
                     best[guess.type] = guess
         return sorted(best.values(), key=lambda g: (-g.probability, g.type))
 
-    def _is_generic(self, mention: Mention) -> bool:
+    def is_generic(self, mention: Mention) -> bool:
         """Whether a mention is the word for a store alone, by which a service may be called."""
         alone = mention.last - mention.first == 1 and mention.first - 1 not in self.named
         return alone and self.linked.words[mention.first].text in STORES
@@ -297,7 +297,7 @@ class Question:
         every type may, nor what is ``left_out``. ``proxy``: a service that is a proxy is called so;
         ``of_store``: names are those of services, and the word for a store is none."""
         text = self.linked.text
-        mentions = [m for m in self.mentions if not (of_store and self._is_generic(m))]
+        mentions = [m for m in self.mentions if not (of_store and self.is_generic(m))]
         parts = [
             (*self.linked.span(m), question_types.MASKS["service"] if of_store else self._mask(m, proxy))
             for m in mentions

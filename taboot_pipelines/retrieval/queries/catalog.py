@@ -60,8 +60,18 @@ _WITHIN = (_PROJECT, _HOST)
 _OF_ANY, _OF_ONE = (_SERVICE, *_WITHIN), (_ONE, *_WITHIN)
 _BOTH = ("service", "project")
 _SETTING = (*_BOTH, "key", "value")
-_ROUTE = ("hostname", "path", "proxy", "tls", "login", "target", "target_project", "target_port", "scheme")
-_BEHIND = ("hostname", "path", "proxy", "target", "target_project", "target_port")
+_ROUTE = (
+    "hostname",
+    "path",
+    "proxy",
+    "tls",
+    "login",
+    "target",
+    "target_project",
+    "target_port",
+    "scheme",
+    "allowed",
+)
 
 _ALL = (
     # --- Ports
@@ -72,7 +82,7 @@ _ALL = (
         (*_BOTH, "port", "protocol", "container_port", "address"),
         ("BINDS",),
         services.published_ports,
-        Sentence("{service}", "publishes", "{port}/{protocol}", ("address",)),
+        Sentence("{service}", "publishes", "{port}:{container_port}/{protocol}", ("address",)),
         "publishes no port",
         answers=("port_of", "service_on_port", "services_publishing"),
         field="ports",
@@ -311,7 +321,9 @@ _ALL = (
         _ROUTE,
         ("ROUTES_TO", "EXPOSES_ENDPOINT"),
         routes.routes,
-        Sentence("{proxy}", "leads", "{hostname}{path} to {target}", ("login",)),
+        Sentence(
+            "{proxy}", "leads", "{hostname}{path} to {target}:{target_port}", ("scheme", "login", "allowed")
+        ),
         "no route to it is declared",
         closed=False,
         answers=(
@@ -349,10 +361,10 @@ _ALL = (
         "exposed_services",
         "How services can be reached from outside of their machine: through a proxy, by a published port.",
         _OF_ANY,
-        (*_BOTH, "how", "at", "login"),
+        (*_BOTH, "how", "at", "login", "allowed"),
         ("ROUTES_TO", "BINDS"),
         routes.exposed_services,
-        Sentence("{service}", "is reached", "at {at}", ("how", "login")),
+        Sentence("{service}", "is reached", "at {at}", ("how", "login", "allowed")),
         "no proxy leads to it, and it publishes no port",
         closed=False,
         answers=("exposed_services", "yesno_exposure"),
@@ -508,7 +520,7 @@ _ALL = (
         ("USES_VPN",),
         services.vpn_users,
         Sentence("{service}", "goes through", "{tunnel}"),
-        "goes through no tunnel",
+        "goes through no VPN tunnel",
         answers=("vpn",),
     ),
     Query(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from taboot_pipelines.retrieval.queries.citations import cite, cites
+from taboot_pipelines.retrieval.queries.citations import cite, cites, listed
+from taboot_pipelines.retrieval.queries.config_files import ConfigEntry, of_servers
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
 from taboot_pipelines.retrieval.queries.relations import (
     guard,
@@ -20,7 +21,7 @@ from taboot_pipelines.retrieval.queries.service_index import Edge, Service, dist
 
 def _chosen(house: House, args: Arguments) -> list[Edge]:
     """The routes in force to the services, of the proxies and at the host name that were named."""
-    edges = in_force(house.index, house.index.of_type("ROUTES_TO"))
+    edges = house.index.of_type("ROUTES_TO")
     if args.services:
         wanted = {s.number for s in args.services}
         edges = [e for e in edges if e.end in wanted]
@@ -31,7 +32,7 @@ def _chosen(house: House, args: Arguments) -> list[Edge]:
         edges = [e for e in edges if e.start in args.proxies]
     if name := args.text.get("hostname"):
         edges = [e for e in edges if _serves(house, e, name.lower())]
-    return edges
+    return in_force(house.index, edges)
 
 
 def _serves(house: House, edge: Edge, name: str) -> bool:
@@ -49,18 +50,40 @@ def route(house: House, edge: Edge) -> Row:
     """A route as a row."""
     facts, logins = edge.properties, guards(house.index, edge)
     service = house.index.services.get(edge.end)
+    # What guards it is a property of the endpoint, which nothing states where the port is not known.
+    endpoints = house.index.out(edge.end, "EXPOSES_ENDPOINT") if service is not None else []
+    known = service is None or any(e.doc_id == edge.doc_id for e in endpoints)
     cells = {
         "hostname": host_of_route(house.index, edge),
         "path": str(facts.get("path") or facts.get("location") or "/"),
         "proxy": house.index.name(edge.start),
         "tls": bool(facts.get("tls")),
-        "login": ", ".join(distinct(map(guard, logins))),
+        "login": ", ".join(distinct(map(guard, logins))) if known else None,
         "target": target_name_of(house.index, edge),
         "target_project": service.project if service is not None else "",
         "target_port": facts.get("port"),
         "scheme": str(facts.get("scheme") or ""),
     }
-    return Row(cells, cites([edge, *logins]))
+    rules = _rules(house, edge)
+    allowed = [e.value.value for e in rules if e.value.path[-1] == "allow"]
+    only = "only " if len(rules) > len(allowed) else ""
+    cells["allowed"] = f"{only}from {listed(allowed)}" if allowed else ""
+    return Row(cells, [*cites([edge, *logins]), *(e.cite for e in rules if allowed)])
+
+
+def _rules(house: House, edge: Edge) -> list[ConfigEntry]:
+    """The ``allow`` and ``deny`` that hold for the location of an nginx conf that a route is, each once."""
+    if house.index.documents[edge.doc_id].mime != "text/x-nginx-conf":
+        return []
+    if "allow " not in house.index.text(edge.doc_id):
+        return []  # as nearly always, and a conf takes longer to read
+    location = f"location {edge.properties.get('location')}"
+    values = house.entries.of_document(edge.doc_id)
+    values = of_servers(values, {str(edge.properties.get("host") or "")})
+    rules = [p for p in values if p.value.path[-1] in ("allow", "deny")]
+    # A location without rules of its own has those of its server.
+    own = [p for p in rules if location in p.value.path]
+    return own or [p for p in rules if len(p.value.path) > 1 and p.value.path[-2].startswith("server ")]
 
 
 def unprotected_routes(house: House, args: Arguments) -> Iterator[Row]:
@@ -89,12 +112,13 @@ def exposed_services(house: House, args: Arguments) -> Iterator[Row]:
     for service in house.asked(args):
         routed = in_force(house.index, house.index.into(service.number, "ROUTES_TO"))
         for row in (route(house, e) for e in routed):
-            cells = {**house.service(service), "how": "proxy", "at": _at(row), "login": row.cells["login"]}
-            yield Row(cells, row.cites)
+            cells = {**house.service(service), "how": "proxy", "at": _at(row)}
+            yield Row(cells | {c: row.cells[c] for c in ("login", "allowed")}, row.cites)
         for edge in reachable(house.index.out(service.number, "BINDS")):
             at = f"{house.index.name(edge.end)}:{edge.properties.get('port')}"
             yield Row(
-                {**house.service(service), "how": "published port", "at": at, "login": ""}, [cite(edge)]
+                {**house.service(service), "how": "published port", "at": at, "login": "", "allowed": ""},
+                [cite(edge)],
             )
 
 

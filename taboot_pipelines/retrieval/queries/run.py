@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from taboot_pipelines.errors import TabootError, or_near
-from taboot_pipelines.retrieval.queries.catalog import QUERIES, Query
+from taboot_pipelines.retrieval.queries.catalog import QUERIES, Query, Sentence
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, listed, plural
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
 from taboot_pipelines.retrieval.queries.relations import left_open, unexplained_mentions
@@ -220,19 +220,25 @@ def _said(query: Query, rows: Sequence[Row]) -> str:
     """Rows as sentences; empty if there is none."""
     frame = query.sentence
     groups: dict[str, list[str]] = {}
-    for row in rows:
-        cells = {c: "" if v is None else str(v) for c, v in row.cells.items()}
-        if cells.get("hostname") and cells.get("path") == "/":
-            cells["path"] = ""
-        details = ", ".join(filter(None, (cells[d] for d in frame.details)))
-        said = _with_project(frame.objects, cells) + (f" ({details})" if details else "")
-        groups.setdefault(_with_project(frame.subject, cells), []).append(said)
+    for who, what in (phrase(frame, row.cells) for row in rows):
+        groups.setdefault(who, []).append(what)
     sentences = [" ".join(filter(None, (who, frame.verb, listed(what)))) for who, what in groups.items()]
     more = len(sentences) - _MAX_SAID
     text = ". ".join(
         f"{said[0].upper()}{said[1:]}" if not frame.subject else said for said in sentences[:_MAX_SAID]
     )
     return f"{text}{f'; and {more} more' if more > 0 else ''}." if sentences else ""
+
+
+def phrase(frame: Sentence, row: Mapping[str, object]) -> tuple[str, str]:
+    """The subject and the object of the sentence that a row is said in."""
+    cells = {c: "" if v is None else str(v) for c, v in row.items()}
+    if cells.get("hostname") and cells.get("path") == "/":
+        cells["path"] = ""
+    details = ", ".join(filter(None, (cells[d] for d in frame.details)))
+    alone = "{project}" in frame.subject
+    what = frame.objects.format(**cells) if alone else _with_project(frame.objects, cells).rstrip(":")
+    return _with_project(frame.subject, cells), what + (f" ({details})" if details else "")
 
 
 def _with_project(frame: str, cells: Mapping[str, str]) -> str:

@@ -157,7 +157,7 @@ SAYS = [
     ("To which container does nginx send requests for cal.example.net?", ["radicale"], ["calc"], "radicale"),
     ("where do requests to /dav end up?", ["radicale"], ["calcsheet"], "/dav/"),
     ("send timeout at sheets.example.net", ["17s"], ["41s"], "proxy_send_timeout 17s"),
-    ("who may visit cal.example.net?", ["10.66.0.0/16 only"], [], "allow 10.66"),
+    ("who may visit cal.example.net?", ["only from 10.66.0.0/16"], [], "allow 10.66"),
     ("read-only containers?", ["calcsheet"], ["worker"], "read_only"),
     ("how many sidekiq workers are there", ["6"], ["4"], "replicas: 6"),
     ("what tls versions do we allow", ["TLSv1.3"], [], "ssl_protocols"),

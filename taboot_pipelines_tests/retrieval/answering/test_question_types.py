@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -28,8 +30,8 @@ def test_each_wording_has_one_type_and_no_slot_left() -> None:
 
 
 def test_a_type_names_kinds_of_fact_that_there_are() -> None:
-    house: object = None
-    known = set(Facts(house, Config(house))._handlers)
+    house = SimpleNamespace(index=None)
+    known = set(Facts(house, Config(house.index))._handlers)
     assert set(FACTS) <= set(model().types)
     assert {kind for kinds in FACTS.values() for kind in kinds} <= known
 
