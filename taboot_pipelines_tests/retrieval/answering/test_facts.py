@@ -115,7 +115,7 @@ HOUSE = [
     ("is unbound on the proxy network?", ["No", "resolver"], "core/", "resolver"),
     ("subnet of the monitoring network", ["172.21.0.0/24"], "monitoring/", "subnet"),
     ("static ip of unbound in the resolver network", ["172.22.0.3"], "core/", "172.22.0.3"),
-    ("who has ip 172.20.0.2", ["swag"], "network-map.md", "172.20.0.2"),
+    ("who has ip 172.20.0.2", ["swag"], "edge/", "172.20.0.2"),
     ("network mode of qbittorrent", ["service:gluetun"], "media/", "network_mode"),
     ("dependencies of nextcloud", ["db", "redis"], "household/", "db:"),
     ("what has to be up before swag starts", ["authelia"], "edge/", "authelia"),

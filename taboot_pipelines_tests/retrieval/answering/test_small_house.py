@@ -166,15 +166,15 @@ def lines(view: View, answer: FactAnswer) -> list[str]:
 SAYS = [
     ("what does caption do?", ["caption", "subtitles for films that have none."], [], "Writes subtitles"),
     # A list by property compares the value, and says what it is.
-    ("which services use host networking", ["collector is on the host network"], ["leecher"], "network_mode"),
+    ("which services use host networking", ["network mode (host)"], ["leecher"], "network_mode"),
     ("which services use host mode", ["collector"], ["cinema", "leecher"], "network_mode: host"),
     ("which containers run with network_mode host?", ["collector"], ["leecher"], "network_mode: host"),
-    ("which container has the GPU?", ["cinema has a GPU"], ["tunnel"], "/dev/dri"),
-    ("which container has the tun device", ["tunnel has the device /dev/net/tun"], ["dri"], "/dev/net/tun"),
+    ("which container has the GPU?", ["cinema has a GPU (/dev/dri"], ["tunnel"], "/dev/dri"),
+    ("which container has the tun device", ["tunnel", "(/dev/net/tun)"], ["dri"], "/dev/net/tun"),
     ("which services are privileged", ["collector is privileged"], ["broker"], "privileged: true"),
-    ("which services only start with the extras profile", ["caption starts only"], ["cinema"], "profiles"),
+    ("which services only start with the extras profile", ["profile (extras)"], ["cinema"], "profiles"),
     ("which services have a memory limit", ["cinema", "3G"], ["broker"], "memory: 3G"),
-    ("Which services read the secret gauge_key?", ["gauge uses the secret"], ["broker"], "secrets:"),
+    ("Which services read the secret gauge_key?", ["gauge has a secret (gauge_key)"], ["broker"], "secrets:"),
     ("which services restart unless-stopped", ["leecher and tunnel"], ["cinema"], "restart:"),
     # What is not there is said of services whose declarations are whole.
     ("which services have no healthcheck?", ["cinema", "collector"], ["broker"], "image: jellyfin"),

@@ -135,8 +135,8 @@ SAYS = [
     ("which image does jelyfin use", "jellyfin (you wrote jelyfin)", ["image: jellyfin"]),
     ("which port does boookshlef publish", "bookshelf (you wrote boookshlef)", ["ports:"]),
     # Networks that are declared alike in several files are all named.
-    ("which networks are external?", "1 network is external: front (in library/", ["front:", "front:"]),
-    ("list the internal networks", "1 network is internal: inner (in library/compose.yaml)", ["inner:"]),
+    ("which networks are external?", "The network front is external.", ["front:"]),
+    ("list the internal networks", "The network inner is internal.", ["inner:"]),
     # A list over several projects says how many, and each has its place.
     ("which services restart unless-stopped", "2 services in 2 projects: bookshelf", ["restart"] * 2),
     ("which services are on the network front", "3 services in 2 projects are on", ["networks"] * 3),
