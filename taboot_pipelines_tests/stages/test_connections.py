@@ -472,7 +472,7 @@ def test_a_proxy_that_calls_services_as_swarm_does_leads_to_those_of_the_stacks(
         '["nas/chat","app"]',
     }
     answer = kb.answer("Is notes reachable from outside?").text
-    assert answer.startswith("Yes: app (notes) is reached through edge at notes.example.com. ")
+    assert answer.startswith("Yes: app (notes) is reached at notes.example.com (proxy). ")
     assert "app (chat):81" in kb.answer("What is behind chat.example.com?").text
     (world.directory / "stacks" / "chat" / "compose.yaml").unlink()
     kb = ingest(world, {})

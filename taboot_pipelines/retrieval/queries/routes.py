@@ -17,6 +17,7 @@ from taboot_pipelines.retrieval.queries.relations import (
     target_name_of,
 )
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, distinct
+from taboot_pipelines.retrieval.results.queries import Cell
 
 
 def _chosen(house: House, args: Arguments) -> list[Edge]:
@@ -111,7 +112,11 @@ def behind(house: House, args: Arguments) -> Iterator[Row]:
 def exposed_services(house: House, args: Arguments) -> Iterator[Row]:
     for service in house.asked(args):
         routed = in_force(house.index, house.index.into(service.number, "ROUTES_TO"))
-        for row in (route(house, e) for e in routed):
+        rows = [route(house, e) for e in routed]
+        whole = [_way_in(row) for row in rows if row.cells["path"] == "/"]
+        for row in rows:
+            if row.cells["path"] != "/" and _way_in(row) in whole:
+                continue  # the host as a whole leads there alike
             cells = {**house.service(service), "how": "proxy", "at": _at(row)}
             yield Row(cells | {c: row.cells[c] for c in ("login", "allowed")}, row.cites)
         for edge in reachable(house.index.out(service.number, "BINDS")):
@@ -120,6 +125,11 @@ def exposed_services(house: House, args: Arguments) -> Iterator[Row]:
                 {**house.service(service), "how": "published port", "at": at, "login": "", "allowed": ""},
                 [cite(edge)],
             )
+
+
+def _way_in(row: Row) -> list[Cell]:
+    """What a route is but for its path."""
+    return [row.cells[c] for c in ("hostname", "proxy", "target", "target_port", "login", "allowed")]
 
 
 def _at(row: Row) -> str:

@@ -223,10 +223,10 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         ("which deployments have 0 replicas?", ["tape has it, under deploy.replicas."]),
         ("which pods have no memory limit?", ["tape (media) and late (stacks) have no memory limit."]),
         # Kubernetes restarts what runs on, and lets nobody ask for less.
-        ("which services are not restarted automatically?", ["sweep is not restarted automatically."]),
+        ("which services are not restarted automatically?", ["sweep has no restart policy."]),
         ("which pods are in databases?", ["The project databases has 1 service: ledger."]),
         ("which services are of type ClusterIP?", ["tape has it, under type."]),
-        ("which services have no restart policy on hearth?", ["None: film and late are restarted."]),
+        ("which services have no restart policy on hearth?", ["None: film and late have a restart policy."]),
     ],
 )
 def test_the_same_questions_are_answered(kb: KnowledgeBase, question: str, parts: list[str]) -> None:
