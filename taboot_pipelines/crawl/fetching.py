@@ -197,6 +197,11 @@ class Fetching:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
+    @property
+    def in_flight(self) -> int:
+        """Pages that were started and not yet given out by :meth:`finished`."""
+        return self._open + len(self._done)
+
     def start(self, ticket: int, url: WebUrl, *, known: Known | None = None) -> None:
         """Take up the page ``url``; ``ticket``, not negative, is what :meth:`finished` calls it. The
         validators of ``known`` go only to the URL that gave them (``known.url``; None: the first). Never
