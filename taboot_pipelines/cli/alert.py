@@ -30,6 +30,8 @@ def alert(labels: tuple[str, ...], namespace: str | None, as_json: bool) -> None
     Alertmanager's webhook is read from stdin.
     """
     alerts = [_alert(labels)] if labels else _body()
+    from taboot_pipelines.retrieval.impact import affected
+
     kb = open_kb(namespace, embedding=True)
     guides = [kb.for_alert(said, told) for said, told in alerts]
     if as_json:
@@ -47,10 +49,7 @@ def alert(labels: tuple[str, ...], namespace: str | None, as_json: bool) -> None
             print_wrapped(f"meant: {thing.label} {thing.name}{scope} (by {thing.said_by})", "  ", width)
         hanging: dict[str, list[str]] = {}
         for row in guide.dependents:
-            cells = row.cells
-            project = f" ({cells['affected_project']})" if cells["affected_project"] else ""
-            way = f" through {cells['through']}" if cells["through"] else ""
-            hanging.setdefault(str(cells["how"]), []).append(f"{cells['affected']}{project}{way}")
+            hanging.setdefault(str(row.cells["how"]), []).append(affected(row).text)
         for how, names in hanging.items():
             print_wrapped(f"{how}: {', '.join(names)}", "  ", width, hang="    ")
         for change in guide.changes:

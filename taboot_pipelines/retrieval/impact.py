@@ -15,6 +15,7 @@ from taboot_pipelines.retrieval.queries import run
 from taboot_pipelines.retrieval.queries.citations import listed, plural
 from taboot_pipelines.retrieval.queries.house import House
 from taboot_pipelines.retrieval.queries.relations import unexplained_mentions
+from taboot_pipelines.retrieval.queries.routes import way_of_row
 from taboot_pipelines.retrieval.results.impact import Affected, AffectedGroup, Impact
 from taboot_pipelines.retrieval.results.queries import QueryResult, QueryRow, RowCitation
 from taboot_pipelines.retrieval.states import SourceStates
@@ -87,10 +88,10 @@ def _of_service(asked: _Asked, thing: str) -> Impact:
     shared = asked.query("sharers", service=thing, project=asked.project)
     found: dict[str, list[Affected]] = {how: [] for how in _FAILING}
     for row in failing.rows:
-        found[str(row.cells["how"])].append(_affected(row))
+        found[str(row.cells["how"])].append(affected(row))
     for row in shared.rows:
         how = f"shares its {row.cells['shares']}"
-        found.setdefault(how, []).append(_affected(row, name="other", at=str(row.cells["what"])))
+        found.setdefault(how, []).append(affected(row, name="other", at=str(row.cells["what"])))
     services = [
         s
         for s in asked.house.services_named(thing)
@@ -105,14 +106,16 @@ def _of_service(asked: _Asked, thing: str) -> Impact:
 def _of_holder(asked: _Asked, thing: str, kind: str) -> Impact:
     name, column, how = _HELD[kind]
     held = asked.query(name, **{kind: thing})
-    items = [_affected(row, name=column, at=_way(row) if kind == "proxy" else "") for row in held.rows]
+    items = [
+        affected(row, name=column, at=way_of_row(row.cells) if kind == "proxy" else "") for row in held.rows
+    ]
     found: dict[str, list[Affected]] = {how: items}
     on_it = {(item.name, item.project) for item in items}
     told = set(on_it)
     for service, project in sorted(on_it) if asked.transitive and kind != "proxy" else ():
         of_it = asked.query("impact", service=service, project=project or None, transitive=True)
         for row in of_it.rows:
-            item = _affected(row)
+            item = affected(row)
             if (item.name, item.project) not in told:
                 told.add((item.name, item.project))
                 through = " and ".join(filter(None, (item.through, service)))
@@ -122,12 +125,8 @@ def _of_holder(asked: _Asked, thing: str, kind: str) -> Impact:
     return _made(asked, thing, kind, (), found, held, ())
 
 
-def _way(row: QueryRow) -> str:
-    path = row.cells["path"]
-    return f"{row.cells['hostname']}{'' if path == '/' else path}"
-
-
-def _affected(row: QueryRow, *, name: str = "affected", at: str | None = None) -> Affected:
+def affected(row: QueryRow, *, name: str = "affected", at: str | None = None) -> Affected:
+    """What a row of a query tells of one thing, by the columns ``name`` and that of its project."""
     project = row.cells["project"] if name == "service" else row.cells[f"{name}_project"]
     return Affected(
         name=str(row.cells[name]),

@@ -59,8 +59,9 @@ def proxy_of_files(files: Sequence[Path]) -> str | None:
 
 def proxy_of_confs(files: Sequence[Path]) -> str | None:
     """``swag`` where a conf of nginx includes what lies where SWAG keeps its own, else ``nginx``."""
-    heads = (file.read_bytes()[:_MAX_BYTES] for file in files[:_MAX_FILES])
-    return "swag" if any(b"/config/nginx/" in head for head in heads) else "nginx"
+    return (
+        "swag" if any(b"/config/nginx/" in (_head(file) or b"") for file in files[:_MAX_FILES]) else "nginx"
+    )
 
 
 def proxy_of_projects(files: Sequence[Path]) -> str | None:
@@ -96,9 +97,16 @@ def _format(file: Path) -> Format | None:
     formats, path = all_formats(), file.as_posix()
     if not any(f.may_be(path) for f in formats):
         return None
+    head = _head(file)
+    return (
+        None if head is None or b"\0" in head else recognise(formats, path, head.decode("utf-8", "replace"))
+    )
+
+
+def _head(file: Path) -> bytes | None:
+    """The beginning of a file; None of one that cannot be read."""
     try:
         with file.open("rb") as stream:
-            head = stream.read(MAX_HEAD)
+            return stream.read(MAX_HEAD)
     except OSError:
         return None
-    return None if b"\0" in head else recognise(formats, path, head.decode("utf-8", "replace"))

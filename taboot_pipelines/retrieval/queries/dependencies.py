@@ -122,7 +122,9 @@ def _failing(house: ServiceIndex, node: int, *, transitive: bool) -> Iterator[Ed
 def _only_leads_to(house: ServiceIndex, service: Service, edges: Sequence[Edge]) -> bool:
     """Whether a service connects to what these edges end at because it is their proxy."""
     ends = {edge.end for edge in edges if edge.type == "CONNECTS_TO"}
-    return len(ends) > 0 and ends <= {route.end for route in served_by(house, service)}
+    if not any(house.into(end, "ROUTES_TO") for end in ends):
+        return False
+    return ends <= {route.end for route in served_by(house, service)}
 
 
 def _affected(house: House, service: Service, edges: Iterable[Edge], how: str) -> Iterator[Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from taboot_pipelines.retrieval.queries.citations import cite, cites, listed
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry, of_servers
@@ -113,11 +113,11 @@ def exposed_services(house: House, args: Arguments) -> Iterator[Row]:
     for service in house.asked(args):
         routed = in_force(house.index, house.index.into(service.number, "ROUTES_TO"))
         rows = [route(house, e) for e in routed]
-        whole = [_way_in(row) for row in rows if row.cells["path"] == "/"]
+        whole = {_way_in(row) for row in rows if row.cells["path"] == "/"}
         for row in rows:
             if row.cells["path"] != "/" and _way_in(row) in whole:
                 continue  # the host as a whole leads there alike
-            cells = {**house.service(service), "how": "proxy", "at": _at(row)}
+            cells = {**house.service(service), "how": "proxy", "at": way_of_row(row.cells)}
             yield Row(cells | {c: row.cells[c] for c in ("login", "allowed")}, row.cites)
         for edge in reachable(house.index.out(service.number, "BINDS")):
             at = f"{house.index.name(edge.end)}:{edge.properties.get('port')}"
@@ -127,14 +127,14 @@ def exposed_services(house: House, args: Arguments) -> Iterator[Row]:
             )
 
 
-def _way_in(row: Row) -> list[Cell]:
+def _way_in(row: Row) -> tuple[Cell, ...]:
     """What a route is but for its path."""
-    return [row.cells[c] for c in ("hostname", "proxy", "target", "target_port", "login", "allowed")]
+    return tuple(row.cells[c] for c in ("hostname", "proxy", "target", "target_port", "login", "allowed"))
 
 
-def _at(row: Row) -> str:
-    path = row.cells["path"]
-    return f"{row.cells['hostname']}{'' if path == '/' else path}"
+def way_of_row(cells: Mapping[str, Cell]) -> str:
+    """``host/path``, the place where the route of a row begins."""
+    return f"{cells['hostname']}{'' if cells['path'] == '/' else cells['path']}"
 
 
 def unexposed_services(house: House, args: Arguments) -> Iterator[Row]:

@@ -250,6 +250,7 @@ def test_marks_are_left_out_and_places_kept() -> None:
         ("image:1*0", "image:1*0"),
         ("2 * 3, *.lan and *.home", "2 * 3, *.lan and *.home"),
         ("* x *y*", "* x y"),
+        ("*all of **this** here* x*y", "all of this here x*y"),
     ],
 )
 def test_an_asterisk_that_begins_no_emphasis_stays(source: str, plain: str) -> None:

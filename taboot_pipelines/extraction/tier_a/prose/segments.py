@@ -68,7 +68,7 @@ _MARKUP = re.compile(
     re.DOTALL,
 )
 #: What follows an asterisk that begins emphasis (CommonMark 0.31, section 6.2): text, and one that ends it.
-_EMPHASIS = re.compile(r"(?=\S)[^*]*[^\s*]\*")
+_EMPHASIS = re.compile(r"(?=\S)(?:[^*]++|\*{2,}+)*+(?<!\s)\*")
 _SPECIAL = re.compile(r"[`*_\[<\\\n&]|\]\(")
 _ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&nbsp;": " ", "&quot;": '"'}
 
