@@ -8,6 +8,8 @@ DATA ?= ../shared/data
 
 # What is compiled is kept: each worker, and each process that a test starts, would compile it again.
 export PYTHONDONTWRITEBYTECODE :=
+# Large pages of memory where the system lends them (Linux): a tenth less time in Python and Arrow.
+export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test dev bench soak lint clean system servers-fetch

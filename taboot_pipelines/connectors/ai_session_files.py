@@ -43,8 +43,9 @@ SLICE_BYTES = 256 * 1024
 _MOST_BYTES = 4 * SLICE_BYTES
 
 _CHUNK = 1024 * 1024
-#: Everything up to the next bracket; brackets in strings do not count.
-_NO_BRACKET = re.compile(rb'[^\[\]{}"]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^\[\]{}"]*+)*+', re.S)
+#: Everything up to the next bracket; brackets in strings do not count. That the last alternative is nothing
+#: keeps Python before 3.11.5 from a fault of its own (CPython issue 106052).
+_NO_BRACKET = re.compile(rb'[^\[\]{}"]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^\[\]{}"]*+|)*+', re.S)
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.S)
 _NAME = re.compile(r"[A-Za-z0-9._:+-]{1,200}")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

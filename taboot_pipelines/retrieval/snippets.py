@@ -15,7 +15,7 @@ from taboot_pipelines.shards.analyzer import analyze, stem_of
 #: A run of words as the analyzer joins compounds, on text that is not normalized: marks that combine with a
 #: letter belong to its word. Nothing that was matched is given back, so it is looked at once.
 _LETTERS = r"[^\W_]++(?:[\u0300-\u036f]++[^\W_]*+)*+"
-_RUN = re.compile(rf"{_LETTERS}(?:[-._:/@]{_LETTERS})*+")
+_RUN = re.compile(rf"{_LETTERS}(?:[-._:/@]{_LETTERS}|)*+")
 _PART = re.compile(_LETTERS)
 
 

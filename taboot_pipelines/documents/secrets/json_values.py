@@ -81,7 +81,7 @@ class Controller:
 #: A string (to the line's end where it does not close), a comment, a sign, or a word such as a number.
 _TOKEN = re.compile(
     r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?'
-    r"|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?"
+    r"|//[^\n]*+|/\*(?:[^*]|\*(?!/)|)*+(?:\*/)?"
     r"|[{}\[\]:,]"
     r'|[^\s{}\[\]:,"/]++|/'
 )

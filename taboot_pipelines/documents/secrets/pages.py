@@ -22,7 +22,7 @@ from taboot_pipelines.documents.secrets.values import KEYWORDS, Span, strength
 
 _MARKUP = re.compile(r"<(?:(/?)([A-Za-z][^\s/>]{0,64})|!--|[!?])")
 #: A tag with quotes in it, which may hold its sign of the end.
-_QUOTED_TAG = re.compile(r"""<[^>"']*+(?:"[^"]*+"[^>"']*+|'[^']*+'[^>"']*+)*+>""")
+_QUOTED_TAG = re.compile(r"""<[^>"']*+(?:"[^"]*+"[^>"']*+|'[^']*+'[^>"']*+|)*+>""")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,8}|#[xX][0-9a-fA-F]{1,7}|[A-Za-z][A-Za-z0-9]{1,31});?")
 _LINE_BREAK = re.compile(r"[\r\n]")
 
