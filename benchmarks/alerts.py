@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,8 +72,7 @@ def main() -> None:
     alerts = [json.loads(line) for line in ALERTS.read_text().splitlines()]
     of = {house: [a for a in alerts if a["house"] == house] for house in ("first", "vonrobak")}
     with tempfile.TemporaryDirectory() as scratch:
-        with tarfile.open(DATA / "house-questions" / "houses" / "first.tar.xz") as packed:
-            packed.extractall(scratch, filter="data")
+        shutil.unpack_archive(DATA / "house-questions" / "houses" / "first.tar.xz", scratch)
         sources = (
             "sources:\n  - {id: stacks, type: compose, path: FOLDER/stacks, host: nas.lan, proxy: traefik}\n"
             "  - {id: proxy, type: swag, path: FOLDER/proxy, proxy: swag}\n"

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -224,8 +224,7 @@ def make_strangers(strangers: Path) -> None:
     too."""
     folder = DATA / "house-questions"
     for packed in sorted((folder / "houses").glob("*.tar.xz")):
-        with tarfile.open(packed) as archive:
-            archive.extractall(strangers / "corpus", filter="data")
+        shutil.unpack_archive(packed, strangers / "corpus")
     program = [sys.executable, folder / "score.py", strangers / "corpus", folder / "questions.jsonl"]
     subprocess.run([*program, "--work", strangers], check=True)
 

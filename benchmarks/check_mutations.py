@@ -19,7 +19,6 @@ import re
 import shutil
 import statistics
 import sys
-import tarfile
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -427,8 +426,7 @@ def judge(repo: Repository, change: Change, told: CheckReport) -> Iterator[str]:
 def repositories(folder: Path) -> Iterator[Repository]:
     """Each open house, and each Compose project of the samples, as a repository of its own."""
     for house in HOUSES:
-        with tarfile.open(DATA / "house-questions" / "houses" / f"{house}.tar.xz") as archive:
-            archive.extractall(folder / "houses", filter="data")
+        shutil.unpack_archive(DATA / "house-questions" / "houses" / f"{house}.tar.xz", folder / "houses")
         yield Repository(house, folder / "houses" / house)
     for project in sorted(p for p in (DATA / "awesome-compose").iterdir() if p.is_dir()):
         shutil.copytree(project, folder / "samples" / project.name)

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
 import sys
-import tarfile
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -176,8 +176,7 @@ def main(count: int, houses: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "corpus"
         for house in houses or HOUSES:
-            with tarfile.open(QUESTIONS / "houses" / f"{house}.tar.xz") as archive:
-                archive.extractall(corpus, filter="data")
+            shutil.unpack_archive(QUESTIONS / "houses" / f"{house}.tar.xz", corpus)
             home = Path(folder) / house
             before = drift_after(corpus, house, home)
             print(f"{house}, unchanged: {len(before)} drifts")

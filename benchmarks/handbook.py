@@ -10,9 +10,9 @@ time of the processor is printed beside it, since another's work on the machine 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -40,8 +40,7 @@ def home(folder: Path) -> Path:
     """A home of both houses, each with its Compose files as one source and its texts as another."""
     entries = []
     for house in HOUSES:
-        with tarfile.open(DATA / "house-questions" / "houses" / f"{house}.tar.xz") as packed:
-            packed.extractall(folder, filter="data")
+        shutil.unpack_archive(DATA / "house-questions" / "houses" / f"{house}.tar.xz", folder)
         compose = ["**/docker-compose.yml", "**/compose.yaml", ".env", "**/.env"]
         entries += [
             {"id": house, "type": "compose", "path": house, "host": f"{house}.lan", "proxy": "traefik"},

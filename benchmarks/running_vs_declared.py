@@ -19,7 +19,6 @@ import random
 import re
 import shutil
 import sys
-import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -383,8 +382,7 @@ def main(wanted: int, folders: list[Path]) -> None:
             shutil.copytree(DATA / "awesome-compose", root / "awesome")
             folders = [root / "awesome"]
             for house in HOUSES:
-                with tarfile.open(DATA / "house-questions" / "houses" / f"{house}.tar.xz") as archive:
-                    archive.extractall(root, filter="data")
+                shutil.unpack_archive(DATA / "house-questions" / "houses" / f"{house}.tar.xz", root)
                 folders.append(root / house)
         world = World(root / "world", tei.url)
         clean = []

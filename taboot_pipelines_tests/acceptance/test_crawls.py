@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 import ipaddress
 import re
+import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -74,8 +74,7 @@ def real(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.Te
         )
     else:
         folder = tmp_path_factory.mktemp("site")
-        with tarfile.open(data / request.param / "site.tar.xz") as archive:
-            archive.extractall(folder, filter="data")
+        shutil.unpack_archive(data / request.param / "site.tar.xz", folder)
         folder = min((p.parent for p in folder.rglob("index.html")), key=lambda p: len(p.parts))
         prefix, origin = "/external-dns/v0.22.0/", "https://kubernetes-sigs.github.io"
     files = {

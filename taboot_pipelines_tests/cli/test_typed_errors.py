@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-import tarfile
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,8 +53,7 @@ COMMANDS = dict(commands(cli))
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shell, list[str]]]:
     root = tmp_path_factory.mktemp("house")
-    with tarfile.open(HOUSES / "houses" / "astronomy.tar.xz") as packed:
-        packed.extractall(root, filter="data")
+    shutil.unpack_archive(HOUSES / "houses" / "astronomy.tar.xz", root)
     with FakeTei(dimension=16) as embedder:
         made = World(root / "world", embedder.url)
         made.source("stacks", "compose", path=str(root / "astronomy"), host="nas.lan", proxy="traefik")

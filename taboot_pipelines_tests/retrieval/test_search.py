@@ -130,14 +130,18 @@ def expected(docs, query, f):
         held = by_document.get(doc_id, Analysis(Counter(), 0))
         by_document[doc_id] = Analysis(held.terms + terms, held.length + length)
 
+    def collection(texts):
+        """In how many texts each term is, how many texts there are, and their mean length."""
+        held = Counter(term for text in texts for term in text.terms)
+        return held, len(texts), sum(text.length for text in texts) / max(len(texts), 1) or 1.0
+
     def field(term, own, texts):
-        """BM25 of one term in one text among ``texts``."""
+        """BM25 of one term in one text of a collection."""
         if not own.terms[term]:
             return 0.0
-        df = sum(term in t.terms for t in texts)
-        mean = sum(t.length for t in texts) / len(texts) or 1.0
+        held, count, mean = texts
         norm = 1.2 * (0.25 + 0.75 * own.length / mean)
-        idf = math.log(1 + (len(texts) - df + 0.5) / (df + 0.5))
+        idf = math.log(1 + (count - held[term] + 0.5) / (held[term] + 0.5))
         return idf * own.terms[term] * 2.2 / (own.terms[term] + norm)
 
     def bm25(own, texts):
@@ -149,9 +153,11 @@ def expected(docs, query, f):
             score += weight * math.sqrt((stem**2 + written**2) / 2)
         return score
 
+    all_chunks, all_documents = collection(by_chunk.values()), collection(by_document.values())
+
     def keyword(occurrence):
-        own = bm25(by_chunk[occurrence[:2]], list(by_chunk.values()))
-        return (own + bm25(by_document[occurrence[0]], list(by_document.values()))) / 2 if own else 0.0
+        own = bm25(by_chunk[occurrence[:2]], all_chunks)
+        return (own + bm25(by_document[occurrence[0]], all_documents)) / 2 if own else 0.0
 
     target = embed(query).astype(np.float64)
     arms = {}

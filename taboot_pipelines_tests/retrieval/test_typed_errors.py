@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-import tarfile
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,8 +29,7 @@ pytestmark = [
 @pytest.fixture(scope="module", params=["astronomy", "seed", "swarm"])
 def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     root = tmp_path_factory.mktemp(request.param)
-    with tarfile.open(HOUSES / "houses" / f"{request.param}.tar.xz") as packed:
-        packed.extractall(root, filter="data")
+    shutil.unpack_archive(HOUSES / "houses" / f"{request.param}.tar.xz", root)
     folder = str(root / request.param)
     with FakeTei(dimension=16) as embedder:
         made = World(root / "world", embedder.url)

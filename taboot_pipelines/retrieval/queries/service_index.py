@@ -41,6 +41,8 @@ Numbers = npt.NDArray[np.int64]
 MAX_EDGES = 400
 #: Documents whose texts are kept put together.
 _MAX_TEXTS = 512
+#: Nodes whose edges are kept once read.
+_MAX_NODES = 50_000
 
 #: What names the documents whose text is configuration, by content type.
 CONFIG_TYPES = frozenset(
@@ -171,6 +173,8 @@ class ServiceIndex:
         self._sorted_ends = self._ends[self._by_end]
         self._texts: OrderedDict[str, str] = OrderedDict()
         self._declaring: dict[int, list[str]] = {}
+        self._read_out: dict[int, list[Edge]] = {}
+        self._read_into: dict[int, list[Edge]] = {}
         #: What ``describing`` made of services, by its own keys.
         self.descriptions: dict[tuple[str, str], frozenset[str]] = {}
 
@@ -274,11 +278,11 @@ class ServiceIndex:
 
     def out(self, node: int, *types: str) -> list[Edge]:
         """The edges of these types that begin at a node, at most :data:`MAX_EDGES`."""
-        return self._rows(self._slice(self._sorted_starts, self._by_start, node, types))
+        return self._at(self._read_out, self._sorted_starts, self._by_start, node, types)
 
     def into(self, node: int, *types: str) -> list[Edge]:
         """The edges of these types that end at a node, at most :data:`MAX_EDGES`."""
-        return self._rows(self._slice(self._sorted_ends, self._by_end, node, types))
+        return self._at(self._read_into, self._sorted_ends, self._by_end, node, types)
 
     def count_into(self, node: int, *types: str) -> int:
         """How many edges of these types end at a node, from how many starts."""
@@ -296,6 +300,20 @@ class ServiceIndex:
     def mentions(self, node: int) -> list[Edge]:
         """The places where documents name a node, at most :data:`MAX_EDGES`."""
         return self.numbered(self._mentions[self.graph.end[self._mentions] == node][:MAX_EDGES])
+
+    def _at(
+        self, read: dict[int, list[Edge]], keys: Numbers, order: Numbers, node: int, types: Sequence[str]
+    ) -> list[Edge]:
+        """The edges at a node, which are read once: a query over all services asks each for its own."""
+        known = read.get(node)
+        if known is None:
+            at = self._slice(keys, order, node, ())
+            if len(at) > MAX_EDGES:  # of a hub, those of the types alone
+                return self._rows(self._slice(keys, order, node, types))
+            if len(read) >= _MAX_NODES:
+                read.clear()
+            known = read[node] = self._rows(at)
+        return [edge for edge in known if edge.type in types] if types else list(known)
 
     def _slice(self, keys: Numbers, order: Numbers, node: int, types: Sequence[str]) -> Numbers:
         at = order[np.searchsorted(keys, node) : np.searchsorted(keys, node, side="right")]
