@@ -428,7 +428,7 @@ def _nothing(found: _Found) -> Answer:
 
 def _closest(found: _Found) -> tuple[Citation, ...]:
     """What is shown where nothing is said."""
-    nearest = [reading.alone(read) for read in found.reads[:_CLOSEST]]
+    nearest = reading.closest(found.reads, _CLOSEST)
     return tuple(_cite(number, part) for number, part in enumerate(nearest, 1))
 
 

@@ -319,6 +319,19 @@ def parts(chosen: Read) -> list[Excerpt]:
     return [alone(chosen), _excerpt(chosen, around)]
 
 
+def closest(ranked: Sequence[Read], most: int) -> list[Excerpt]:
+    """The statements that come nearest, of each block one: a file's next line says little more."""
+    shown: list[tuple[ReadDocument, int, int]] = []
+    found: list[Excerpt] = []
+    for chosen in ranked:
+        if len(found) == most:
+            break
+        if not any(d is chosen.document and first <= chosen.number <= last for d, first, last in shown):
+            shown.append((chosen.document, *_block(chosen)))
+            found.append(alone(chosen))
+    return found
+
+
 def alone(chosen: Read) -> Excerpt:
     """A statement without what stands around it."""
     return _excerpt(chosen, [chosen.number])

@@ -51,7 +51,7 @@ CONFIG_TYPES = frozenset(
 #: A path that says of itself that it is not in force.
 _EXAMPLE = re.compile(
     r"(?:^|[/._-])(?:samples?|examples?|templates?|demos?|archived?|disabled|unused|deprecated|retired"
-    r"|inactive|trash)(?:$|[/._-])",
+    r"|inactive|trash|molecule|fixtures|testdata)(?:$|[/._-])",
     re.IGNORECASE,
 )
 
