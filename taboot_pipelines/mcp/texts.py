@@ -23,11 +23,11 @@ def plain(value: object, width: int = MAX_LINE) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def quoted(text: str, lines: int = 12, *, blank: bool = False) -> str:
+def quoted(text: str, lines: int = 12, *, first: int = 0, blank: bool = False) -> str:
     """Text of a document, each line behind :data:`MARK`, so that nothing in it can be taken for what the
-    server says. ``blank``: with its empty lines."""
+    server says. ``blank``: with its empty lines; ``first``: the number of the line that it begins with."""
     held = [line for line in text.split("\n") if blank or line.strip()]
-    shown = [f"{MARK}{_line(line)}" for line in held[:lines]]
+    shown = [f"{MARK}{_line(line)}" for line in held[first : first + lines]]
     return "\n".join([*shown, f"{MARK}… {len(held) - lines} more lines"] if len(held) > lines else shown)
 
 

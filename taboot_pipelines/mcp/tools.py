@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.mcp.texts import MAX_CHARS, Page, counted, plain, quoted, start_of
 from taboot_pipelines.retrieval.rendering import short_url, with_line
-from taboot_pipelines.retrieval.snippets import heading
+from taboot_pipelines.retrieval.snippets import best_lines, heading
 from taboot_pipelines.retrieval.verbalization import relation
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ class Tools:
         found = self._kb.search(query, wanted, **options)
         items = [
             f"{n}. {plain(heading(h.title, h.section), 200)} | {self._place(h.url, h.line, h.source)}"
-            f" (id {_short(h.chunk_id)})\n{quoted(h.text, _HIT_LINES)}"
+            f" (id {_short(h.chunk_id)})\n"
+            + quoted(h.text, _HIT_LINES, first=best_lines(h.text, h.highlights, _HIT_LINES))
             for n, h in enumerate(found.hits, 1)
         ]
         lead = f"About {counted(found.total, 'passage')}." if items else "Nothing found."

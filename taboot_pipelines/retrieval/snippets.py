@@ -138,6 +138,20 @@ def snippet(text: str, highlights: Sequence[tuple[int, int]], length: int) -> Sn
     return Snippet(shown, first > 0, last < len(words))
 
 
+def best_lines(text: str, highlights: Sequence[tuple[int, int]], count: int) -> int:
+    """Where those ``count`` lines in a row begin that have most of the query's different words, counted among
+    the lines that are not empty; the first of equal ones."""
+    words: list[set[str]] = []
+    at = 0
+    for line in text.split("\n"):
+        end = at + len(line)
+        if line.strip():
+            words.append({text[start:stop].casefold() for start, stop in highlights if at <= start < end})
+        at = end + 1
+    starts = range(max(1, len(words) - count + 1))
+    return max(starts, key=lambda first: len(set().union(*words[first : first + count])))
+
+
 def heading(title: str, section: str) -> str:
     """The title and the headings above a passage; what both say is said once."""
     parts = [p for p in section.split(" > ") if p]

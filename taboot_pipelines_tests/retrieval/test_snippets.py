@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taboot_pipelines.retrieval.snippets import heading, snippet
+from taboot_pipelines.retrieval.snippets import best_lines, heading, snippet
 
 PAGE = """\
 ---
@@ -47,6 +47,15 @@ def test_front_matter_is_shown_where_nothing_else_matched() -> None:
 def test_the_rule_of_a_table_is_no_word() -> None:
     table = "# Dumps\n\n| db | file |\n|---|:--|\n| forge | a--b.sql |\n"
     assert snippet(table, marks(table, "db", "forge"), 99).text == "| db | file | | forge | a--b.sql |"
+
+
+def test_the_lines_that_have_most_of_the_words_are_chosen() -> None:
+    text = "one\n\ntwo\nthree key\n\nfour key\nfive secret\nsix\n"
+    # Of "two, three, four" and "four, five, six" the latter has both words.
+    assert best_lines(text, marks(text, "key", "secret"), 3) == 2
+    assert best_lines(text, marks(text, "key", "secret"), 2) == 3
+    assert best_lines(text, [], 3) == 0 and best_lines(text, marks(text, "secret"), 9) == 0
+    assert best_lines("", [], 3) == 0
 
 
 def test_headings_are_not_repeated() -> None:

@@ -37,9 +37,11 @@ def _chosen(house: House, args: Arguments) -> list[Edge]:
 
 
 def _serves(house: House, edge: Edge, name: str) -> bool:
-    """Whether a route answers to a host name: by its own, or by a wildcard for one label or any domain."""
+    """Whether a route answers to a host name: by its own, which may be a wildcard that is asked for as it
+    stands, or by a wildcard for one label or any domain."""
     own = {str(edge.properties.get("host") or "").lower(), host_of_route(house.index, edge).lower()}
-    return any(re.fullmatch(re.escape(o).replace(r"\*", r"[\w.-]+"), name) for o in own if o)
+    patterns = (re.escape(host).replace(r"\*", r"[\w.-]+") for host in own if host)
+    return name in own or any(re.fullmatch(pattern, name) for pattern in patterns)
 
 
 def routes(house: House, args: Arguments) -> Iterator[Row]:

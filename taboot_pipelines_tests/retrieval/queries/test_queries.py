@@ -327,6 +327,19 @@ def test_what_hangs_on_a_proxy_does_not_hang_on_what_it_leads_to(tmp_path: Path,
     }
 
 
+def test_a_wildcard_is_found_by_itself_and_by_names_that_it_serves(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    proxy = world.source("proxy", "swag", proxy="swag")
+    (proxy / "films.conf").write_text(
+        "server { server_name films.*; location / { proxy_pass http://films:80; } }\n"
+        "server { server_name music.*; location / { proxy_pass http://music:81; } }\n"
+    )
+    world.ingest()
+    for name in ("films.*", "films.example.org"):
+        (row,) = world.kb().query("routes", hostname=name).rows
+        assert (row.cells["hostname"], row.cells["target_port"]) == ("films.*", 80)
+
+
 def test_volumes_are_shared_by_their_real_names(tmp_path: Path, tei: FakeTei) -> None:
     world = World(tmp_path, tei.url)
     house = world.source("house", "compose", host="nas")
