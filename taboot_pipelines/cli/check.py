@@ -66,13 +66,19 @@ def check(folder: Path, range_: str | None, form: str, namespace: str | None) ->
 
 def _report(folder: Path, range_: str | None, namespace: str | None) -> CheckReport:
     from taboot_pipelines.retrieval.check.checker import Checker
-    from taboot_pipelines.retrieval.check.places import Repository, of_commits, of_home
+    from taboot_pipelines.retrieval.check.places import Repository, of_commits, of_home, opened
     from taboot_pipelines.settings import load_settings
 
     settings = load_settings(**({} if namespace is None else {"namespace": namespace}))
     folder = Path(os.path.realpath(folder))
-    checker = Checker(settings)
-    sides = of_home(folder, settings) if range_ is None else None
+    try:
+        home = opened(settings)
+    except TabootError:
+        if range_ is None:
+            raise
+        home = None  # Commits can be compared without one.
+    checker = Checker(settings, home)
+    sides = of_home(folder, settings, home) if range_ is None and home is not None else None
     if sides is not None:
         before, after = checker.side(sides.before), checker.side(sides.after)
         return checker.check(before, after, sides.names, sides.notes)

@@ -68,15 +68,7 @@ def run(work: SourceWork) -> None:
     """
     workspace, entry, report = work.workspace, work.entry, work.report
     namespace, source_id = work.namespace, work.source_id
-    settings = (
-        PARSING,
-        entry.config.languages,
-        entry.config.type,
-        workspace.settings.limits.max_document_chars,
-        *_FORMS[_extraction(entry)],
-        # Of a type that has no version of its own, the shape is what earlier releases published.
-        *filter(None, (source_kind(entry.config.type).parsing,)),
-    )
+    settings = _settings(entry, workspace.settings)
     raw = work.upstream["raw_blobs"]
     inputs = ids.digest(raw.inputs, *settings)
     letters = {d["item"]: d for d in work.letters()}
@@ -225,6 +217,19 @@ def _apply(
     return version
 
 
+def _settings(entry: Entry, settings: Settings) -> tuple[Any, ...]:
+    """What decides how the bytes of a source become documents."""
+    return (
+        PARSING,
+        entry.config.languages,
+        entry.config.type,
+        settings.limits.max_document_chars,
+        *_FORMS[_extraction(entry)],
+        # Of a type that has no version of its own, the shape is what earlier releases published.
+        *filter(None, (source_kind(entry.config.type).parsing,)),
+    )
+
+
 def _fingerprint(x: Locator, settings: Iterable[Any]) -> str:
     return ids.digest(
         x.sha256, x.path, x.mime, x.charset, x.url, x.final_url, x.created_at, x.since, x.job_id, *settings
@@ -251,6 +256,15 @@ def _parsed(blobs: BlobStore, settings: Settings, entry: Entry, x: Locator) -> P
         forms=document_forms(),
         extraction=_extraction(entry),
     )
+
+
+def held_rows(workspace: Workspace, entry: Entry, located: Mapping[str, Locator]) -> list[dict[str, Any]]:
+    """The rows of those documents at these places that the table holds as they would be made today."""
+    place = entry.namespace, entry.source_id, STAGE
+    settings = _settings(entry, workspace.settings)
+    rows = workspace.tables.read(*place, workspace.tables.version(*place)).to_pylist()
+    wanted = {x.doc_id: _fingerprint(x, settings) for x in located.values()}
+    return [row for row in rows if row["fingerprint"] == wanted.get(row["doc_id"])]
 
 
 def document_row(

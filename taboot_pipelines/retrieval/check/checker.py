@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from taboot_pipelines.retrieval.check.facts import Facts
 from taboot_pipelines.retrieval.check.problems import problems
 from taboot_pipelines.retrieval.check.sides import Side
-from taboot_pipelines.retrieval.check.states import Files, Reader
+from taboot_pipelines.retrieval.check.states import Files, Held, Reader
 from taboot_pipelines.retrieval.results.check import CheckReport
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.stages.workspace import Workspace
 
 
 class Checker:
-    """Compares files with others. What was read once, of whichever side, is not read again."""
+    """Compares files with others. What was read once, of whichever side, is not read again, nor what the home
+    holds that ``workspace`` opens."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, workspace: Workspace | None = None) -> None:
         self._settings = settings
-        self._reader = Reader(settings)
+        self._reader = Reader(settings, Held(workspace) if workspace is not None else None)
 
     def side(self, files: Sequence[Files]) -> Side:
         """The files of all sources as one side."""

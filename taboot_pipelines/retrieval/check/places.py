@@ -214,12 +214,16 @@ def _with_ignored(before: Files, after: Files, repository: Repository) -> Files:
 # --- A home
 
 
-def of_home(folder: Path, settings: Settings) -> Sides | None:
-    """What the home has published of the sources that lie in a folder, or that it lies in, beside these as
-    they are; the configuration that its other sources have is on both sides. None where it has none."""
+def opened(settings: Settings) -> Workspace | None:
+    """The home, to be read only; None where there is none."""
     if not catalog_exists(settings):
         return None
-    workspace = Workspace(settings.model_copy(update={"read_only": True}))
+    return Workspace(settings.model_copy(update={"read_only": True}))
+
+
+def of_home(folder: Path, settings: Settings, workspace: Workspace) -> Sides | None:
+    """What the home has published of the sources that lie in a folder, or that it lies in, beside these as
+    they are; the configuration that its other sources have is on both sides. None where it has none."""
     rows = workspace.catalog.sources.find(settings.namespace, ("active",))
     entries = [e for e in map(stored_entry, rows) if isinstance(e.config, DirectorySource)]
     inside = [

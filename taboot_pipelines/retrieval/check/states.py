@@ -27,6 +27,7 @@ from taboot_pipelines.knowledge.document_units import Document, SourceDocuments
 from taboot_pipelines.knowledge.interpretation import Interpreter
 from taboot_pipelines.knowledge.mentions import NameMatcher, fold
 from taboot_pipelines.knowledge.names import declarations, meanings, names_table, resolutions
+from taboot_pipelines.knowledge.observations import Observation
 from taboot_pipelines.knowledge.reach import EDGES as REACH_EDGES
 from taboot_pipelines.knowledge.reach import Reaches, reach_rows
 from taboot_pipelines.knowledge.reducer import (
@@ -39,7 +40,7 @@ from taboot_pipelines.knowledge.reducer import (
     supports,
 )
 from taboot_pipelines.knowledge.relations import BETWEEN, DocumentInput, document_facts
-from taboot_pipelines.knowledge.runs import Outcome
+from taboot_pipelines.knowledge.runs import Outcome, RunLog, Tier
 from taboot_pipelines.knowledge.units import taken_in
 from taboot_pipelines.model import ids, tables
 from taboot_pipelines.model.graph import TEXT_METHOD
@@ -52,9 +53,9 @@ from taboot_pipelines.shards.manifest import SourceEntry as ManifestSource
 from taboot_pipelines.shards.protocol import ManifestVersion
 from taboot_pipelines.sources import Stance, open_connector, stance_of
 from taboot_pipelines.stages import tier_a_triples
-from taboot_pipelines.stages.documents import document_row
+from taboot_pipelines.stages.documents import document_row, held_rows
 from taboot_pipelines.stages.tiers import facts_of, kind_of
-from taboot_pipelines.stages.workspace import Entry
+from taboot_pipelines.stages.workspace import Entry, Workspace
 from taboot_pipelines.stores.blobs import BlobStore
 from taboot_pipelines.stores.catalog.locators import Locator
 
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from taboot_pipelines.shards.reader import Shards
 
 #: When bytes came decides between claims of equal weight; here none came before another.
-_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+_TIMES = dict.fromkeys(("created_at", "since"), datetime(1970, 1, 1, tzinfo=UTC))
 _NO_NAMES = NameMatcher({})
 #: What a document states: its id, what it claims of nodes, and its rows of ``tables.RELATIONS``.
 _Facts = tuple[str, Sequence[Claim], pa.Table]
@@ -110,11 +111,53 @@ class State:
     variables: Mapping[tuple[str, str], Mapping[str, str]]
 
 
-class Reader:
-    """Makes states of files; what is in two of them is read once."""
+class Held:
+    """What a home holds of its sources: what they say is not read again where it was made of equal input."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def rows(self, entry: Entry) -> list[dict[str, Any]]:
+        """The documents of a source."""
+        located = self._workspace.catalog.locators.of_source(entry.namespace, entry.source_id)
+        # What a server said of a file, such as its type, is not known to who reads it in a folder.
+        plain = {path: x for path, x in located.items() if not (x.mime or x.charset or x.url or x.final_url)}
+        nothing = {"job_id": "", "fingerprint": "", **_TIMES}
+        return [row | nothing for row in held_rows(self._workspace, entry, plain)]
+
+    def outcomes(self, entry: Entry, tier: Tier, interpreter: Interpreter) -> dict[str, Outcome]:
+        """{unit_id: outcome} of the units of a source whose input is that of their active run."""
+        workspace, place = self._workspace, (entry.namespace, entry.source_id)
+        log = RunLog(workspace.catalog, *place, tier)
+        # The rows of a unit that another takes in are in no table.
+        runs = {
+            unit: state.run_id
+            for unit, state in log.states().items()
+            if unit in interpreter.units
+            and not state.suppressed
+            and interpreter.state(unit, state.reads) == state.fingerprint
+        }
+        said = log.said(runs.values())
+        version = workspace.tables.version(*place, tier.table)
+        rows: dict[str, list[Observation]] = {}
+        for row in workspace.tables.read(*place, tier.table, version).to_pylist():
+            rows.setdefault(row["run_id"], []).append(Observation(**row))
+        return {
+            unit: interpreter.recalled(unit, said[run], rows.get(run, []))
+            for unit, run in runs.items()
+            # The rows may have changed since its state was read.
+            if run in said
+            and (run in rows or said[run]["extracted_nodes"] + said[run]["extracted_edges"] == 0)
+        }
+
+
+class Reader:
+    """Makes states of files; what is in two of them is read once. ``held``: what was read before."""
+
+    def __init__(self, settings: Settings, held: Held | None = None) -> None:
         self._settings = settings
+        self._held = held
+        self._taken: set[str] = set()
         self._blobs = BlobStore(MemoryStore())
         self._rows: dict[tuple[str, str, str], dict[str, Any] | Problem] = {}
         self._outcomes: dict[tuple[str, str], Outcome] = {}
@@ -139,11 +182,15 @@ class Reader:
                 if role == "input" and is_env(path.rpartition("/")[2])
             }
             locators = {path: self._locator(files, path) for path in files.items}
+            held = self._held if source not in self._taken else None
+            self._taken.add(source)
+            for row in held.rows(files.entry) if held is not None else ():
+                self._rows[source, row["path"], row["blob_sha256"]] = row
             rows = [row for x in locators.values() if (row := self._document(files.entry, x, problems))]
             documents += rows
             if stance_of(files.entry.config.type) is Stance.PROPOSES:
                 proposed |= {row["doc_id"] for row in rows}
-            for outcome in self._interpreted(files.entry, locators, rows):
+            for outcome in self._interpreted(files.entry, locators, rows, held):
                 problems |= {(source, p) for p in outcome.problems}
                 for doc_id, claims in self._claimed(outcome).items():
                     observed.setdefault(doc_id, []).extend(claims)
@@ -183,7 +230,7 @@ class Reader:
         if key not in self._rows:
             try:
                 row = document_row(self._blobs, self._settings, entry, x, "")
-                self._rows[key] = row | {"created_at": _NO_TIME, "since": _NO_TIME}
+                self._rows[key] = row | _TIMES
             except TabootError as error:
                 self._rows[key] = Problem(x.path, error.code, error.message)
         found = self._rows[key]
@@ -193,7 +240,11 @@ class Reader:
         return found
 
     def _interpreted(
-        self, entry: Entry, locators: Mapping[str, Locator], rows: Sequence[Mapping[str, Any]]
+        self,
+        entry: Entry,
+        locators: Mapping[str, Locator],
+        rows: Sequence[Mapping[str, Any]],
+        held: Held | None,
     ) -> Iterable[Outcome]:
         """What the units of a source say, without those that others take in."""
         kind, listing = kind_of(entry), _Documents(entry.namespace, rows)
@@ -202,6 +253,9 @@ class Reader:
         tier = tier_a_triples.TIER
         extractors = tier_a_triples.extractors_of(kind, facts_of(entry), listing, locators, self._blobs)
         interpreter = Interpreter(tier, listing.by_path, extractors, lambda _: ())
+        if held is not None:
+            found = held.outcomes(entry, tier, interpreter)
+            self._outcomes |= {(entry.source_id, unit): outcome for unit, outcome in found.items()}
         known = {
             unit: outcome
             for unit in interpreter.units

@@ -6,21 +6,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from taboot_pipelines.knowledge.interpretation import Interpreter
+from taboot_pipelines.knowledge.runs import Outcome
+from taboot_pipelines.retrieval.check import states
 from taboot_pipelines.retrieval.check.checker import Checker
 from taboot_pipelines.retrieval.check.problems import RULES
-from taboot_pipelines.retrieval.check.states import Reader, files_of
+from taboot_pipelines.retrieval.check.states import Files, Held, Reader, files_of
 from taboot_pipelines.retrieval.check.written import markdown, sarif
 from taboot_pipelines.retrieval.results.check import CheckReport
 from taboot_pipelines.settings import Settings, load_settings
 from taboot_pipelines.sources.sources_file import parse_entry
 from taboot_pipelines.stages.workspace import Entry
+from taboot_pipelines.stores.blobs import BlobStore
+from taboot_pipelines.stores.catalog.locators import Locator
 from taboot_pipelines_tests.world import World
 
 SHOP = """
@@ -338,7 +344,8 @@ def test_markdown_takes_nothing_of_a_file_for_markup(settings: Settings, tmp_pat
     assert not re.search(r"<img|</details> \||@team", said)
 
 
-def test_the_graph_is_the_one_of_an_ingest(world: World) -> None:
+def ingested(world: World) -> Path:
+    """The house with more in it, taken in; returns its folder."""
     house = world.directory / "house"
     write(house, {**HOUSE, **ENV})
     # A project of several files, one of them reached by a link, and a file of variables.
@@ -360,17 +367,70 @@ def test_the_graph_is_the_one_of_an_ingest(world: World) -> None:
         fields = json.loads(entry.config.model_dump_json(exclude_defaults=True, exclude={"id", "type"}))
         world.source(entry.source_id, entry.config.type, **{**fields, "path": str(house / fields["path"])})
     world.ingest()
+    return house
+
+
+def test_the_graph_is_the_one_of_an_ingest(world: World) -> None:
+    ingested(world)
     kb = world.kb()
-    reader = Reader(world.workspace.settings)
-    taken = [
-        files_of(entry, "/.", world.workspace.settings)
-        for source in ("stacks", "proxy", "notes")
-        for entry in world.workspace.entries(source)
-    ]
+    reader, taken = Reader(world.workspace.settings), files_in(world)
     for _ in range(2):  # The second time from what is remembered.
         graph = reader.read(taken).view.graph
         assert edges(graph.edges) == edges(kb.edges())
         assert nodes(graph.nodes) == nodes(kb.nodes())
+
+
+def files_in(world: World) -> list[Files]:
+    return [
+        files_of(entry, "/.", world.workspace.settings)
+        for source in ("stacks", "proxy", "notes")
+        for entry in world.workspace.entries(source)
+    ]
+
+
+def test_what_the_home_holds_is_not_read_again_and_says_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = ingested(world)
+    settings = world.workspace.settings
+    read: list[str] = []
+    row, interpret = states.document_row, Interpreter.interpret
+
+    def parsing(blobs: BlobStore, settings: Settings, entry: Entry, x: Locator, fp: str) -> dict[str, Any]:
+        read.append(x.path)
+        return row(blobs, settings, entry, x, fp)
+
+    def interpreting(self: Interpreter, units: Sequence[str]) -> Iterator[Outcome]:
+        read.extend(units)
+        return interpret(self, units)
+
+    monkeypatch.setattr(states, "document_row", parsing)
+    monkeypatch.setattr(Interpreter, "interpret", interpreting)
+
+    def compare() -> int:
+        """How much is read by who has the home, where both see the same."""
+        read.clear()
+        held = Reader(settings, Held(world.workspace)).read(files_in(world))
+        count = len(read)
+        anew = Reader(settings).read(files_in(world))
+        assert (held.problems, held.declared, held.variables) == (
+            anew.problems,
+            anew.declared,
+            anew.variables,
+        )
+        for table in ("nodes", "edges", "documents"):
+            assert getattr(held.view.graph, table).equals(getattr(anew.view.graph, table)), table
+        return count
+
+    # The file that another takes in has rows in no table.
+    assert compare() == 1
+    write(house, {"base/common.yaml": "services: {base: {image: 'busybox:2'}}\n"})
+    # The file and its link, the words of both, what they declare, and the project that takes one in.
+    assert compare() == 7
+    write(house, {"shop/README.md": README.replace("8080", "9090")})
+    assert compare() == 9
+    (house / "shop" / "compose.yaml").unlink()
+    assert compare() == 9
 
 
 def edges(table: pa.Table) -> list[dict[str, object]]:
