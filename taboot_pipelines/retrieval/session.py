@@ -52,6 +52,9 @@ class View:
         self._index = index
         self._keywords = Lazy(lambda: Keywords(index(), bm25_k1, bm25_b))
         graph = self._graph = Lazy(lambda: _graph(shards))
+        self._numbers = Lazy(
+            lambda: {doc: n for n, doc in enumerate(graph().documents.column("doc_id").to_pylist())}
+        )
         links = self._links = Lazy(lambda: _links(shards))
         self._web = Lazy(lambda: _web(links(), graph()))
         self._policies = Lazy(seen.manifest.policies)
@@ -114,11 +117,8 @@ class View:
 
     def document_url(self, doc_id: str) -> str:
         """The URL of a document as it is shown; empty if there is no such document."""
-        import pyarrow.compute as pc
-
-        documents = self.graph.documents
-        at = pc.index(documents.column("doc_id"), doc_id).as_py()
-        if at < 0:
+        at, documents = self._numbers().get(doc_id), self.graph.documents
+        if at is None:
             return ""
         return self.shown_url(*(documents.column(c)[at].as_py() for c in ("source_id", "path", "url")))
 

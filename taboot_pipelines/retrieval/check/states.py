@@ -184,8 +184,9 @@ class Reader:
             locators = {path: self._locator(files, path) for path in files.items}
             held = self._held if source not in self._taken else None
             self._taken.add(source)
-            for row in held.rows(files.entry) if held is not None else ():
-                self._rows[source, row["path"], row["blob_sha256"]] = row
+            if held is not None:
+                known = {(source, x["path"], x["blob_sha256"]): x for x in held.rows(files.entry)}
+                self._rows |= known
             rows = [row for x in locators.values() if (row := self._document(files.entry, x, problems))]
             documents += rows
             if stance_of(files.entry.config.type) is Stance.PROPOSES:

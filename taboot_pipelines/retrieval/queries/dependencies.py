@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 from taboot_pipelines.retrieval.queries.citations import cite, cites
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry
@@ -11,6 +13,7 @@ from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
 from taboot_pipelines.retrieval.queries.relations import MAX_WALK, is_order, served_by, used_by, walk, way_of
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
 from taboot_pipelines.retrieval.results.queries import Cell
+from taboot_pipelines.retrieval.session import View
 
 
 def dependencies(house: House, args: Arguments) -> Iterator[Row]:
@@ -149,13 +152,12 @@ def sharers(house: House, args: Arguments) -> Iterator[Row]:
                     other = house.index.service_of.get(edge.start, edge.start)
                     if other in house.index.services and other not in own:
                         yield _sharer(house, service, other, shares, house.index.name(mine.end), mine, edge)
-        mounts = _mounts(house, service)
-        for peer in house.declared(Arguments()) if mounts else ():
-            for name, entry in _mounts(house, peer).items():
-                if peer.number not in own and name in mounts:
-                    spans = [entry.cite, mounts[name].cite]
+        mounters = _mounters(house)
+        for name, entry in _mounts(house, service).items():
+            for peer, its in mounters.get(name, ()):
+                if peer.number not in own:
                     cells = {**house.service(service), **house.other(peer.number, "other")}
-                    yield Row({**cells, "shares": "volume", "what": name[-1]}, spans)
+                    yield Row({**cells, "shares": "volume", "what": name[-1]}, [its.cite, entry.cite])
 
 
 def _sharer(
@@ -163,6 +165,26 @@ def _sharer(
 ) -> Row:
     cells = {**house.service(service), **house.other(other, "other"), "shares": shares, "what": what}
     return Row(cells, cites([edge, mine]))
+
+
+_Mounters = Mapping[tuple[str, str], Sequence[tuple[Service, ConfigEntry]]]
+_LOCK = threading.Lock()
+_KNOWN: WeakKeyDictionary[View, _Mounters] = WeakKeyDictionary()
+
+
+def _mounters(house: House) -> _Mounters:
+    """The services that mount what several could share, made once for a view, since each service's whole
+    declaration is looked through."""
+    with _LOCK:
+        known = _KNOWN.get(house.view)
+    if known is None:
+        found: dict[tuple[str, str], list[tuple[Service, ConfigEntry]]] = {}
+        for service in house.declared(Arguments()):
+            for name, entry in _mounts(house, service).items():
+                found.setdefault(name, []).append((service, entry))
+        with _LOCK:
+            known = _KNOWN[house.view] = found
+    return known
 
 
 def _mounts(house: House, service: Service) -> dict[tuple[str, str], ConfigEntry]:

@@ -156,23 +156,19 @@ class Locators:
     def changes(self, namespace: str, since: int, source_id: str | None = None) -> list[PathChange]:
         """The documents of which something was logged at ``since`` or later, by source and path. Bytes that
         were restored are those that the path had."""
-        f = t.fetch.c
-        own = [f.namespace == namespace, *([] if source_id is None else [f.source_id == source_id])]
-        touched = (
-            sa.select(f.source_id, f.path).distinct().where(*own, f.fetched_at >= since).subquery("touched")
+        f, touching, x = t.fetch.c, t.fetch.alias("touching").c, t.locator.c
+        of_source = [] if source_id is None else [touching.source_id == source_id]
+        # A join would be made by looking at a source's whole log for each path.
+        touched = sa.select(touching.source_id, touching.path).where(
+            touching.namespace == namespace, touching.fetched_at >= since, *of_source
         )
         query = (
             sa.select(f.source_id, f.path, f.event, f.sha256, f.role, f.attributes, f.fetched_at)
-            .join(touched, sa.and_(f.source_id == touched.c.source_id, f.path == touched.c.path))
-            .where(*own)
+            .where(f.namespace == namespace, sa.tuple_(f.source_id, f.path).in_(touched))
             .order_by(f.id)
         )
-        x = t.locator.c
-        here = sa.and_(x.source_id == touched.c.source_id, x.path == touched.c.path)
-        present = (
-            sa.select(x.source_id, x.path, x.created_at)
-            .join(touched, here)
-            .where(x.namespace == namespace, x.state == "present")
+        present = sa.select(x.source_id, x.path, x.created_at).where(
+            x.namespace == namespace, x.state == "present", sa.tuple_(x.source_id, x.path).in_(touched)
         )
         found: dict[tuple[str, str], PathChange] = {}
         inputs: set[tuple[str, str]] = set()
