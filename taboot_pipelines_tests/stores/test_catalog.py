@@ -489,3 +489,28 @@ def test_the_newest_choice_that_was_not_taken_back_comes_first(catalog: Catalog)
     assert choices.last_promotion("n", "s", "A") == first and choices.find("n", promotion=second) == []
     assert [row["run_id"] for row in choices.find("n", run_ids=["v-1", "u-2"])] == ["v-1"]
     assert choices.of_tier("m", "s", "A") == choices.of_tier("n", "t", "A") == []
+
+
+def test_what_changed_takes_work_in_proportion_to_it(tmp_path: Path) -> None:
+    """Counted in steps of SQLite's machine: twice as many documents take twice as many, not four times."""
+    steps: dict[int, int] = {}
+    for count in (400, 800):
+        settings = Settings(home=tmp_path / str(count))
+        catalog = open_catalog(settings, open_leases(settings, 5))
+        job = catalog.jobs.start("a", "s")
+        found = [locator(f"p{n}", f"sha{n}", job) for n in range(count)]
+        catalog.locators.record_fetched("a", "s", "files", job, found, "/")
+        taken: list[int] = []
+
+        def counted(taken: list[int] = taken) -> int:
+            taken.append(1)
+            return 0
+
+        with catalog.database.read("a") as c:
+            raw: Any = c.connection.driver_connection
+        raw.set_progress_handler(counted, 100)
+        assert len(catalog.locators.changes("a", 0)) == count
+        raw.set_progress_handler(None, 0)
+        steps[count] = len(taken)
+        catalog.close()
+    assert 0 < steps[800] < 3 * steps[400], steps
