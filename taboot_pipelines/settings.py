@@ -414,6 +414,13 @@ class RetrievalSettings(BaseModel, extra="forbid"):
     candidates: int = Field(
         500, ge=10, description="How many distinct texts of each arm take part in the fusion."
     )
+    late_interaction: bool = Field(
+        True,
+        description=(
+            "Order the best 60 hits of both arms anew by comparing each word of the query with the nearest of the"
+            " passage, where the bundled model embeds and the fusion is auto."
+        ),
+    )
     bm25_k1: float = Field(1.2, ge=0, description="How soon a repeated word stops counting.")
     bm25_b: float = Field(0.75, ge=0, le=1, description="How much a long chunk is held against it.")
     cache_mb: int = Field(

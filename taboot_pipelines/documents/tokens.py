@@ -91,9 +91,21 @@ class Tokenizer:
             for text in texts
         ]
 
+    def ids_of(self, text: str) -> list[int]:
+        """The ids of the tokens of ``text``, as :meth:`count` counts them; raises as it does."""
+        fast = self._fast
+        if fast is None or len(text) >= _LONG_TEXT or _UNTRIED.search(text):
+            return self._ids_by_reference(text)
+        ids: list[int] = fast.encode(text).ids
+        return ids[1:-1]
+
     def _count_by_reference(self, text: str) -> int:
+        return len(self._ids_by_reference(text))
+
+    def _ids_by_reference(self, text: str) -> list[int]:
         try:
-            return len(self._reference.encode(text, add_special_tokens=False).ids)
+            ids: list[int] = self._reference.encode(text, add_special_tokens=False).ids
+            return ids
         except (TypeError, UnicodeEncodeError):
             raise TabootError("E_ENCODING", "The text holds a lone surrogate and has no UTF-8.") from None
 

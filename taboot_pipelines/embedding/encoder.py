@@ -29,6 +29,10 @@ class Encoder(Protocol):
         ``E_MODEL`` if the model fails."""
         ...
 
+    def hidden(self, ids: Sequence[int]) -> Vectors:
+        """The vectors of one text's tokens in context, shape (len(ids), dimension). Raises ``E_MODEL``."""
+        ...
+
 
 def padded_length(ids: Sequence[int], step: int) -> int:
     """The length that a text of these tokens is padded to."""
@@ -110,11 +114,19 @@ class OnnxEncoder:
             size = max(1, min(self._batch_size, _BATCH_TOKENS // length))
             for at in range(0, len(members), size):
                 batch = members[at : at + size]
-                given = feed([ids[index] for index in batch], length)
-                try:
-                    hidden = self.session.run([self._output], {name: given[name] for name in self._inputs})[0]
-                except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors derive from Exception alone
-                    raise model_failed(error, len(batch)) from None
+                hidden = self._run([ids[index] for index in batch], length)
                 for place, index in enumerate(batch):
                     out[index] = mean(hidden[place], len(ids[index]))
         return out
+
+    def hidden(self, ids: Sequence[int]) -> Vectors:
+        rows: Vectors = self._run([ids], padded_length(ids, _ONNX_LENGTH_STEP))[0][: len(ids)]
+        return rows
+
+    def _run(self, batch: Sequence[Sequence[int]], length: int) -> Any:
+        """The vectors of the tokens of texts, padded to ``length``: shape (texts, length, dimension)."""
+        given = feed(batch, length)
+        try:
+            return self.session.run([self._output], {name: given[name] for name in self._inputs})[0]
+        except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors derive from Exception alone
+            raise model_failed(error, len(batch)) from None

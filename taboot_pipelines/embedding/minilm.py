@@ -17,7 +17,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from taboot_pipelines.embedding.encoder import Encoder, OnnxEncoder, onnx_version
+import numpy as np
+
+from taboot_pipelines.embedding.encoder import Encoder, OnnxEncoder, mean, onnx_version
 from taboot_pipelines.embedding.protocol import Space, Vectors, unit_vectors
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health, probe
@@ -34,6 +36,16 @@ MAX_SEQUENCE = 256
 Runtime = Literal["openvino", "onnxruntime"]
 #: What a space's model is called after: ONNX Runtime came first and has the bare name.
 _SUFFIX: dict[Runtime, str] = {"openvino": "-openvino", "onnxruntime": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTokens:
+    """The tokens of a text, without the special ones. ``words``: code points ``[start, end)`` of the word
+    that each is part of; ``vectors``: theirs in this context, shape (tokens, dimension), of any length.
+    """
+
+    words: tuple[tuple[int, int], ...]
+    vectors: Vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +87,8 @@ class MiniLmEmbedder:
         self._cache = cache
         self._read_only = read_only
         self.runtime: Runtime = runtime or runtime_of(settings)
+        #: The query that was embedded last, and the vectors of its tokens.
+        self._last_query: tuple[str, Vectors] = ("", np.zeros((0, 0), np.float32))
 
     @property
     def space(self) -> Space:
@@ -105,26 +119,45 @@ class MiniLmEmbedder:
         that the model would cut off, ``E_ENCODING`` for text that has no UTF-8, ``E_MODEL``, ``E_VECTOR``."""
         loaded = self._loaded()
         ids = [self._ids(loaded, text, index) for index, text in enumerate(texts)]
-        try:
-            pooled = loaded.encoder.pooled(ids)
-        except TabootError:
-            # OpenVINO computes nothing more after a failure: the next call loads the model anew.
-            with _cache_lock:
-                _cache.pop(self._key, None)
-            raise
+        pooled = self._computed(lambda: loaded.encoder.pooled(ids))
         return unit_vectors(pooled, len(texts), loaded.space.dimension)
 
     def embed_query(self, text: str) -> Vectors:
-        """One unit vector of shape (dimension,). Raises as :meth:`embed`."""
+        """One unit vector of shape (dimension,), to the bit that of :meth:`embed`. Raises as it does."""
+        loaded = self._loaded()
         try:
-            vector: Vectors = self.embed([text])[0]
+            ids = self._ids(loaded, text, 0)
         except TabootError as error:
             if error.code == "E_TOKEN_LIMIT":
                 raise TabootError(
                     error.code, "The query is longer than the model reads.", remedy="Ask in fewer words."
                 ) from None
             raise
+        hidden = self._computed(lambda: loaded.encoder.hidden(ids))
+        self._last_query = text, hidden
+        vector: Vectors = unit_vectors(mean(hidden, len(ids))[None], 1, loaded.space.dimension)[0]
         return vector
+
+    def read_tokens(self, text: str) -> ReadTokens | None:
+        """The tokens of ``text``, or of the beginning that the model reads; None if it is not the bundled
+        model. What :meth:`embed_query` embedded last is not computed again. Raises ``E_ENCODING`` and
+        ``E_MODEL``."""
+        if self._settings.model_path is not None:
+            return None
+        loaded = self._loaded()
+        try:
+            read = loaded.tokenizer.encode(text)
+        except (TypeError, UnicodeEncodeError):
+            raise TabootError("E_ENCODING", "The text holds a lone surrogate and has no UTF-8.") from None
+        end = min(len(read.ids) - 1, loaded.space.max_tokens + 1)
+        spans: dict[int, tuple[int, int]] = {}
+        for number, (start, stop) in zip(read.word_ids[1:end], read.offsets[1:end], strict=True):
+            spans[number] = spans.get(number, (start,))[0], stop
+        words = tuple(spans[number] for number in read.word_ids[1:end])
+        asked, hidden = self._last_query
+        if asked != text:
+            hidden = self._computed(lambda: loaded.encoder.hidden([*read.ids[:end], read.ids[-1]]))
+        return ReadTokens(words, hidden[1:-1])
 
     def load_meanwhile(self) -> None:
         """Load the model in another thread, and go on. What is wrong with it is raised with the first text.
@@ -155,6 +188,15 @@ class MiniLmEmbedder:
 
     def close(self) -> None:
         """Nothing to let go of: the weights are the process's."""
+
+    def _computed(self, compute: Callable[[], Vectors]) -> Vectors:
+        try:
+            return compute()
+        except TabootError:
+            # OpenVINO computes nothing more after a failure: the next call loads the model anew.
+            with _cache_lock:
+                _cache.pop(self._key, None)
+            raise
 
     def _ids(self, loaded: _Loaded, text: str, index: int) -> list[int]:
         try:

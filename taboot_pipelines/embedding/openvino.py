@@ -122,6 +122,20 @@ class OpenVinoEncoder:
                 self._free.put(self._compiled.create_infer_request())
         return out
 
+    def hidden(self, ids: Sequence[int]) -> Vectors:
+        given = feed([ids], padded_length(ids, _LENGTH_STEP))
+        request = self._free.get()
+        try:
+            request.infer({name: given[name] for name in self._inputs})
+            # A copy: what is given back is written over.
+            rows: Vectors = np.array(request.get_output_tensor(0).data[0][: len(ids)])
+        except RuntimeError as error:
+            request = self._compiled.create_infer_request()
+            raise model_failed(error, 1) from None
+        finally:
+            self._free.put(request)
+        return rows
+
     def _request(self, running: deque[tuple[Any, int]], ids: Sequence[Sequence[int]], out: Vectors) -> Any:
         """A request that is free: another caller's where it gave one back, else the oldest of this one.
 

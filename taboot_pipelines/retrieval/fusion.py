@@ -113,6 +113,23 @@ def fuse(
     return rank(every, scores, limit)
 
 
+def reorder(ranked: Ranking, scores: Scores, weight: float) -> Ranking:
+    """The ids of ``ranked`` by their scores there and by others, ``scores`` in the same order, of which these
+    count ``weight``. Each of the two counts by how far its best stands out, as in :func:`fuse`; the result
+    keeps the ends of the scores that there were, so what is ranked behind stays behind.
+    """
+    count = len(ranked.ids)
+    if not count:
+        return ranked
+    own = _spread(Arm(ranked, 1.0, count), count)
+    other = _spread(Arm(Ranking(ranked.ids, np.sort(scores)[::-1]), weight, count), count)
+    shares = own.height**2, weight * other.height**2
+    if not shares[1]:  # they prefer nothing
+        return ranked
+    joined = (shares[0] * own.share(ranked.scores) + shares[1] * other.share(scores)) / sum(shares)
+    return rank(ranked.ids, own.low + (own.high - own.low) * joined, count)
+
+
 class _Spread(NamedTuple):
     """How the scores of an arm's best lie. ``low`` and ``high``: their ends; ``height``: how far ``high``
     stands above their mean, in standard deviations.

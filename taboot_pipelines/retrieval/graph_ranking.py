@@ -19,6 +19,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import vectors
 from taboot_pipelines.retrieval.fusion import DIGITS, Ids, Scores, rank
 from taboot_pipelines.retrieval.index import Index
+from taboot_pipelines.retrieval.late_interaction import DEPTH, LateInteraction
 from taboot_pipelines.retrieval.ranking import Clock, RankedRow, RankedRows, arm_depth, rank_rows
 from taboot_pipelines.retrieval.request import Mode, SearchRequest
 from taboot_pipelines.retrieval.session import View
@@ -88,12 +89,20 @@ def rank_request(
     candidates: Candidates | None,
     settings: RetrievalSettings,
     clock: Clock,
+    late: LateInteraction | None = None,
 ) -> list[RankedRow]:
-    """As ``ranking.rank_rows``, in the mode that :func:`choose` chose for the request."""
+    """As ``ranking.rank_rows``, in the mode that :func:`choose` chose for the request; ``late`` orders the
+    best hits of ``hybrid`` anew."""
     if choice.mode != "graph":
-        request = replace(request, mode=choice.mode)
-        found = rank_rows(view, request, vector, rows, candidates, settings, clock)
-        return [found.row(i) for i in range(len(found))]
+        late = late if choice.mode == "hybrid" else None
+        depth = request.limit if late is None else max(request.limit, DEPTH)
+        deep = replace(request, mode=choice.mode, limit=depth)
+        found = rank_rows(view, deep, vector, rows, candidates, settings, clock)
+        ranked = [found.row(i) for i in range(len(found))]
+        if late is not None:
+            ranked[:DEPTH] = late.order(view.index, ranked[:DEPTH])
+            clock.lap("late interaction")
+        return ranked[: request.limit]
     # The whole list is made, so that all pages of it are cut from one.
     depth = arm_depth(request, settings)
     deep = replace(request, mode="hybrid", limit=2 * depth)

@@ -247,6 +247,12 @@ class Index:
         chunk["chunk_id"] = f"{chunk['doc']['doc_id']}:{chunk['chunk_index']}"
         return chunk
 
+    def text(self, row: int) -> str:
+        """The text of a row's chunk."""
+        shard, local = self.locate(row)
+        text: str = self._shown[shard]["text"][local].as_py()
+        return text
+
     def document_fields(self, row: int) -> dict[str, Any]:
         """What a hit shows of a document, which is a row of ``documents``."""
         return {name: own[row].as_py() for name, own in self._shown_documents.items()}

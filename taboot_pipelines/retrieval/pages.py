@@ -18,6 +18,7 @@ import numpy as np
 from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.retrieval.graph_ranking import ModeChoice, choose, rank_request
 from taboot_pipelines.retrieval.index import Mask, Rows
+from taboot_pipelines.retrieval.late_interaction import LateInteraction, late_interaction
 from taboot_pipelines.retrieval.lazy import Lazy
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
 from taboot_pipelines.retrieval.ranking import Clock, RankedRow
@@ -286,13 +287,15 @@ class Pages:
         request = replace(request, depth=self._depth(request, cursor, top))
         choice = choose(view, request)
         clock.lap("graph")
+        late = self._late(view, request, choice)
+        clock.lap("late interaction")
         start = cursor.position if cursor is not None else 0
         end = start + request.limit
         ranked = _Ranked([], {})
         if len(index) and (rows is None or len(rows)):
             # One more than is shown tells whether there is another page.
             wanted = max(end + 1, top if start < top else 0)
-            ranked = self._ranked(view, request, choice, vector, rows, wanted, clock)
+            ranked = self._ranked(view, request, choice, vector, rows, wanted, clock, late)
         highlighter = Highlighter(terms_of(request.query))
 
         def hits_of(some: Sequence[RankedRow]) -> list[Hit]:
@@ -359,11 +362,12 @@ class Pages:
         depth = self._depth(request, None, top) or len(index)
         whole = replace(request, limit=max(1, 2 * depth), depth=depth, min_score=None, dedupe=False)
         choice = choose(view, whole)
+        late = self._late(view, request, choice)
         ranked = kept = _Ranked([], {})
         if len(index) and (rows is None or len(rows)):
-            ranked = self._ranked(view, whole, choice, vector, rows, whole.limit, clock)
+            ranked = self._ranked(view, whole, choice, vector, rows, whole.limit, clock, late)
             sifted = replace(whole, min_score=request.min_score, dedupe=request.dedupe)
-            kept = self._ranked(view, sifted, choice, vector, rows, whole.limit, clock)
+            kept = self._ranked(view, sifted, choice, vector, rows, whole.limit, clock, late)
         ids_of = [_chunk_id(view, r.row) for r in kept.rows]
         scores: dict[str, float] = {}
         if reranking is not None:
@@ -383,6 +387,7 @@ class Pages:
         rows: Rows | None,
         wanted: int,
         clock: Clock,
+        late: LateInteraction | None,
     ) -> _Ranked:
         """The first ``wanted`` of the ranked list, or all there are: near duplicates left out where that was
         asked for, and what scores less than ``min_score``.
@@ -391,7 +396,7 @@ class Pages:
         while True:
             deeper = replace(request, limit=ask)
             found = rank_request(
-                view, deeper, choice, vector, rows, self._candidates(), self._settings, clock
+                view, deeper, choice, vector, rows, self._candidates(), self._settings, clock, late
             )
             enough = len(found) < ask
             if request.min_score is not None and found and found[-1].score < request.min_score:
@@ -401,6 +406,15 @@ class Pages:
             if enough or len(made.rows) >= wanted:
                 return made
             ask *= 4
+
+    def _late(self, view: View, request: SearchRequest, choice: ModeChoice) -> LateInteraction | None:
+        """What orders the best hits anew; None where settings, request or embedder leave that out."""
+        if choice.mode != "hybrid" or not self._settings.late_interaction or not len(view.index):
+            return None
+        if request.fusion != "auto" or not (request.vector_weight and request.keyword_weight):
+            return None
+        read = self._query_vectors.tokens(view, request.query)
+        return None if read is None else late_interaction(request.query, read, view.keywords.idf)
 
     def _depth(self, request: SearchRequest, cursor: Cursor | None, top: int) -> int:
         """How many of each arm's best are fused: for all pages of a list as many as for its first."""

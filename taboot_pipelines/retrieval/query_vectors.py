@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 
-from taboot_pipelines.embedding.minilm import MiniLmEmbedder
+from taboot_pipelines.embedding.minilm import MiniLmEmbedder, ReadTokens
 from taboot_pipelines.embedding.protocol import Embedder, Space, Vectors
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
@@ -166,6 +166,12 @@ class QueryVectors:
             return vector
 
         return (embed(query), False) if opened.cache is None else opened.cache.lookup(ours, query, embed)
+
+    def tokens(self, view: View, query: str) -> ReadTokens | None:
+        """The tokens of ``query`` as the bundled model reads them; None where another is used. Raises as
+        :meth:`vector`."""
+        embedder = self._of(view)
+        return embedder.read_tokens(query) if isinstance(embedder, MiniLmEmbedder) else None
 
     def passages(self, view: View, texts: Sequence[str]) -> Vectors:
         """The unit vectors of ``texts``, shape (len(texts), dimension), to compare with a query's. Raises

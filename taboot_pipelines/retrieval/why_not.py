@@ -174,6 +174,11 @@ class _Follower:
                 score=score,
             )
         )
+        late = trace.ranked[rank - 1].ranks.get("late")
+        if late is not None:
+            score_late = trace.ranked[rank - 1].scores["late"]
+            reason = f"Its words, one by one, are number {late} of the best; its rank takes part of that."
+            steps.append(Step(step="late", passed=True, reason=reason, rank=late, score=score_late))
         if request.min_score is not None and score < request.min_score:
             reason = f"Its score {score:g} is below min_score {request.min_score:g}."
             steps.append(Step(step="min_score", passed=False, reason=reason, rank=rank, score=score))
