@@ -417,8 +417,8 @@ class RetrievalSettings(BaseModel, extra="forbid"):
     late_interaction: bool = Field(
         True,
         description=(
-            "Order the best 60 hits of both arms anew by comparing each word of the query with the nearest of the"
-            " passage, where the bundled model embeds and the fusion is auto."
+            "Order the best 60 hits of both arms anew by comparing each word of the query with the nearest of"
+            " the passage, where the bundled model embeds and the fusion is auto."
         ),
     )
     bm25_k1: float = Field(1.2, ge=0, description="How soon a repeated word stops counting.")

@@ -117,8 +117,8 @@ class LateInteraction:
         return scores
 
     def order(self, index: Index, ranked: Sequence[RankedRow]) -> list[RankedRow]:
-        """``ranked`` by its scores and by MaxSim, which is ``scores["late"]``; ``ranks["late"]``: the place by
-        that alone."""
+        """``ranked`` by its scores and by MaxSim: ``scores["late"]``, the place by that alone
+        ``ranks["late"]``."""
         ids = np.array([r.row for r in ranked], dtype=np.int64)
         late = self.scores([index.text(r.row) for r in ranked]).round(DIGITS)
         places = {row: n for n, row in enumerate(rank(ids, late, len(ids)).ids.tolist(), 1)}

@@ -477,6 +477,7 @@ def test_without_the_fast_tokenizer_the_counts_are_the_same(monkeypatch):
     slow = Tokenizer()
     assert slow._fast is None
     assert slow.count_many(["a b", "naïve café, x=1"]) == TOKENIZER.count_many(["a b", "naïve café, x=1"])
+    assert slow.ids_of("naïve café, x=1") == TOKENIZER.ids_of("naïve café, x=1")
 
 
 def test_a_changed_tokenizer_file_is_refused(monkeypatch, tmp_path):
@@ -495,3 +496,11 @@ def test_a_long_text_has_the_tokens_of_the_reference(unit: str) -> None:
     for length in (16_000, 70_000, 200_000):
         text = "# :" + unit * (length // len(unit)) + "中"
         assert TOKENIZER.count(text) == len(TOKENIZER._reference.encode(text, add_special_tokens=False).ids)
+        assert TOKENIZER.ids_of(text) == TOKENIZER._reference.encode(text, add_special_tokens=False).ids
+
+
+def test_tokens_are_those_of_the_reference(data: Path) -> None:
+    for path in sorted(Path(data, "linuxserver-docs-md", "docs").rglob("*.md"))[:12]:
+        for line in path.read_text().splitlines():
+            expected = TOKENIZER._reference.encode(line, add_special_tokens=False).ids
+            assert TOKENIZER.ids_of(line) == expected, line

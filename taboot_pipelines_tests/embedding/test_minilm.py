@@ -376,3 +376,37 @@ def test_threads_that_embed_first_of_a_process_do_not_wait_for_each_other(runtim
     for _ in range(6):
         run = [sys.executable, "-c", FIRST_OF_A_PROCESS, runtime]
         assert subprocess.run(run, check=False, timeout=120, capture_output=True).returncode == 0
+
+
+def test_a_query_is_read_once_for_its_vector_and_its_tokens(embedder, texts, monkeypatch):
+    encoder = embedder._loaded().encoder
+    calls: list[int] = []
+    real = type(encoder).hidden
+    monkeypatch.setattr(type(encoder), "hidden", lambda self, ids: calls.append(len(ids)) or real(self, ids))
+    text = "Where's the node-exporter?"
+    vector = embedder.embed_query(text)
+    read = embedder.read_tokens(text)
+    assert calls == [len(read.words) + 2]
+    assert (vector == embedder.embed([text])[0]).all()
+    assert [text[a:b] for a, b in read.words] == [
+        "Where",
+        "'",
+        "s",
+        "the",
+        "node",
+        "-",
+        *["exporter"] * 2,
+        "?",
+    ]
+    other = MiniLmEmbedder(EmbeddingSettings(runtime=embedder.runtime)).read_tokens(text)
+    assert other.words == read.words and (other.vectors == read.vectors).all()
+
+
+def test_of_a_long_query_the_beginning_is_read(embedder):
+    read = embedder.read_tokens("backup " * 400)
+    assert len(read.words) == embedder.space.max_tokens and read.vectors.shape == (len(read.words), 384)
+    refused(lambda: embedder.read_tokens("\ud800"), "E_ENCODING")
+
+
+def test_another_model_has_no_tokens_to_compare(tmp_path):
+    assert MiniLmEmbedder(EmbeddingSettings(model_path=tmp_path)).read_tokens("backup") is None
