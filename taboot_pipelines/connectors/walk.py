@@ -43,6 +43,8 @@ PRUNED = frozenset(
         ".taboot",
     }
 )
+#: Folders of what tests set up, such as an Ansible role's scenarios: it declares nothing of the house.
+OF_TESTS = ("molecule", "fixtures", "testdata")
 #: A tree with more entries is not one that a person meant.
 MAX_ENTRIES = 1_000_000
 #: The coarsest resolution of file times in use (FAT), in seconds.

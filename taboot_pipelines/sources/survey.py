@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from taboot_pipelines.connectors.walk import PRUNED
+from taboot_pipelines.connectors.walk import OF_TESTS, PRUNED
 from taboot_pipelines.sources.kind import Beginning, Stance
 from taboot_pipelines.sources.registry import source_kinds
 
@@ -59,8 +59,11 @@ def survey(folder: Path, own: Collection[Path] = ()) -> Survey:
         left -= len(names) + len(files)
         if left < 0:
             break
+        tested = not set(OF_TESTS).isdisjoint(at.parts)
         for name in sorted(files):
-            number = next((n for n, (_, b) in enumerate(beginnings) if b.takes(Path(directory, name))), None)
+            path = Path(directory, name)
+            fit = (n for n, (_, b) in enumerate(beginnings) if (b.the_rest or not tested) and b.takes(path))
+            number = next(fit, None)
             if number is not None:
                 taken[number].append(at / name)
     parted = list(zip(beginnings, taken, strict=True))

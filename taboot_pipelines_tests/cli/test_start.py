@@ -123,6 +123,22 @@ def test_init_finds_what_runs_but_not_what_is_declared(fresh: Shell, tmp_path: P
     assert not {"dumps/nas.json", "dumps/ss.txt"} & set(told["house"])
 
 
+def test_init_takes_what_tests_set_up_for_no_project(fresh: Shell, tmp_path: Path) -> None:
+    house = tmp_path / "house"
+    for name in ("docker/web/compose.yaml", "roles/web/molecule/default/files/web/compose.yaml"):
+        (house / name).parent.mkdir(parents=True)
+        (house / name).write_text("services: {web: {image: 'nginx:1'}}\n")
+    fresh("init", str(house))
+    entries = yaml.safe_load((fresh.world.directory / "sources.yaml").read_text())["sources"]
+    assert [(e["type"], e["path"]) for e in entries] == [
+        ("compose", "../house/docker"),
+        ("files", "../house"),
+    ]
+    fresh("ingest")
+    services = fresh.json("query", "services")["rows"]
+    assert [(r["cells"]["service"], r["cells"]["file"]) for r in services] == [("web", "web/compose.yaml")]
+
+
 def test_init_of_odd_folders(fresh: Shell, tmp_path: Path) -> None:
     odd = tmp_path / "odd"
     for name in ("a", "b", "c", "d", "My Notes: all"):

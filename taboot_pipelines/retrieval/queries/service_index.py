@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taboot_pipelines.connectors.walk import OF_TESTS
 from taboot_pipelines.extraction.tier_a.systemd.units import drop_in_unit, unit_of
 from taboot_pipelines.model.graph import RUNNING_METHOD, TEXT_METHOD
 from taboot_pipelines.model.ids import bare_key, container_id
@@ -51,7 +52,7 @@ CONFIG_TYPES = frozenset(
 #: A path that says of itself that it is not in force.
 _EXAMPLE = re.compile(
     r"(?:^|[/._-])(?:samples?|examples?|templates?|demos?|archived?|disabled|unused|deprecated|retired"
-    r"|inactive|trash|molecule|fixtures|testdata)(?:$|[/._-])",
+    rf"|inactive|trash|{'|'.join(OF_TESTS)})(?:$|[/._-])",
     re.IGNORECASE,
 )
 
