@@ -168,8 +168,9 @@ def check_address(address: Address, allowed: Sequence[Network]) -> bool:
         if int(address) >> 32 & 0xFFFFFFFF & ~_UNIVERSAL == _ISATAP:
             carried.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
         inner = [c for c in carried if c is not None]
-        # A mapped address is its IPv4 address, nothing else.
-        forms = [*inner] if address.ipv4_mapped is not None else [address, *inner]
+        # A mapped or 6to4 address is its IPv4 address, nothing else; Pythons differ about what the latter is.
+        plain = address.ipv4_mapped is not None or address.sixtofour is not None
+        forms = inner if plain else [address, *inner]
     return all(_may(form, allowed) for form in forms)
 
 
