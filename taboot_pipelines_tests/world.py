@@ -61,7 +61,7 @@ TABLES_OF_NAMESPACE = tuple(t.name for t in _TABLES if t.owner == "namespace")
 
 
 @functools.cache
-def _migrated() -> bytes:
+def migrated() -> bytes:
     """A catalog that every migration made, with nothing in it yet: no other world waits for them."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
@@ -74,7 +74,7 @@ def _migrated() -> bytes:
 def _begin(home: Path) -> None:
     home.mkdir(mode=0o700, parents=True)
     catalog = home / "catalog.db"
-    catalog.write_bytes(_migrated())
+    catalog.write_bytes(migrated())
     catalog.chmod(0o600)
 
 

@@ -92,10 +92,11 @@ class Workspace:
             with on_disk("The home cannot be made", self.home):
                 private_folder(self.home)
         self.leases = open_leases(self.settings)
-        self.catalog = open_catalog(self.settings, self.leases)
+        # Before the catalog, so that a mistake in one of their settings makes none.
         self.blobs = open_blobs(self.settings)
         self.tables = Tables(self.home, self.settings.table_url, self.settings.storage, self.leases.confirm)
         self.shards = open_shards(self.settings)
+        self.catalog = open_catalog(self.settings, self.leases)
         #: The sources file that the home belonged to when another one was last read (``sync_sources``).
         self.former_sources: Path | None = None
         #: Namespaces whose tables are known to be those that are declared today (``stages.upgrade``).

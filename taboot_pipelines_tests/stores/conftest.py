@@ -13,6 +13,7 @@ from taboot_pipelines.stores.catalog.catalog import Catalog
 from taboot_pipelines.stores.leases import open_leases
 from taboot_pipelines_tests.servers import PostgresServer
 from taboot_pipelines_tests.stores.roles import Roles, empty, with_roles
+from taboot_pipelines_tests.world import migrated
 
 #: Opens the test's catalog, again and again: SQLite, or PostgreSQL as the application's role.
 Opener = Callable[[], Catalog]
@@ -31,6 +32,9 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
         found: Roles = request.getfixturevalue("roles")
         url, admin = found.app, found.owner
         empty(found)
+    else:
+        # The tests of the migrations make theirs themselves.
+        (tmp_path / "catalog.db").write_bytes(migrated())
     opened: list[Catalog] = []
 
     def open_again() -> Catalog:

@@ -436,6 +436,7 @@ def test_a_wrong_url_is_refused_at_open_by_its_settings_name(
         and f"TABOOT_{setting.upper()}" in caught.value.message
         and "secretpass" not in str(caught.value)
     )
+    assert not (tmp_path / "catalog.db").exists()
 
 
 @pytest.mark.parametrize(
