@@ -77,6 +77,11 @@ def neo4j_jars() -> Path:
     return cache() / f"neo4j-{NEO4J_VERSION}" / "lib"
 
 
+def neo4j_classes() -> Path:
+    """Java's archive of the classes that a start of Neo4j loads."""
+    return neo4j_jars().parent / "classes.jsa"
+
+
 def versitygw() -> Path:
     """The S3 gateway's program."""
     return cache() / f"versitygw-{VERSITYGW_VERSION}" / "versitygw"

@@ -346,6 +346,9 @@ class Neo4j(Server):
         # The simple compiler and collector: half the work until it answers, measured, and slower once it is
         # warm.
         quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"] if self.options.neo4j_quick_start else []
+        if quick and (kept := fetching.neo4j_classes()).exists():
+            # Another Java than the one that wrote it passes over it.
+            quick.append(f"-XX:SharedArchiveFile={kept}")
         return [
             fetching.java() or "java",
             "-Xms256m",
