@@ -15,14 +15,16 @@ class Lazy(Generic[T]):
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
+        self._make: Callable[[], T] | None = make
         self._made: list[T] = []  # empty until it is made: what is made may be None
         self._lock = threading.Lock()
 
     def __call__(self) -> T:
         with self._lock:
-            if not self._made:
+            if self._make is not None:
                 self._made.append(self._make())
+                # What it was made of is not held any longer.
+                self._make = None
             return self._made[0]
 
     @property

@@ -47,7 +47,7 @@ class View:
         self.shards = shards
         self._id = Lazy(lambda: sha256_hex(seen.manifest.model_dump_json()))
         # None of these refers to the view: one that no query uses any more goes at once, not with the next
-        # garbage collection.
+        # garbage collection, as one goes to which something refers that was made of it (``once``).
         index = Lazy(lambda: Index(shards))
         self._index = index
         self._keywords = Lazy(lambda: Keywords(index(), bm25_k1, bm25_b))
@@ -58,6 +58,20 @@ class View:
         links = self._links = Lazy(lambda: _links(shards))
         self._web = Lazy(lambda: _web(links(), graph()))
         self._policies = Lazy(seen.manifest.policies)
+        self._made: dict[Callable[[View], Any], Lazy[Any]] = {}
+        self._lock = threading.Lock()
+
+    def once(self, make: Callable[[View], T]) -> T:
+        """Return what ``make`` makes of this view: made for the first who asks, and kept as long as the view.
+
+        It is the view that keeps it, so that both go, though what was made may refer to the view.
+        """
+        with self._lock:
+            made = self._made.get(make)
+            if made is None:
+                made = self._made[make] = Lazy(lambda: make(self))
+        found: T = made()
+        return found
 
     @property
     def id(self) -> str:

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.retrieval.answering.fact_answers import answer_from_facts
+from taboot_pipelines.retrieval.queries.config_files import config_entries
 from taboot_pipelines.retrieval.session import Session, View
 from taboot_pipelines.settings import Settings
 from taboot_pipelines_tests.retrieval.test_search import build
@@ -49,6 +51,7 @@ def test_a_view_that_no_query_uses_goes_at_once(session, tmp_path):
     """Its mapped files go with it: they must not wait for the garbage collector."""
     gone = weakref.ref(session.view())
     gone().keywords.idf("note")
+    assert config_entries(gone()) is config_entries(gone())
     gc.disable()
     try:
         build(tmp_path, NEW)
@@ -56,6 +59,16 @@ def test_a_view_that_no_query_uses_goes_at_once(session, tmp_path):
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_a_view_goes_though_what_was_made_of_it_refers_to_it(session, tmp_path):
+    """A process that answers for weeks holds the newest publication, not all that it was asked about."""
+    gone = weakref.ref(session.view())
+    assert answer_from_facts(gone(), "What does immich depend on?") is not None
+    build(tmp_path, NEW)
+    session.view()
+    gc.collect()
+    assert gone() is None
 
 
 def test_the_readers_of_a_view_are_made_once_for_all_threads(session):

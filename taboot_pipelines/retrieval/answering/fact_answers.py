@@ -9,12 +9,10 @@ which name it has outside) is open, and then nothing is said.
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -325,19 +323,15 @@ def _looked_for(linked: Linked, kind: str) -> str:
     return f"{names}: {kind.replace('_', ' ')}"
 
 
-_LOCK = threading.Lock()
-_ANSWERERS: WeakKeyDictionary[View, Answerer] = WeakKeyDictionary()
-
-
 def answer_from_facts(view: View, question: str) -> FactAnswer | None:
     """What the graph and the configuration files of a view say to a question; see :meth:`Answerer.answer`."""
-    return _answerer(view).answer(question)
+    return view.once(Answerer).answer(question)
 
 
 def names_in(view: View, text: str, *, weak: bool = False) -> list[Named]:
     """The names in a text that are surely meant as such, those of services first. ``weak``: where there is
     none, the services whose names are common words too."""
-    mentions = _answerer(view).names.link(text)
+    mentions = view.once(Answerer).names.link(text)
     held = sorted(mentions.strong(), key=lambda m: not m.of("service"))
     if weak and not held:
         held = [m for m in mentions.mentions if m.of("service")]
@@ -350,7 +344,7 @@ def words_of_store(view: View, text: str) -> frozenset[str]:
     lower = text.lower()
     if not any(word in lower for word in STORES):
         return frozenset()  # as nearly always, and names take longer to find
-    return _words_of_store(readings(_answerer(view).names.link(text)))
+    return _words_of_store(readings(view.once(Answerer).names.link(text)))
 
 
 def _words_of_store(found: Sequence[Question]) -> frozenset[str]:
@@ -363,14 +357,6 @@ def _words_of_store(found: Sequence[Question]) -> frozenset[str]:
             alike = {word for word, held in STORES.items() if not products.isdisjoint(held)}
             return products | alike | {"sqlite", "sqlite3"}
     return frozenset()
-
-
-def _answerer(view: View) -> Answerer:
-    with _LOCK:
-        answerer = _ANSWERERS.get(view)
-        if answerer is None:
-            answerer = _ANSWERERS[view] = Answerer(view)
-    return answerer
 
 
 # --- An answer from facts as it is returned: its sentences, each with the numbers of its citations

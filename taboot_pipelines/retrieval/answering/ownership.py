@@ -10,10 +10,8 @@ know them.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,8 +36,6 @@ class Ownership:
 
     def __init__(self, settings: RetrievalSettings) -> None:
         self._settings = settings
-        self._known: WeakKeyDictionary[View, _Known] = WeakKeyDictionary()
-        self._lock = threading.Lock()
 
     def names(self, view: View) -> frozenset[str]:
         """What nodes of the graph are called, lower-cased, documents left out."""
@@ -55,13 +51,10 @@ class Ownership:
         return entry is None or not stance_of(entry.type).of_the_house
 
     def _of(self, view: View) -> _Known:
-        with self._lock:
-            known = self._known.get(view)
-        if known is None:
-            known = _Known(_names(view), _own(view, self._settings))
-            with self._lock:
-                self._known[view] = known
-        return known
+        return view.once(self._find)
+
+    def _find(self, view: View) -> _Known:
+        return _Known(_names(view), _own(view, self._settings))
 
 
 def _names(view: View) -> frozenset[str]:

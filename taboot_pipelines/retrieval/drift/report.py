@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.errors import TabootError
@@ -54,8 +52,6 @@ class Drifts:
     def __init__(self, settings: RetrievalSettings) -> None:
         self._ownership = Ownership(settings)
         self._vendor_tags = frozenset(settings.vendor_tags)
-        self._known: WeakKeyDictionary[View, _HouseDrift] = WeakKeyDictionary()
-        self._lock = threading.Lock()
 
     def report(
         self,
@@ -113,20 +109,17 @@ class Drifts:
         ]
 
     def _house(self, view: View) -> _HouseDrift:
-        with self._lock:
-            known = self._known.get(view)
-        if known is None:
-            known = _HouseDrift(
-                view.manifest.namespace,
-                view.graph,
-                service_index(view),
-                config_entries(view),
-                self._documents(view),
-                frozenset(view.manifest.sources),
-            )
-            with self._lock:
-                self._known[view] = known
-        return known
+        return view.once(self._make_house)
+
+    def _make_house(self, view: View) -> _HouseDrift:
+        return _HouseDrift(
+            view.manifest.namespace,
+            view.graph,
+            service_index(view),
+            config_entries(view),
+            self._documents(view),
+            frozenset(view.manifest.sources),
+        )
 
     def _documents(self, view: View) -> dict[str, DocumentView]:
         columns = ("doc_id", "source_id", "source_type", "path", "url", "title", "mime")

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose.variables import expand
@@ -642,19 +640,13 @@ class ConfigEntries:
         ]
 
 
-_LOCK = threading.Lock()
-_KNOWN: WeakKeyDictionary[View, ConfigEntries] = WeakKeyDictionary()
-
-
 def config_entries(view: View) -> ConfigEntries:
     """The configuration documents of a view, which keep what was parsed of them."""
-    with _LOCK:
-        known = _KNOWN.get(view)
-    if known is None:
-        known = ConfigEntries(service_index(view))
-        with _LOCK:
-            _KNOWN[view] = known
-    return known
+    return view.once(_config_entries)
+
+
+def _config_entries(view: View) -> ConfigEntries:
+    return ConfigEntries(service_index(view))
 
 
 def of_servers(values: list[ConfigEntry], hosts: Collection[str]) -> list[ConfigEntry]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from weakref import WeakKeyDictionary
 
 from taboot_pipelines.retrieval.queries.citations import cite, cites
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry
@@ -152,7 +150,7 @@ def sharers(house: House, args: Arguments) -> Iterator[Row]:
                     other = house.index.service_of.get(edge.start, edge.start)
                     if other in house.index.services and other not in own:
                         yield _sharer(house, service, other, shares, house.index.name(mine.end), mine, edge)
-        mounters = _mounters(house)
+        mounters = house.view.once(_mounters)
         for name, entry in _mounts(house, service).items():
             for peer, its in mounters.get(name, ()):
                 if peer.number not in own:
@@ -168,23 +166,17 @@ def _sharer(
 
 
 _Mounters = Mapping[tuple[str, str], Sequence[tuple[Service, ConfigEntry]]]
-_LOCK = threading.Lock()
-_KNOWN: WeakKeyDictionary[View, _Mounters] = WeakKeyDictionary()
 
 
-def _mounters(house: House) -> _Mounters:
-    """The services that mount what several could share, made once for a view, since each service's whole
-    declaration is looked through."""
-    with _LOCK:
-        known = _KNOWN.get(house.view)
-    if known is None:
-        found: dict[tuple[str, str], list[tuple[Service, ConfigEntry]]] = {}
-        for service in house.declared(Arguments()):
-            for name, entry in _mounts(house, service).items():
-                found.setdefault(name, []).append((service, entry))
-        with _LOCK:
-            known = _KNOWN[house.view] = found
-    return known
+def _mounters(view: View) -> _Mounters:
+    """The services that mount what several could share, for which each service's whole declaration is looked
+    through."""
+    house = House(view, lambda _: ())
+    found: dict[tuple[str, str], list[tuple[Service, ConfigEntry]]] = {}
+    for service in house.declared(Arguments()):
+        for name, entry in _mounts(house, service).items():
+            found.setdefault(name, []).append((service, entry))
+    return found
 
 
 def _mounts(house: House, service: Service) -> dict[tuple[str, str], ConfigEntry]:

@@ -10,14 +10,12 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-import threading
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -482,17 +480,13 @@ def _span(supports: str, line: int) -> tuple[int, int]:
     return (int(at["span"][0]), int(at["span"][1])) if at else (0, 0)
 
 
-_LOCK = threading.Lock()
-_KNOWN: WeakKeyDictionary[View, ServiceIndex] = WeakKeyDictionary()
-
-
 def service_index(view: View) -> ServiceIndex:
     """The index of a view, made once."""
-    with _LOCK:
-        known = _KNOWN.get(view)
-        if known is None:
-            known = _KNOWN[view] = ServiceIndex(view.graph, view.index, view.manifest)
-    return known
+    return view.once(_service_index)
+
+
+def _service_index(view: View) -> ServiceIndex:
+    return ServiceIndex(view.graph, view.index, view.manifest)
 
 
 def is_example_path(path: str) -> bool:
