@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +35,9 @@ class View:
             ),
             nodes=pa.table({"name": ["Nas.lan", "a title"], "label": ["Host", "Document"]}),
         )
+
+    def once(self, make: Callable[[View], Any]) -> Any:
+        return make(self)
 
 
 def owned(type_: str, hosts: list[str], tags: tuple[str, ...] = ()) -> tuple[bool, bool]:
