@@ -32,6 +32,7 @@ from taboot_pipelines.stores.table_places import Stamp, TableBucket, TableDirect
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from deltalake.schema import Field
     from pyarrow.dataset import Dataset
 
 #: Stands for the namespace itself in place of a source id; it is not a legal source id.
@@ -41,8 +42,8 @@ TableVersion = str
 _ID_DIGITS = 12
 #: The columns that hold the hash of the column ``text`` of their row.
 _HASHES = ("text_sha256", "sha256")
-#: Tables at a version that are kept open.
-_MAX_OPENED = 64
+#: Logs of versions that are kept, and tables that are kept open to be written to.
+_MAX_KEPT = 64
 #: Up to so many bytes in all, the files of a table are read one after the other: to scan a file of a few
 #: kilobytes as a part of a dataset takes three times as long.
 _FEW_BYTES = 4 << 20
@@ -66,20 +67,26 @@ class Stale:
 
 
 class _File(NamedTuple):
-    """A data file of a table: its path within it, its bucket (None: outside of all buckets), its bytes."""
+    """A data file of a table: its path within it, its bucket (None: outside of all buckets), its bytes and
+    rows.
+    """
 
     path: str
     bucket: int | None
     size: int
+    rows: int
 
 
-@dataclass(slots=True)
-class _Opened:
-    """A table at a version, and its files once they were read: its log and their footers are read once."""
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """What a table's log says of one version, which never changes: its files, the fields of its columns, and
+    what reads it where its files are not read one by one.
+    """
 
-    table: DeltaTable
-    files: Sequence[_File] | None = None
-    dataset: Dataset | None = None
+    version: TableVersion
+    files: Sequence[_File]
+    fields: Mapping[str, Field]
+    dataset: Dataset | None
 
 
 class Tables:
@@ -102,8 +109,10 @@ class Tables:
         are lost (``LeaseStore.confirm``).
         """
         self._confirm = confirm
-        #: Tables at a version, which never changes: a log is read once for all stages of a run.
-        self._opened: OrderedDict[tuple[str, TableVersion], _Opened] = OrderedDict()
+        #: By path and version: a log is read once for all stages of a run.
+        self._logs: OrderedDict[tuple[str, TableVersion], _Log] = OrderedDict()
+        #: Tables at their newest version, each with the stamp that its log had: who writes takes one away.
+        self._writers: OrderedDict[str, tuple[Stamp, DeltaTable]] = OrderedDict()
         self._files = _SmallFiles()
         #: The newest version of a table, with the stamp of its log when it was read.
         self._newest: dict[str, tuple[Stamp, TableVersion]] = {}
@@ -125,15 +134,14 @@ class Tables:
         if stamp is not None and known is not None and known[0] == stamp:
             return known[1]
         table = self._open(namespace, owner, name, None)
-        if table is None:
-            return None
-        return self._remember(path, table, stamp)
+        return None if table is None else self._remember(path, table, stamp).version
 
     def read_anew(self) -> None:
         """Forget what was read: whoever looks for damage wants to see what is there now."""
         self._files.forget()
         with self._lock:
-            self._opened.clear()
+            self._logs.clear()
+            self._writers.clear()
             self._newest.clear()
 
     def exist(self, namespace: str, owner: str, versions: Mapping[str, TableVersion | None]) -> bool:
@@ -145,11 +153,9 @@ class Tables:
         """Whether the newest version has the columns that are declared today; so it is without a table."""
         from deltalake import Schema
 
-        table = self._latest(namespace, owner, name)
-        if table is None:
-            return True
+        log = self._latest(namespace, owner, name)
         declared = Schema.from_arrow(model.TABLES[_base(name)][0])
-        return {f.name: f for f in table.schema().fields} == {f.name: f for f in declared.fields}
+        return log is None or log.fields == {f.name: f for f in declared.fields}
 
     def carry_over(self, namespace: str, owner: str, name: str) -> None:
         """Give a table the columns that are declared today, in one commit, and keep its rows.
@@ -158,7 +164,7 @@ class Tables:
         """
         from deltalake import CommitProperties, write_deltalake
 
-        table = self._open(namespace, owner, name, None)
+        table = self._writer(namespace, owner, name)
         if table is None:
             return
         self._confirm()
@@ -179,16 +185,7 @@ class Tables:
                 partition_by=None if key is None else ["bucket"],
                 commit_properties=CommitProperties(custom_metadata={"taboot.txn": "carried over"}),
             )
-        self._note(table, _path(namespace, owner, name))
-
-    def transaction(self, namespace: str, owner: str, name: str) -> str | None:
-        """Return the transaction id that the newest version carries."""
-        table = self._latest(namespace, owner, name)
-        if table is None:
-            return None
-        with self._typed(f"The log of table {name} of {owner} cannot be read", name):
-            history = table.history(1)
-        return history[0].get("taboot.txn") if history else None
+        self._written(table, _path(namespace, owner, name))
 
     def read(
         self,
@@ -212,23 +209,21 @@ class Tables:
         hashed = next((c for c in _HASHES if c in schema.names), "") if "text" in asked else ""
         read = [*asked, hashed] if hashed and hashed not in asked else asked
         wanted = pa.schema([schema.field(c) for c in read])
-        table = (
+        log = (
             None
             if version is None or (buckets is not None and not buckets)
-            else self._open(namespace, owner, name, version)
+            else self._log(namespace, owner, name, version)
         )
-        if table is None:
+        if log is None:
             return wanted.empty_table().select(asked)
         from deltalake.exceptions import DeltaError
 
         try:
-            path = _path(namespace, owner, name)
-            opened = self._to_read(path, version, table)
-            few = self._few(path, opened, buckets)
-            if few is not None:
-                result = self._files.read(few, schema, wanted.names, members)
+            files = self._few(_path(namespace, owner, name), log, buckets)
+            if log.dataset is None or files is not None:
+                result = self._files.read(files or (), schema, wanted.names, members)
             else:
-                result = _scan(self._dataset(path, opened), wanted, buckets, members)
+                result = _scan(log.dataset, wanted, buckets, members)
             # A byte that flipped on the disk decodes as Parquet all the same.
             result.validate(full=True)
             if hashed and ids.altered(*(result.column(c).to_pylist() for c in ("text", hashed))):
@@ -290,22 +285,25 @@ class Tables:
         if version is None:
             self.drop(namespace, owner, name)
             return None
-        table = self._open(namespace, owner, name, None)
+        newest = self._latest(namespace, owner, name)
+        if newest is None:
+            return None
+        if self._same_files(newest, namespace, owner, name, version):
+            return version
+        table = self._writer(namespace, owner, name)
         if table is None:
             return None
-        if self._same_files(table, namespace, owner, name, version):
-            return version
         self._confirm()
         with self._typed(f"Table {name} of {owner} cannot be written", name):
             table.restore(_number(version))
-        return _version(table)
+        return self._written(table, _path(namespace, owner, name))
 
     def holds(self, namespace: str, owner: str, name: str, version: TableVersion | None) -> bool:
         """Whether the newest version has the rows of ``version``: a vacuum, for one, changes none."""
-        table = self._latest(namespace, owner, name)
-        if table is None or version is None:
-            return table is None and version is None
-        return self._same_files(table, namespace, owner, name, version)
+        newest = self._latest(namespace, owner, name)
+        if newest is None or version is None:
+            return newest is None and version is None
+        return self._same_files(newest, namespace, owner, name, version)
 
     def changed_buckets(
         self,
@@ -325,10 +323,10 @@ class Tables:
         if before is None or after is None or table_id(before) != table_id(after) or not table_id(after):
             return None
         try:
-            old, new = (self._open(namespace, owner, name, version) for version in (before, after))
+            old, new = (self._log(namespace, owner, name, version) for version in (before, after))
             if old is None or new is None:
                 return None
-            files = [{f.path: f.bucket for f in _files(table)} for table in (old, new)]
+            files = [{f.path: f.bucket for f in log.files} for log in (old, new)]
         except (TabootError, OSError, ValueError):
             return None
         buckets = {
@@ -345,12 +343,9 @@ class Tables:
 
     def size(self, namespace: str, owner: str, name: str, version: TableVersion | None) -> TableSize:
         """Return the number of rows and bytes of a version, from the log alone."""
-        table = None if version is None else self._open(namespace, owner, name, version)
-        if table is None:
-            return TableSize(0, 0)
-        actions = pa.table(table.get_add_actions(flatten=True))
-        rows, size = (int(pc.sum(actions.column(c)).as_py() or 0) for c in ("num_records", "size_bytes"))
-        return TableSize(rows, size)
+        log = None if version is None else self._log(namespace, owner, name, version)
+        files = () if log is None else log.files
+        return TableSize(sum(f.rows for f in files), sum(f.size for f in files))
 
     def uri(self, namespace: str, owner: str, name: str) -> str:
         """Return where a table lies: a path, or the URL of an object store, without credentials."""
@@ -358,16 +353,16 @@ class Tables:
 
     def files(self, namespace: str, owner: str, name: str) -> int:
         """Return the number of data files of the newest version."""
-        table = self._latest(namespace, owner, name)
-        return 0 if table is None else len(table.file_uris())
+        log = self._latest(namespace, owner, name)
+        return 0 if log is None else len(log.files)
 
     def stale(self, namespace: str, owner: str, name: str) -> Stale:
         """Return how much is present that the newest version does not use."""
-        table = self._latest(namespace, owner, name)
-        if table is None:
+        log = self._latest(namespace, owner, name)
+        if log is None:
             return Stale(0, 0, 0)
         sizes = self._place.data_files(_path(namespace, owner, name))
-        used = pa.table(table.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
+        used = [f.size for f in log.files]
         return Stale(len(sizes) - len(used), sum(sizes) - sum(used), sum(used))
 
     def stale_files(self, namespace: str, owner: str, name: str) -> int:
@@ -376,12 +371,12 @@ class Tables:
 
     def compact(self, namespace: str, owner: str, name: str) -> None:
         """Join the small files that many appends leave; the rows stay the same."""
-        table = self._open(namespace, owner, name, None)
+        table = self._writer(namespace, owner, name)
         if table is not None:
             self._confirm()
             with self._typed(f"Table {name} of {owner} cannot be written", name):
                 table.optimize.compact()
-            self._note(table, _path(namespace, owner, name))
+            self._written(table, _path(namespace, owner, name))
 
     def empty_trash(self, namespace: str) -> None:
         """Remove what killed removals of the namespace's tables left behind."""
@@ -393,7 +388,7 @@ class Tables:
         Returns the number of files removed. Versions of another table of the same name are passed over. Only
         under both leases.
         """
-        table = self._open(namespace, owner, name, None)
+        table = self._writer(namespace, owner, name)
         if table is None:
             return 0
         kept = {_number(version) for version in keep if _is_of(version, table)}
@@ -417,18 +412,18 @@ class Tables:
         """Return the data files of a version whose bytes are not those that were written, each by its path
         within the table. It reads all of them. Of a file that a killed process wrote last nothing is known.
         """
-        table, path = self._open(namespace, owner, name, version), _path(namespace, owner, name)
-        if table is None:
+        log, path = self._log(namespace, owner, name, version), _path(namespace, owner, name)
+        if log is None:
             return []
         noted = self._place.hashes(path)
-        files = [f.path for f in _files(table) if f.path in noted]
+        files = [f.path for f in log.files if f.path in noted]
         return sorted(file for file in files if self._place.sha256(f"{path}/{file}") != noted[file])
 
-    def _note(self, table: DeltaTable, path: str) -> None:
+    def _note(self, log: _Log, path: str) -> None:
         """Note the hashes of the data files that have come with a commit: nothing else in a table would tell
         a number that the disk has changed from the one that was written."""
         noted = self._place.hashes(path)
-        new = [f.path for f in _files(table) if f.path not in noted]
+        new = [f.path for f in log.files if f.path not in noted]
         found = {file: sha256 for file in new if (sha256 := self._place.sha256(f"{path}/{file}"))}
         if found:
             self._place.note(path, noted | found)
@@ -456,6 +451,7 @@ class Tables:
         """Do nothing: nothing is held open between requests."""
 
     def _open(self, namespace: str, owner: str, name: str, version: TableVersion | None) -> DeltaTable | None:
+        """Read a table's log, up to a version of it (None: the newest one); None if there is no table."""
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -463,11 +459,6 @@ class Tables:
         if not self._place.may_exist(path):
             return None
         number = None if version is None else _number(version)
-        if version is not None:
-            with self._lock:
-                known = self._opened.get((path, version))
-            if known is not None:
-                return known.table
         try:
             table = DeltaTable(self._place.uri(path), version=number, storage_options=self._place.options())
         except TableNotFoundError:
@@ -478,11 +469,7 @@ class Tables:
                 f"Table {name} of {owner} cannot be opened", error, table=name, version=version
             )
         else:
-            if version is None:
-                return table
-            if _is_of(version, table):
-                if table_id(version):
-                    self._remember(path, table, None)
+            if version is None or _is_of(version, table):
                 return table
             raise TabootError(
                 "E_TABLE",
@@ -494,18 +481,37 @@ class Tables:
             return None
         raise problem
 
-    def _latest(self, namespace: str, owner: str, name: str) -> DeltaTable | None:
-        """Return the newest version to read; who writes opens a table of its own, which a commit changes."""
-        version = self.version(namespace, owner, name)
-        return None if version is None else self._open(namespace, owner, name, version)
-
-    def _to_read(self, path: str, version: TableVersion | None, table: DeltaTable) -> _Opened:
+    def _log(self, namespace: str, owner: str, name: str, version: TableVersion) -> _Log | None:
+        """Return the log of a version to read; None if there is no table."""
+        path = _path(namespace, owner, name)
+        if not self._place.may_exist(path):
+            return None
         with self._lock:
-            opened = self._opened.get((path, version or ""))
-        return _Opened(table) if opened is None or opened.table is not table else opened
+            known = self._logs.get((path, version))
+        if known is not None:
+            return known
+        table = self._open(namespace, owner, name, version)
+        if table is None:
+            return None
+        return self._remember(path, table, None) if table_id(version) else self._read_log(path, table)
+
+    def _latest(self, namespace: str, owner: str, name: str) -> _Log | None:
+        """Return the log of the newest version."""
+        version = self.version(namespace, owner, name)
+        return None if version is None else self._log(namespace, owner, name, version)
+
+    def _writer(self, namespace: str, owner: str, name: str) -> DeltaTable | None:
+        """Return a table at its newest version to write to, which nobody else has: a commit changes it."""
+        path = _path(namespace, owner, name)
+        stamp = self._place.stamp(path)
+        with self._lock:
+            kept, table = self._writers.pop(path, (None, None))
+        if table is not None and stamp is not None and kept == stamp:
+            return table
+        return self._open(namespace, owner, name, None)
 
     def _few(
-        self, path: str, opened: _Opened, buckets: Collection[int] | None
+        self, path: str, log: _Log, buckets: Collection[int] | None
     ) -> list[tuple[Path, int | None]] | None:
         """Return the files of these buckets (None: of all), each with its bucket; None for what is read as a
         dataset: on an object store, and beyond :data:`_FEW_BYTES`.
@@ -513,51 +519,58 @@ class Tables:
         directory = self._place.directory(path)
         if directory is None:
             return None
-        if opened.files is None:
-            opened.files = list(_files(opened.table))
-        chosen = [f for f in opened.files if buckets is None or f.bucket in buckets]
+        chosen = [f for f in log.files if buckets is None or f.bucket in buckets]
         if sum(f.size for f in chosen) > _FEW_BYTES:
             return None
         return [(directory / f.path, f.bucket) for f in chosen]
 
-    def _dataset(self, path: str, opened: _Opened) -> Dataset:
-        if opened.dataset is None:
-            opened.dataset = opened.table.to_pyarrow_dataset(filesystem=self._place.filesystem(path))
-        return opened.dataset
+    def _read_log(self, path: str, table: DeltaTable) -> _Log:
+        files = list(_files(table))
+        few = self._place.directory(path) is not None and sum(f.size for f in files) <= _FEW_BYTES
+        return _Log(
+            _version(table),
+            files,
+            {f.name: f for f in table.schema().fields},
+            None if few else table.to_pyarrow_dataset(filesystem=self._place.filesystem(path)),
+        )
 
     def _written(self, table: DeltaTable, path: str) -> TableVersion:
         """Note the files of a commit; return the version that it made, which ``table`` is at."""
-        self._note(table, path)
         stamp = self._place.stamp(path)
         # Only under a lease of its owner is a table written to; yet what another has committed is newer.
         alone = stamp is not None and stamp.version == table.version()
-        return self._remember(path, table, stamp if alone else None)
+        log = self._remember(path, table, stamp if alone else None)
+        self._note(log, path)
+        return log.version
 
-    def _remember(self, path: str, table: DeltaTable, stamp: Stamp | None) -> TableVersion:
-        """Keep a table at its version, and that this is its newest one as long as its log has that stamp."""
-        version = _version(table)
+    def _remember(self, path: str, table: DeltaTable, stamp: Stamp | None) -> _Log:
+        """Keep what the log says of the version that a table is at, and as long as its log has that stamp,
+        that this is its newest one; then ``table`` goes to whoever writes to it next.
+        """
+        log = self._read_log(path, table)
         with self._lock:
-            self._opened[path, version] = _Opened(table)
-            if len(self._opened) > _MAX_OPENED:
-                self._opened.popitem(last=False)
+            self._logs[path, log.version] = log
+            if len(self._logs) > _MAX_KEPT:
+                self._logs.popitem(last=False)
             if stamp is not None:
-                self._newest[path] = (stamp, version)
-        return version
+                self._newest[path] = (stamp, log.version)
+                self._writers[path] = (stamp, table)
+                if len(self._writers) > _MAX_KEPT:
+                    self._writers.popitem(last=False)
+        return log
 
-    def _same_files(
-        self, newest: DeltaTable, namespace: str, owner: str, name: str, version: TableVersion
-    ) -> bool:
-        if _version(newest) == version:
+    def _same_files(self, newest: _Log, namespace: str, owner: str, name: str, version: TableVersion) -> bool:
+        if newest.version == version:
             return True
-        if not _is_of(version, newest):
+        if table_id(version) and table_id(version) != table_id(newest.version):
             return False
-        other = self._open(namespace, owner, name, version)
-        return other is not None and sorted(other.file_uris()) == sorted(newest.file_uris())
+        other = self._log(namespace, owner, name, version)
+        return other is not None and {f.path for f in other.files} == {f.path for f in newest.files}
 
     def _create(self, namespace: str, owner: str, name: str) -> DeltaTable:
         from deltalake import DeltaTable
 
-        existing = self._open(namespace, owner, name, None)
+        existing = self._writer(namespace, owner, name)
         if existing is not None:
             return existing
         schema, key = model.TABLES[_base(name)]
@@ -704,8 +717,8 @@ def _files(table: DeltaTable) -> Iterator[_File]:
     buckets = (
         actions.column("partition.bucket").to_pylist() if "partition.bucket" in actions.column_names else []
     )
-    paths, sizes = (actions.column(c).to_pylist() for c in ("path", "size_bytes"))
-    yield from map(_File, paths, buckets or [None] * len(paths), sizes)
+    paths, sizes, rows = (actions.column(c).to_pylist() for c in ("path", "size_bytes", "num_records"))
+    yield from map(_File, paths, buckets or [None] * len(paths), sizes, rows)
 
 
 def _number(version: TableVersion) -> int:

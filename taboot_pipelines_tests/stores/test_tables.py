@@ -87,7 +87,6 @@ def test_only_the_named_buckets_change_and_old_versions_stay_readable(tables: Ta
     second = tables.replace("n", "s", "vectors.x", rows((2, "c")), buckets={2}, txn="t2")
     assert held(tables, second) == ["a", "c"] and held(tables, first) == ["a", "b"]
     assert held(tables, second, buckets=[2]) == ["c"] and held(tables, second, buckets=[]) == []
-    assert tables.transaction("n", "s", "vectors.x") == "t2"
 
 
 def test_rollback_takes_back_what_no_pointer_published(tables: Tables) -> None:
