@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -60,3 +61,15 @@ def world(tmp_path: Path, tei: FakeTei):
     made = World(tmp_path, tei.url)
     yield made
     made.workspace.close()
+
+
+@pytest.fixture
+def shoot() -> Callable[..., None]:
+    """Take a picture of a page, where somebody wants to look at them: into ``$TABOOT_TEST_SCREENSHOTS``."""
+    folder = os.environ.get("TABOOT_TEST_SCREENSHOTS")
+
+    def take(page: Any, name: str, *, full_page: bool = False) -> None:
+        if folder:
+            page.screenshot(path=Path(folder) / f"{name}.png", full_page=full_page)
+
+    return take

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -83,12 +83,14 @@ def addresses(kb: KnowledgeBase) -> list[str]:
     ]
 
 
-def test_search_open_a_citation_walk_two_hops_see_a_proof(page: Page, served: Served, shots: Path) -> None:
+def test_search_open_a_citation_walk_two_hops_see_a_proof(
+    page: Page, served: Served, shoot: Callable[..., None]
+) -> None:
     page.get_by_role("searchbox").fill(QUESTION)
     page.get_by_role("button", name="Search").click()
     expect(page.locator(".answer .said")).to_contain_text("publishes port 3010/tcp")
     assert urlsplit(page.url).query == f"q={quote(QUESTION).replace('%20', '+')}" and "token" not in page.url
-    page.screenshot(path=shots / "answer.png")
+    shoot(page, "answer")
 
     # The citation: the line of the file, marked and in view.
     page.locator(".citations a").first.click()
@@ -97,7 +99,7 @@ def test_search_open_a_citation_walk_two_hops_see_a_proof(page: Page, served: Se
     expect(line).to_contain_text('- "3010:3000"')
     expect(line).to_be_in_viewport()
     expect(page.locator("aside")).to_contain_text("line 106")
-    page.screenshot(path=shots / "document.png")
+    shoot(page, "document")
 
     # What the document names, and from there by the picture, twice.
     page.locator("aside a.chip").filter(has_text="Service grafana").click()
@@ -106,13 +108,13 @@ def test_search_open_a_citation_walk_two_hops_see_a_proof(page: Page, served: Se
     expect(page.locator("h1")).to_contain_text("prometheus")
     page.locator("svg a.node").filter(has_text="Host").first.click()
     expect(page.locator("h1")).to_contain_text("hearth.lan")
-    page.screenshot(path=shots / "graph.png")
+    shoot(page, "graph")
 
     # The proof of an edge of the picture, which says what is on it.
     page.locator("svg a.edge .says").filter(has_text="192.168.20.10:53→53/tcp").click()
     expect(page.locator(".quote mark")).to_contain_text("53:53/tcp")
     expect(page.locator("main")).to_contain_text("Why these ends")
-    page.screenshot(path=shots / "proof.png")
+    shoot(page, "proof")
     page.get_by_role("link", name="in the document").click()
     expect(page.locator("li.cited")).to_contain_text("53:53/tcp")
 
@@ -187,7 +189,7 @@ def test_without_scripts(chromium: Browser, served: Served) -> None:
 
 @pytest.mark.parametrize("width", [320, 375, 768, 1280, 1900])
 def test_nothing_is_wider_than_the_screen(
-    chromium: Browser, served: Served, kb: KnowledgeBase, width: int, shots: Path
+    chromium: Browser, served: Served, kb: KnowledgeBase, width: int, shoot: Callable[..., None]
 ) -> None:
     context = chromium.new_context(viewport={"width": width, "height": 812})
     for page in opened(context, served):
@@ -198,13 +200,13 @@ def test_nothing_is_wider_than_the_screen(
             )
             assert wider <= 0, (url, wider)
             if width == 375:
-                page.screenshot(path=shots / f"phone-{number}.png", full_page=True)
+                shoot(page, f"phone-{number}", full_page=True)
     context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_can_be_read(
-    chromium: Browser, served: Served, kb: KnowledgeBase, scheme: str, shots: Path
+    chromium: Browser, served: Served, kb: KnowledgeBase, scheme: str, shoot: Callable[..., None]
 ) -> None:
     """The contrast of each text with what is beneath it is that of WCAG AA at least."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
@@ -217,7 +219,7 @@ def test_every_text_can_be_read(
             assert len(found) > 5
             assert not [x for x in found if x["ratio"] < x["least"]], url
             grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-            page.screenshot(path=shots / f"{scheme}-{number}.png", full_page=True)
+            shoot(page, f"{scheme}-{number}", full_page=True)
         (ground,) = grounds
         dark = max(int(v) for v in ground.removeprefix("rgb(").rstrip(")").split(",")) < 60
         assert dark is (scheme == "dark")

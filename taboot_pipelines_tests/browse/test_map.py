@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -126,9 +126,9 @@ def drawn(page: Page, address: str) -> None:
 
 @pytest.mark.ui
 @pytest.mark.alone_with("house")
-def test_found_picked_walked_and_opened(page: Page, served: Served, shots: Path) -> None:
+def test_found_picked_walked_and_opened(page: Page, served: Served, shoot: Callable[..., None]) -> None:
     drawn(page, f"{served.base}/map")
-    page.screenshot(path=shots / "map.png")
+    shoot(page, "map")
     facts = page.locator("#facts")
     page.locator("#find").fill("redis")
     expect(facts).to_contain_text("found")
@@ -145,7 +145,7 @@ def test_found_picked_walked_and_opened(page: Page, served: Served, shots: Path)
     for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"):
         page.keyboard.press(key)
     named = facts.locator("h2 a").inner_text()
-    page.screenshot(path=shots / "map-picked.png")
+    shoot(page, "map-picked")
     page.keyboard.press("Enter")
     page.wait_for_url("**/node?**")
     expect(page.locator("h1")).to_contain_text(named)
@@ -198,7 +198,9 @@ def test_filters_take_away_and_bring_back(page: Page, served: Served) -> None:
 
 @pytest.mark.ui
 @pytest.mark.alone_with("house")
-def test_on_a_phone_names_can_be_read_and_touched(chromium: Browser, served: Served, shots: Path) -> None:
+def test_on_a_phone_names_can_be_read_and_touched(
+    chromium: Browser, served: Served, shoot: Callable[..., None]
+) -> None:
     context = chromium.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     for page in opened(context, served):
         drawn(page, f"{served.base}/map")
@@ -207,7 +209,7 @@ def test_on_a_phone_names_can_be_read_and_touched(chromium: Browser, served: Ser
         assert canvas is not None
         page.touchscreen.tap(canvas["x"] + canvas["width"] / 2, canvas["y"] + canvas["height"] / 2)
         expect(page.locator("#facts h2")).to_be_visible()
-        page.screenshot(path=shots / "map-phone.png")
+        shoot(page, "map-phone")
         # The picture of a node that is wider than the screen begins with the node.
         page.goto(served.base + to("/node", label="Service", key=REDIS))
         middle = page.locator(".centre").bounding_box()
@@ -235,7 +237,12 @@ def violations(page: Page) -> list[tuple[str, list[str]]]:
 @pytest.mark.alone_with("house")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(
-    chromium: Browser, served: Served, kb: KnowledgeBase, scheme: Any, shots: Path, tmp_path: Path
+    chromium: Browser,
+    served: Served,
+    kb: KnowledgeBase,
+    scheme: Any,
+    shoot: Callable[..., None],
+    tmp_path: Path,
 ) -> None:
     """No page of the browser or of the handbook breaks a rule that a machine can see."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
@@ -246,7 +253,7 @@ def test_axe_finds_nothing(
             page.goto(served.base + url)
             assert not violations(page), url
             if "/map" in url:
-                page.screenshot(path=shots / f"map-{scheme}.png")
+                shoot(page, f"map-{scheme}")
         # It would say so.
         page.evaluate("document.querySelector('main').append(document.createElement('img'))")
         assert violations(page)
@@ -255,5 +262,5 @@ def test_axe_finds_nothing(
     for name in ("index", "routes", "services/forge.gitea", "hosts/hearth.lan", "runbooks/upgrade-gitea"):
         page.goto((book / f"{name}.html").as_uri())
         assert not violations(page), name
-        page.screenshot(path=shots / f"handbook-{name.rpartition('/')[2]}-{scheme}.png")
+        shoot(page, f"handbook-{name.rpartition('/')[2]}-{scheme}")
     context.close()

@@ -1,6 +1,6 @@
 """The Dagster UI in a real browser: the graph, a partition materialized by hand, its metadata.
 
-Screenshots go to ``$TABOOT_TEST_SCREENSHOTS``, else to the test's own folder.
+Screenshots go to ``$TABOOT_TEST_SCREENSHOTS`` where it is set.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,13 +38,6 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-
-
-@pytest.fixture
-def shots(tmp_path: Path) -> Path:
-    folder = Path(os.environ.get("TABOOT_TEST_SCREENSHOTS") or tmp_path / "screenshots")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 @pytest.fixture
@@ -114,7 +107,7 @@ def page() -> Iterator[Page]:
 
 
 def test_a_partition_is_materialized_from_the_ui_and_turns_green(
-    ui: str, page: Page, shots: Path, world: World
+    ui: str, page: Page, shoot: Callable[..., None], world: World
 ) -> None:
     asked: set[str] = set()
     page.on("request", lambda r: asked.add(r.url.split("/")[2]) if r.url.startswith(("http", "ws")) else None)
@@ -126,7 +119,7 @@ def test_a_partition_is_materialized_from_the_ui_and_turns_green(
     page.keyboard.press("Alt+e")
     for asset in CHAIN.names:
         expect(page.get_by_text(asset, exact=True).last).to_be_visible()
-    page.screenshot(path=shots / "1-graph.png")
+    shoot(page, "1-graph")
 
     # The sensor has made the partition; a person picks it and launches the run.
     page.goto(f"{ui}/assets/raw_blobs?view=partitions")
@@ -137,7 +130,7 @@ def test_a_partition_is_materialized_from_the_ui_and_turns_green(
     dialog.get_by_text("Select a partition or create one").click()
     page.get_by_role("menuitem").filter(has_text="guides").last.click()
     page.keyboard.press("Escape")
-    page.screenshot(path=shots / "2-launch.png")
+    shoot(page, "2-launch")
     # Leaving the page before the server has answered would take the launch back.
     with page.expect_response(
         lambda r: (
@@ -155,23 +148,23 @@ def test_a_partition_is_materialized_from_the_ui_and_turns_green(
     page.goto(f"{ui}/assets/raw_blobs?view=partitions&partition=guides")
     expect(page.get_by_text("Materialized", exact=True).first).to_be_visible()
     expect(page.get_by_text(ids.doc_id("default", ids.locator("guides", "guide.md")))).to_be_visible()
-    page.screenshot(path=shots / "3-partition.png")
+    shoot(page, "3-partition")
 
     # The plot of what the run did.
     page.get_by_text("[Show Markdown]").first.click()
     plot = page.get_by_role("dialog").locator("img")
     expect(plot).to_be_visible()
     assert plot.evaluate("i => i.complete && i.naturalWidth > 100 && i.naturalHeight > 20")
-    page.screenshot(path=shots / "4-plot.png")
+    shoot(page, "4-plot")
 
     page.goto(f"{ui}/assets/entity_snapshots?view=checks")
     expect(page.get_by_text("no_orphan_node").first).to_be_visible()
-    page.screenshot(path=shots / "5-checks.png")
+    shoot(page, "5-checks")
     page.goto(f"{ui}/assets/entity_snapshots?view=lineage&lineageScope=neighbors&lineageDepth=6")
     for asset in set(CHAIN.names) - {crawl_graph.STAGE}:  # nothing follows from the graph of crawls
         expect(page.get_by_text(asset, exact=True).last).to_be_visible()
     page.wait_for_timeout(2000)
-    page.screenshot(path=shots / "6-green.png")
+    shoot(page, "6-green")
 
     assert world.kb().search("sessions in cache").hits[0].source == "guides"
     assert asked == {ui.split("/")[2]}, "the UI asked a host that is not this machine's"

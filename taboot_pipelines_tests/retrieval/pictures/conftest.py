@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from taboot_pipelines_tests.browse.conftest import chromium, context, shots
+from taboot_pipelines_tests.browse.conftest import chromium, context
 from taboot_pipelines_tests.docs.conftest import ingested
 
 # Names that pytest finds here are fixtures of these tests.
-__all__ = ["chromium", "context", "ingested", "shots"]
+__all__ = ["chromium", "context", "ingested"]

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -158,7 +158,7 @@ def _outside(url: str, lab: Lab) -> bool:
 
 
 def test_real_neighbourhoods_can_be_read_and_asked(
-    context: BrowserContext, lab: Lab, ingested: Path, shots: Path
+    context: BrowserContext, lab: Lab, ingested: Path, shoot: Callable[..., None]
 ) -> None:
     kb = KnowledgeBase.open(ingested)
     around = kb.neighbors("grafana")
@@ -175,7 +175,7 @@ def test_real_neighbourhoods_can_be_read_and_asked(
     seen = opened(context, lab, address, 6)
     page = seen.page
     assert page.evaluate(OVERPRINTED) == []
-    page.screenshot(path=shots / "jupyterlab-light.png")
+    shoot(page, "jupyterlab-light")
     assert page.locator("mark").count() > 3, "the words that were looked for"
 
     # Under the pointer a relation says its properties and where it is written.
@@ -236,7 +236,7 @@ def test_real_neighbourhoods_can_be_read_and_asked(
     again = opened(context, lab, address, 6)
     again.page.wait_for_selector("body[data-jp-theme-light='false']", state="attached")
     assert again.page.evaluate(OVERPRINTED) == []
-    again.page.screenshot(path=shots / "jupyterlab-dark.png")
+    shoot(again.page, "jupyterlab-dark")
     assert [*seen.asked, *again.asked, *seen.ran, *again.ran] == []
 
 
