@@ -315,8 +315,12 @@ def problems(question: Question, corpus: Corpus) -> list[str]:
 
 def _together(patterns: Sequence[str], corpus: Corpus) -> str | None:
     """The first place where lines that match all ``patterns`` stand near each other."""
-    compiled = [re.compile(p, re.IGNORECASE) for p in patterns]
+    compiled = [re.compile(p, re.IGNORECASE | re.MULTILINE) for p in patterns]
     for path, lines in corpus.lines.items():
+        # What no text holds, no line does: a text is searched a hundred times faster than its lines.
+        text = "\n".join(lines)
+        if not all(p.search(text) for p in compiled):
+            continue
         hits = [[n for n, line in enumerate(lines, 1) if p.search(line)] for p in compiled]
         for n in hits[0] if all(hits) else ():
             if all(any(abs(n - m) <= WINDOW for m in others) for others in hits[1:]):

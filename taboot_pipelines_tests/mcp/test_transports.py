@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import subprocess
@@ -26,6 +27,8 @@ from taboot_pipelines_tests.world import World
 
 pytestmark = pytest.mark.slow
 
+#: A request of its own connection; without TLS no certificates are read for it.
+http = functools.partial(httpx2.request, verify=False)
 TOKEN = "a-token-of-this-test-alone"
 COMPOSE = "services: {web: {image: nginx, depends_on: [cache]}, cache: {image: 'redis:7'}}\n"
 
@@ -156,14 +159,14 @@ def test_over_http_it_answers_whoever_has_the_token(url: str) -> None:
     async def talk(client: Client) -> None:
         assert "web" in (await call(client, "neighbors", {"node": "web"})).text
 
-    http = httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"})
-    with_client(streamable_http_client(url, http_client=http), talk)
+    client = httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"})
+    with_client(streamable_http_client(url, http_client=client), talk)
 
 
 def test_whoever_watches_it_hears_that_it_runs(url: str) -> None:
     health = url.rpartition("/")[0] + "/health"
-    assert httpx2.get(health).text == "ok\n"
-    assert httpx2.get(health, headers={"host": "evil.example"}).status_code == 421
+    assert http("GET", health).text == "ok\n"
+    assert http("GET", health, headers={"host": "evil.example"}).status_code == 421
 
 
 def test_prometheus_hears_with_the_token_what_was_asked(url: str) -> None:
@@ -173,11 +176,11 @@ def test_prometheus_hears_with_the_token_what_was_asked(url: str) -> None:
         await call(client, "explain", {"id": "nothing"})
 
     metrics = url.rpartition("/")[0] + "/metrics"
-    assert httpx2.get(metrics).status_code == 401
+    assert http("GET", metrics).status_code == 401
     asking = {"authorization": f"Bearer {TOKEN}"}
-    before = read(httpx2.get(metrics, headers=asking).text, "server")
+    before = read(http("GET", metrics, headers=asking).text, "server")
     with_client(streamable_http_client(url, http_client=httpx2.AsyncClient(headers=asking)), talk)
-    found = read(httpx2.get(metrics, headers=asking).text, "server")
+    found = read(http("GET", metrics, headers=asking).text, "server")
 
     def more(name: str, *labels: str) -> float:
         key = (f"taboot_{name}", *labels)
@@ -209,15 +212,15 @@ def test_prometheus_hears_with_the_token_what_was_asked(url: str) -> None:
     ],
 )
 def test_over_http_nobody_else_gets_in(url: str, headers: dict[str, str], status: int) -> None:
-    answer = httpx2.post(url, json=LIST, headers=headers)
+    answer = http("POST", url, json=LIST, headers=headers)
     assert answer.status_code == status and "web" not in answer.text
     # Neither by another method or path.
     for method, path in (("GET", ""), ("DELETE", ""), ("OPTIONS", ""), ("GET", "/../x")):
-        assert httpx2.request(method, url + path, headers=headers).status_code == status
+        assert http(method, url + path, headers=headers).status_code == status
 
 
 def test_a_body_that_is_no_message_or_too_large_is_refused(url: str) -> None:
     for body in (b"", b"[]", b"{", b'{"jsonrpc":"2.0"}', b"\xff\xfe", b"[" * 100_000):
-        assert 400 <= httpx2.post(url, content=body, headers=GIVEN).status_code < 500
+        assert 400 <= http("POST", url, content=body, headers=GIVEN).status_code < 500
     large = b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 5_000_000 + b'"}'
-    assert httpx2.post(url, content=large, headers=GIVEN).status_code == 413
+    assert http("POST", url, content=large, headers=GIVEN).status_code == 413
