@@ -41,7 +41,7 @@ def main() -> None:
         began = time.perf_counter()
         found = list(changes(workspace, "default", since))
         seconds = time.perf_counter() - began
-        told = {int(Path(x.path).stem) for x in found if x.kind is ChangeKind.CHANGED}
+        told = {int(Path(x.logged.path).stem) for x in found if x.kind is ChangeKind.CHANGED}
         print(f"{PAGES} pages, all with other bytes, {len(edited)} edited:")
         print(f"  edits found      {len(told & edited)} of {len(edited)}   (by bytes {len(edited)})")
         print(f"  told beside them {len(told - edited)}            (by bytes {len(found) - len(edited)})")

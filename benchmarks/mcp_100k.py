@@ -29,6 +29,7 @@ from mcp.client.client import Client
 
 from taboot_pipelines.mcp.server import READING, make_server
 from taboot_pipelines.retrieval import KnowledgeBase
+from taboot_pipelines.retrieval.session import sparing_collections
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
@@ -136,7 +137,8 @@ def main() -> int:
         settings = load_settings(home=place / "home", tei={"url": tei.url})
         kb = KnowledgeBase.open(settings=settings, read_only=True)
         made = arguments(kb, chosen.projects, chosen.calls)
-        return 0 if anyio.run(measure, kb, made, chosen.calls) else 1
+        with sparing_collections():
+            return 0 if anyio.run(measure, kb, made, chosen.calls) else 1
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ and ends by Ctrl-C.
 
 from __future__ import annotations
 
+import contextlib
 import pkgutil
 import secrets
 import socket
@@ -30,6 +31,7 @@ from taboot_pipelines.browse.rendering import STATIC, environment, render, stati
 from taboot_pipelines.browse.requests import kb_of
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.model.health import METRICS
+from taboot_pipelines.retrieval.session import sparing_collections
 from taboot_pipelines.stages import metrics
 
 if TYPE_CHECKING:
@@ -227,12 +229,8 @@ def make_loopback_server(app: ASGIApp, *, lifespan: Literal["on", "off"], **boun
 
 def run_until_interrupted(server: uvicorn.Server, taken: socket.socket) -> None:
     """Serve on a socket that listens, until the process is interrupted; the socket is closed then."""
-    try:
+    with contextlib.closing(taken), contextlib.suppress(KeyboardInterrupt), sparing_collections():
         server.run(sockets=[taken])
-    except KeyboardInterrupt:
-        pass
-    finally:
-        taken.close()
 
 
 def serve(

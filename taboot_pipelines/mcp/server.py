@@ -29,6 +29,7 @@ from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.mcp.texts import MARK
 from taboot_pipelines.mcp.tools import Tools, WriteTools
 from taboot_pipelines.model.health import HEALTH, METRICS
+from taboot_pipelines.retrieval.session import sparing_collections
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval import KnowledgeBase
@@ -130,7 +131,8 @@ def make_app(kb: KnowledgeBase, token: str, *, write: bool = False) -> Starlette
 
 def serve_stdio(kb: KnowledgeBase, *, write: bool = False) -> None:
     """Serve the process that started this one, until it closes stdin."""
-    make_server(kb, write=write).run("stdio")
+    with sparing_collections():
+        make_server(kb, write=write).run("stdio")
 
 
 def serve_http(kb: KnowledgeBase, taken: socket.socket, token: str, *, write: bool = False) -> None:

@@ -158,13 +158,13 @@ class Writing:
             items=tuple(
                 DocumentChange(
                     kind=x.kind.value,
-                    source=x.source_id,
-                    path=x.path,
+                    source=x.logged.source_id,
+                    path=x.logged.path,
                     doc_id=x.doc_id,
-                    url=x.url or f"{x.source_id}:{x.path}",
-                    at=datetime.fromtimestamp(x.at / 1e6, UTC),
-                    blob_before=x.before,
-                    blob_after=x.after,
+                    url=x.url or f"{x.logged.source_id}:{x.logged.path}",
+                    at=datetime.fromtimestamp(x.logged.at / 1e6, UTC),
+                    blob_before=x.logged.before,
+                    blob_after=x.logged.after,
                     passages=tuple(ChangedPassage(**p._asdict()) for p in x.passages),
                     note=x.note,
                 )

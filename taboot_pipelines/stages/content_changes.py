@@ -7,12 +7,12 @@ their blob, with that which is there now; what differs is told by passages. Secr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from enum import StrEnum
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
@@ -45,21 +45,29 @@ class Passage(NamedTuple):
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class ContentChange:
-    """A document that is otherwise than it was: when (microseconds since the epoch), the SHA-256 of its bytes
-    before and now, and the passages that differ. ``note`` says why these are not known."""
+class ContentChange(NamedTuple):
+    """A document that is otherwise than it was: what was logged of its path, and the passages that differ.
+    ``note`` says why these are not known.
+
+    What names the document is worked out when it is asked for: of ten thousand that are new few are shown.
+    """
 
     kind: ChangeKind
-    source_id: str
-    path: str
-    doc_id: str
-    url: str | None
-    at: int
-    before: str | None
-    after: str | None
+    namespace: str
+    logged: PathChange
     passages: tuple[Passage, ...] = ()
     note: str = ""
+
+    @property
+    def doc_id(self) -> str:
+        return ids.doc_id(self.namespace, ids.locator(self.logged.source_id, self.logged.path))
+
+    @property
+    def url(self) -> str | None:
+        """What the origin called it, where it called it anything."""
+        before, after = self.logged.before, self.logged.after
+        url: str | None = self.logged.attributes(before if after is None else after).get("url")
+        return url
 
 
 def changes(
@@ -76,42 +84,36 @@ def changes(
     for change in workspace.catalog.locators.changes(namespace, since, source_id):
         if change.source_id not in entries:
             (entries[change.source_id],) = workspace.entries_in(namespace, [change.source_id])
-        found = _change(workspace, entries[change.source_id], change, since)
+        found = _change(workspace, entries[change.source_id], change)
         if found is not None:
             yield found
 
 
-def _change(workspace: Workspace, entry: Entry, change: PathChange, since: int) -> ContentChange | None:
+def _change(workspace: Workspace, entry: Entry, change: PathChange) -> ContentChange | None:
     before, after = change.before, change.after
-    told: dict[str, Any] = {
-        "source_id": change.source_id,
-        "path": change.path,
-        "doc_id": ids.doc_id(entry.namespace, ids.locator(change.source_id, change.path)),
-        "url": change.attributes(before if after is None else after).get("url"),
-        "at": change.at,
-        "before": before,
-        "after": after,
-    }
     if before == after:
         return None
-    if before is None and change.created_at is not None and change.created_at < since:
-        note = "What it said before is no longer stored."
-        return ContentChange(ChangeKind.CHANGED, **told, note=note)
+
+    def told(kind: ChangeKind, found: Iterable[Passage] = (), note: str = "") -> ContentChange:
+        return ContentChange(kind, entry.namespace, change, tuple(found), note)
+
+    if change.forgotten:
+        return told(ChangeKind.CHANGED, note="What it said before is no longer stored.")
     if before is None:
-        return ContentChange(ChangeKind.NEW, **told)
+        return told(ChangeKind.NEW)
     if after is None:
-        return ContentChange(ChangeKind.GONE, **told)
+        return told(ChangeKind.GONE)
     texts = []
+    doc_id = told(ChangeKind.CHANGED).doc_id
     for sha256 in (before, after):
         try:
-            texts.append(parsed_text(workspace, entry, _locator(change, told["doc_id"], sha256)))
+            texts.append(parsed_text(workspace, entry, _locator(change, doc_id, sha256)))
         except TabootError as error:
             what = "it said before" if sha256 == before else "it says now"
-            note = f"What {what} cannot be read ({error.code})."
-            return ContentChange(ChangeKind.CHANGED, **told, note=note)
+            return told(ChangeKind.CHANGED, note=f"What {what} cannot be read ({error.code}).")
     if texts[0] == texts[1]:
-        return ContentChange(ChangeKind.SHELL, **told)
-    return ContentChange(ChangeKind.CHANGED, **told, passages=tuple(passages(*texts)))
+        return told(ChangeKind.SHELL)
+    return told(ChangeKind.CHANGED, passages(*texts))
 
 
 def _locator(change: PathChange, doc_id: str, sha256: str) -> Locator:
@@ -167,7 +169,8 @@ def _cut(blocks: Sequence[str]) -> str:
 
 def counted(found: Sequence[ContentChange]) -> Mapping[str, int]:
     """How many there are of each kind."""
-    return {kind.value: sum(x.kind is kind for x in found) for kind in ChangeKind}
+    kinds = Counter(x.kind for x in found)
+    return {kind.value: kinds[kind] for kind in ChangeKind}
 
 
 __all__ = ["ChangeKind", "ContentChange", "Passage", "changes", "counted", "passages"]

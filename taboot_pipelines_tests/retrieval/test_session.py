@@ -12,7 +12,7 @@ import pytest
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.answering.fact_answers import answer_from_facts
 from taboot_pipelines.retrieval.queries.config_files import config_entries
-from taboot_pipelines.retrieval.session import Session, View
+from taboot_pipelines.retrieval.session import Session, View, sparing_collections
 from taboot_pipelines.settings import Settings
 from taboot_pipelines_tests.retrieval.test_search import build
 from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc
@@ -80,6 +80,22 @@ def test_the_readers_of_a_view_are_made_once_for_all_threads(session):
 
     with ThreadPoolExecutor(6) as pool:
         assert set(pool.map(read, range(6))) == {(view.keywords, view.index, view.graph)}
+
+
+def test_who_serves_looks_for_no_garbage_among_what_stays(session, tmp_path, monkeypatch):
+    monkeypatch.setattr("taboot_pipelines.retrieval.session._FELT_SECONDS", 0.0)
+    with sparing_collections():
+        old = weakref.ref(session.view())
+        gc.collect()
+        assert gc.get_freeze_count() > 1000
+        build(tmp_path, NEW)
+        session.view()
+        assert gc.get_freeze_count() == 0
+        gc.collect()
+        assert old() is None, "what was left out went with the publication"
+    assert gc.get_freeze_count() == 0
+    gc.collect()
+    assert gc.get_freeze_count() == 0, "whoever serves no more is as any process"
 
 
 @pytest.mark.parametrize("code", ["E_SHARD_MISSING", "E_SHARD_CORRUPT"])

@@ -23,7 +23,7 @@ def now() -> int:
 
 
 def kinds(world: World, since: int, source: str | None = None) -> dict[str, str]:
-    return {x.path: x.kind.value for x in changes(world.workspace, "default", since, source)}
+    return {x.logged.path: x.kind.value for x in changes(world.workspace, "default", since, source)}
 
 
 def page(number: int, build: int, said: str = "") -> str:
@@ -62,7 +62,7 @@ def test_edits_are_told_from_a_frame_that_changed(world: World) -> None:
     assert by_kind == {"changed": len(edited), "new": 1, "gone": 1, "shell": 119 - len(edited)}
     for x in found:
         if x.kind.value == "changed":
-            assert int(Path(x.path).stem) in edited
+            assert int(Path(x.logged.path).stem) in edited
             assert [(p.before, p.after) for p in x.passages] == [("", said)]
     assert kinds(world, now()) == {}
 
@@ -90,10 +90,10 @@ def test_what_was_is_told_as_far_as_it_is_known(world: World) -> None:
         "named.md": "new",
     }
     assert kinds(world, since) == wanted
-    (edited,) = [x for x in changes(world.workspace, "default", since) if x.path == "edited.md"]
+    (edited,) = [x for x in changes(world.workspace, "default", since) if x.logged.path == "edited.md"]
     assert edited.passages == (("The mill of edited turns.", "The mill of edited rests.", 3),)
     purge_vanished(world.workspace, "default", carry_out=True)
-    (purged,) = [x for x in changes(world.workspace, "default", since) if x.path == "purged.md"]
+    (purged,) = [x for x in changes(world.workspace, "default", since) if x.logged.path == "purged.md"]
     assert purged.kind.value == "changed" and "no longer stored" in purged.note
     restore(world.workspace, "default", [gone])
     assert "deleted.md" not in kinds(world, since)

@@ -52,8 +52,8 @@ _BRINGS = frozenset({"fetched", "restored"})
 
 class PathChange(NamedTuple):
     """A path of a source of which something was logged since a moment: the hash of its bytes then and now
-    (None: it was not there), when the last of it was (microseconds since the epoch), what the origin said
-    of each of the two, as JSON, and since when it has been there without a break, if it is."""
+    (None: it was not there), when the last of it was (microseconds since the epoch), and what the origin said
+    of each of the two, as JSON. ``forgotten``: it was there then with bytes that the log no longer names."""
 
     source_id: str
     path: str
@@ -61,7 +61,7 @@ class PathChange(NamedTuple):
     after: str | None
     at: int
     said: Mapping[str, str]
-    created_at: int | None = None
+    forgotten: bool = False
 
     def attributes(self, sha256: str | None) -> dict[str, Any]:
         """What the origin said of these bytes: ``mime``, ``charset``, ``url``, ``final_url`` …"""
@@ -167,28 +167,35 @@ class Locators:
             .where(f.namespace == namespace, sa.tuple_(f.source_id, f.path).in_(touched))
             .order_by(f.id)
         )
-        present = sa.select(x.source_id, x.path, x.created_at).where(
-            x.namespace == namespace, x.state == "present", sa.tuple_(x.source_id, x.path).in_(touched)
+        older = sa.select(x.source_id, x.path).where(
+            x.namespace == namespace,
+            x.state == "present",
+            x.created_at < since,
+            sa.tuple_(x.source_id, x.path).in_(touched),
         )
-        found: dict[tuple[str, str], PathChange] = {}
+        # By source and path: the hash then and now, when, and what was said. Of a new house all that was
+        # logged passes here, so nothing is made of a row that its path does not need.
+        found: dict[tuple[str, str], tuple[str | None, str | None, int, dict[str, str]]] = {}
         inputs: set[tuple[str, str]] = set()
         with self.database.read(namespace) as c:
-            for row in c.execute(query):
-                at = (row.source_id, row.path)
-                old = found.get(at) or PathChange(*at, None, None, 0, {})
-                if row.role is not None:
-                    (inputs.add if row.role == "input" else inputs.discard)(at)
-                said = old.said
-                if row.sha256 is not None and row.event == "fetched":
-                    said = {**said, row.sha256: row.attributes or "{}"}
-                after = row.sha256 if row.event in _BRINGS else None
-                before = after if row.fetched_at < since else old.before
-                found[at] = PathChange(*at, before, after, row.fetched_at, said)
-            for source, path, created_at in c.execute(present):
-                if (source, path) in found:
-                    found[source, path] = found[source, path]._replace(created_at=created_at)
+            for source, path, event, sha256, role, attributes, fetched_at in c.execute(
+                query
+            ).cursor.fetchall():
+                at = (source, path)
+                before, _, _, said = found.get(at) or (None, None, 0, {})
+                if role is not None:
+                    (inputs.add if role == "input" else inputs.discard)(at)
+                if sha256 is not None and event == "fetched":
+                    said[sha256] = attributes or "{}"
+                after = sha256 if event in _BRINGS else None
+                found[at] = (after if fetched_at < since else before, after, fetched_at, said)
+            was_there = set(map(tuple, c.execute(older).cursor.fetchall()))
         # Sorted here: a server sorts text by its language.
-        return [found[at] for at in sorted(found.keys() - inputs)]
+        told = ((at, *found[at]) for at in sorted(found.keys() - inputs))
+        return [
+            PathChange(*at, before, after, when, said, forgotten=before is None and at in was_there)
+            for at, before, after, when, said in told
+        ]
 
     @retried
     def history(self, namespace: str, source_id: str, path: str, limit: int) -> list[Row]:
