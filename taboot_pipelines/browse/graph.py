@@ -1,9 +1,4 @@
-"""The pages of the graph: a node with a picture of what is around it, the proof of an edge, lists of nodes.
-
-In the picture the node is in the middle, what points at it to the left, what it points at to the right, one
-row for each relation with each neighbour. A row's words stand over the straight part of its line, beside the
-neighbour, and have it to themselves, so that no text lies over another.
-"""
+"""The pages of the graph: a node and a picture of what is around it, the proof of an edge, lists of nodes."""
 
 from __future__ import annotations
 
@@ -25,6 +20,9 @@ from taboot_pipelines.model.graph import EDGES, NODES
 from taboot_pipelines.model.records import NodeRef
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval import verbalization
+from taboot_pipelines.retrieval.pictures.drawn import DrawnEdge, DrawnNode, choose
+from taboot_pipelines.retrieval.pictures.layout import lay_out
+from taboot_pipelines.retrieval.pictures.svg import svg
 from taboot_pipelines.retrieval.rendering import short_url, with_line
 
 if TYPE_CHECKING:
@@ -34,20 +32,8 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.results.explanations import Quote
     from taboot_pipelines.retrieval.results.graph import Edge, Subgraph
 
-
-from taboot_pipelines.retrieval.pictures.layout import cut
-
-#: In the units of the SVG. The page shows one as one pixel where there is room for it.
-WIDTH = 1100
-_ROW = 48
-_BOX_WIDTH, _BOX_HEIGHT = 216, 38
-_STRAIGHT = 184
-_CENTRE_WIDTH = 196
-#: Rows of each side; the list below has the others.
-MAX_ROWS = 14
-#: Pixels of an em: names stand in bold, kinds in regular type, words and types in type of one width.
-_NAME, _KIND = 13 * 1.06, 11.0
-_WORDS, _TYPE = 11 * 0.61, 10.5 * 0.61
+#: Relations that are drawn; the list below has the others.
+_DRAWN = 28
 
 
 @dataclass(frozen=True)
@@ -64,108 +50,6 @@ class Relation:
     scope: str | None
     says: str
     edge_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Row:
-    """A relation as it is drawn. ``x``, ``y``: of the neighbour's box; ``path``: of the line, from its tail
-    to its head; ``words_x``: the middle of its words; the texts are cut to their room.
-    """
-
-    relation: Relation
-    x: float
-    y: float
-    path: str
-    words_x: float
-    name: str
-    kind: str
-    type: str
-    says: str
-
-
-@dataclass(frozen=True)
-class Picture:
-    """``left``, ``width``: what is seen, which has no side where nothing stands; ``x``, ``y``: of the box in
-    the middle; ``left_out``: relations for which there was no room."""
-
-    left: int
-    width: int
-    height: int
-    box_width: int
-    box_height: int
-    centre_width: int
-    x: float
-    y: float
-    name: str
-    kind: str
-    rows: tuple[Row, ...]
-    left_out: int
-
-
-def draw(label: str, name: str, scope: str | None, relations: Sequence[Relation]) -> Picture:
-    """The picture of a node and its relations."""
-    sides = [[r for r in relations if r.outgoing is outgoing] for outgoing in (False, True)]
-    most = max(1, *(min(len(side), MAX_ROWS) for side in sides))
-    height = max(most * _ROW, _BOX_HEIGHT + 24) + 16
-    middle = height / 2
-    rows = []
-    for side, outgoing in zip(sides, (False, True), strict=True):
-        shown = _of_each(side)
-        top = (height - len(shown) * _ROW) / 2
-        rows += [_row(r, top + (n + 0.5) * _ROW, middle, outgoing) for n, r in enumerate(shown)]
-    inner = (WIDTH - _CENTRE_WIDTH) // 2
-    left, right = 0 if sides[0] else inner - 4, WIDTH if sides[1] else WIDTH - inner + 4
-    return Picture(
-        left=left,
-        width=right - left,
-        height=int(height),
-        box_width=_BOX_WIDTH,
-        box_height=_BOX_HEIGHT,
-        centre_width=_CENTRE_WIDTH,
-        x=inner,
-        y=middle,
-        name=cut(name, _CENTRE_WIDTH - 20, _NAME * 1.12),
-        kind=cut(f"{label} · {scope}" if scope else label, _CENTRE_WIDTH - 20, _KIND),
-        rows=tuple(rows),
-        left_out=len(relations) - len(rows),
-    )
-
-
-def _of_each(side: Sequence[Relation]) -> list[Relation]:
-    """As many as there is room for, of each type some, in their order."""
-    turns: dict[str, int] = {}
-    ranked = []
-    for at, relation in enumerate(side):
-        turn = turns[relation.type] = turns.get(relation.type, 0) + 1
-        ranked.append((turn, at))
-    return [side[at] for at in sorted(at for _, at in sorted(ranked)[:MAX_ROWS])]
-
-
-def _row(relation: Relation, y: float, middle: float, outgoing: bool) -> Row:
-    inner = (WIDTH + _CENTRE_WIDTH) / 2 if outgoing else (WIDTH - _CENTRE_WIDTH) / 2
-    outer = WIDTH - _BOX_WIDTH if outgoing else _BOX_WIDTH
-    sign = 1 if outgoing else -1
-    bend = outer - sign * _STRAIGHT
-    half = (inner + bend) / 2
-    curve = f"C{half:.1f} {middle:.1f} {half:.1f} {y:.1f} {bend:.1f} {y:.1f}"
-    back = f"C{half:.1f} {y:.1f} {half:.1f} {middle:.1f} {inner - 5:.1f} {middle:.1f}"
-    path = (
-        f"M{inner:.1f} {middle:.1f}{curve}L{outer - 6:.1f} {y:.1f}"
-        if outgoing
-        else f"M{outer:.1f} {y:.1f}L{bend:.1f} {y:.1f}{back}"
-    )
-    kind = f"{relation.label} · {relation.scope}" if relation.scope else relation.label
-    return Row(
-        relation=relation,
-        x=WIDTH - _BOX_WIDTH if outgoing else 0,
-        y=y,
-        path=path,
-        words_x=outer - sign * _STRAIGHT / 2,
-        name=cut(relation.name, _BOX_WIDTH - 22, _NAME),
-        kind=cut(kind, _BOX_WIDTH - 22, _KIND),
-        type=cut(relation.type, _STRAIGHT - 14, _TYPE, fixed=True),
-        says=cut(relation.says, _STRAIGHT - 14, _WORDS, fixed=True),
-    )
 
 
 #: Edges of a neighbourhood that a page knows of, and nodes of a list.
@@ -233,6 +117,7 @@ def node(request: Request) -> Response:
     scopes = {(n.label, n.key): n.scope for n in around.nodes}
     listed = _listed(around, (label, key), scopes, sources)
     shown = Named(start.label, start.key, start.name, start.scope)
+    drawn, left_out = _picture(shown, [x.relation for x in listed])
     same = digests_of(request).recent().names.get(start.name.casefold(), ())
     return HTMLResponse(
         render(
@@ -240,7 +125,8 @@ def node(request: Request) -> Response:
             kb=kb,
             q="",
             node=start,
-            picture=draw(start.label, start.name, start.scope, [x.relation for x in listed]),
+            picture=drawn,
+            left_out=left_out,
             listed=[
                 (type_, outgoing, list(group))
                 for (type_, outgoing), group in groupby(
@@ -257,6 +143,24 @@ def node(request: Request) -> Response:
             max_edges=_MAX_EDGES,
         )
     )
+
+
+def _picture(node: Named, relations: Sequence[Relation]) -> tuple[str, int]:
+    """The node and its relations as SVG, empty without any, each box leading to its page and the words of
+    each relation to its proof; and how many had no room."""
+    centre, nodes, edges = (node.label, node.key), {}, []
+    for r in relations:
+        at = (r.label, r.key)
+        page = to(f"/document/{r.key}") if r.label == "Document" else to("/node", label=r.label, key=r.key)
+        nodes[at] = DrawnNode(*at, r.name, False, r.scope, page=page)
+        start, end = (centre, at) if r.outgoing else (at, centre)
+        told = ((r.type, r.says),)
+        edges.append(DrawnEdge(r.type, start, end, r.says, told, to(f"/edge/{r.edge_ids[0]}")))
+    nodes[centre] = DrawnNode(*centre, node.name, True, node.scope)
+    chosen = choose(list(nodes.values()), edges, _DRAWN)
+    if not chosen.edges:
+        return "", 0
+    return svg(lay_out(chosen, legend=False), f"{node.name} and what it is related to"), chosen.left_out
 
 
 def _listed(

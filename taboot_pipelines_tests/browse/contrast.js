@@ -11,8 +11,8 @@
   const ground = (e) => {
     const layers = [];
     for (let at = e; at; at = at.parentElement) {
-      if (at instanceof SVGElement && at.tagName === "a") {
-        const box = at.querySelector("rect"); if (box) layers.push(rgba(getComputedStyle(box).fill));
+      if (at instanceof SVGElement && (at.tagName === "a" || at.tagName === "g")) {
+        const box = at.querySelector(":scope > rect"); if (box) layers.push(rgba(getComputedStyle(box).fill));
       }
       if (!(at instanceof SVGElement)) layers.push(rgba(getComputedStyle(at).backgroundColor));
     }

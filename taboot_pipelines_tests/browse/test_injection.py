@@ -30,8 +30,8 @@ ELEMENTS = frozenset(
         """
         html head meta title link script body a header div svg circle path span form label input kbd
         button nav main h1 h2 h3 p ul ol li strong section table thead tbody tr th td figure figcaption
-        blockquote details summary fieldset legend select option mark code aside dl dt dd text rect g defs
-        marker br noscript
+        blockquote details summary fieldset legend select option mark code aside dl dt dd text rect g br
+        noscript
         """
     )
 )
@@ -40,8 +40,8 @@ ATTRIBUTES = frozenset(
         """
         class id href rel target title type name value placeholder action method for role lang charset
         content src defer tabindex checked selected autofocus autocomplete autocapitalize spellcheck
-        enterkeyhint hidden viewbox d x y cx cy r rx width height markerwidth markerheight orient refx
-        refy marker-end data-item data-graph data-start data-do open
+        enterkeyhint hidden xmlns viewbox d x y cx cy r rx width height fill stroke stroke-width font-family
+        font-size font-weight text-anchor data-item data-graph data-start data-do open
         """
     )
 )
@@ -148,7 +148,8 @@ def test_in_errors_it_is_text(payload: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_no_template_lets_anything_through() -> None:
     for path in (Path(rendering.HERE) / "templates").iterdir():
-        text = path.read_text()
+        # A picture escapes what it shows by itself (``retrieval/pictures/test_hostile.py``).
+        text = path.read_text().replace("{{ picture|safe }}", "")
         assert "safe" not in text and "autoescape" not in text and "xmlattr" not in text, path
         assert not re.search(r"\son\w+=|style=|=\{\{", text), path
     for path in Path(rendering.HERE).glob("*.py"):

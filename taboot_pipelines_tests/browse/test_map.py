@@ -212,7 +212,7 @@ def test_on_a_phone_names_can_be_read_and_touched(
         shoot(page, "map-phone")
         # The picture of a node that is wider than the screen begins with the node.
         page.goto(served.base + to("/node", label="Service", key=REDIS))
-        middle = page.locator(".centre").bounding_box()
+        middle = page.locator(".picture rect[stroke]").bounding_box()
         assert middle is not None and middle["x"] >= 0 and middle["x"] + middle["width"] <= 390
     context.close()
 

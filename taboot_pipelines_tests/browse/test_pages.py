@@ -294,7 +294,7 @@ def test_a_node_shows_its_relations_with_proofs(client: TestClient, kb: Knowledg
     shown = {u.removeprefix("/edge/") for u in links(tree, ".relations .proof a")}
     assert shown == wanted
     # The picture has them too, each a link to its proof.
-    assert {u.removeprefix("/edge/") for u in links(tree, "svg a.edge")} <= wanted
+    assert {u.removeprefix("/edge/") for u in links(tree, ".picture a[href^='/edge']")} <= wanted
     for edge_id in sorted(wanted):
         proof = page(client, f"/edge/{edge_id}")
         assert proof.css("mark") or proof.css(".quote blockquote")

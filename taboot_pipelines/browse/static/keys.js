@@ -67,6 +67,6 @@ document.addEventListener("keydown", (event) => {
 
 // A picture wider than the screen begins with what it is of.
 for (const picture of document.querySelectorAll(".picture")) {
-  const [own, centre] = [picture, picture.querySelector(".centre")].map((x) => x.getBoundingClientRect());
+  const [own, centre] = [picture, picture.querySelector("rect[stroke]")].map((x) => x.getBoundingClientRect());
   picture.scrollLeft = centre.left + centre.width / 2 - own.left - own.width / 2;
 }

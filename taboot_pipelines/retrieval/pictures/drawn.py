@@ -32,7 +32,7 @@ class DrawnNode(NamedTuple):
 
 class DrawnEdge(NamedTuple):
     """An arrow of a picture; ``start`` and ``end``: label and key of the nodes; ``says``: its properties in
-    words; ``told``: names and values that are shown of it on request.
+    words; ``told``: names and values that are shown of it on request; ``page``: where its words lead.
     """
 
     type: str
@@ -40,6 +40,7 @@ class DrawnEdge(NamedTuple):
     end: At
     says: str = ""
     told: tuple[tuple[str, str], ...] = ()
+    page: str = ""
 
 
 class Selection(NamedTuple):

@@ -96,7 +96,8 @@ _OTHER = "#4b5563"
 
 #: Pixels: of a box, of the words of a relation, and of what lies around them.
 BOX_HEIGHT, TAG_HEIGHT, CHIP_HEIGHT = 34, 18, 22
-_BOX_PITCH, _TAG_PITCH = 42, 22
+#: Words that lead somewhere stand as far apart as a finger needs (WCAG 2.2, 2.5.8).
+_BOX_PITCH, _TAG_PITCH = 42, 24
 _BOX_WIDTHS = (84, 196)
 _TAG_WIDTH = 212
 _LEAD = 40
@@ -164,8 +165,8 @@ class Tag:
 
 @dataclass(frozen=True)
 class Wire:
-    """A relation: its ends, line and arrowhead as SVG paths, its words where it has any, and what is ``told``
-    of it on request.
+    """A relation: its ends, line and arrowhead as SVG paths, its words where it has any, what is ``told`` of
+    it on request, and the ``page`` to which its words lead.
     """
 
     start: At
@@ -174,6 +175,7 @@ class Wire:
     tip: str
     tag: Tag | None
     told: tuple[tuple[str, str], ...]
+    page: str = ""
 
     @classmethod
     def straight(cls, edge: DrawnEdge, start: Box, end: Box) -> Wire:
@@ -444,7 +446,7 @@ def _wire(p: _Placed, tag: Tag, boxes: Mapping[At, Box]) -> Wire:
             f"{_curve(own, inner.y, near, tag.y)}L{far:.1f} {tag.y:.1f}{_curve(far, tag.y, other, outer.y)}"
         )
         tip = _tip(other, outer.y, side) if p.edge.end == p.outer else _tip(own, inner.y, -side)
-    return Wire(p.edge.start, p.edge.end, path, tip, tag if tag.text else None, _told(p.edge))
+    return _drawn(p.edge, path, tip, tag)
 
 
 def _upright_wire(p: _Placed, tag: Tag, boxes: Mapping[At, Box]) -> Wire:
@@ -454,11 +456,12 @@ def _upright_wire(p: _Placed, tag: Tag, boxes: Mapping[At, Box]) -> Wire:
     end, way = (bottom, 1) if down else (top, -1)
     tip = f"M{tag.x:.1f} {end:.1f}l-4 {-8 * way}h8z"
     path = f"M{tag.x:.1f} {top:.1f}L{tag.x:.1f} {bottom:.1f}"
-    return Wire(p.edge.start, p.edge.end, path, tip, tag if tag.text else None, _told(p.edge))
+    return _drawn(p.edge, path, tip, tag)
 
 
-def _told(edge: DrawnEdge) -> tuple[tuple[str, str], ...]:
-    return tuple((printable(name), printable(value)) for name, value in edge.told)
+def _drawn(edge: DrawnEdge, path: str, tip: str, tag: Tag) -> Wire:
+    told = tuple((printable(name), printable(value)) for name, value in edge.told)
+    return Wire(edge.start, edge.end, path, tip, tag if tag.text else None, told, edge.page)
 
 
 def _curve(x1: float, y1: float, x2: float, y2: float) -> str:

@@ -49,19 +49,24 @@ def svg(layout: Layout, title: str) -> str:
             f"<g>{told}<path d='{wire.path}' fill='none' stroke='{LINE}' stroke-width='1.4'/>"
             f"<path d='{wire.tip}' fill='{LINE}'/></g>"
         )
-    parts += [f"<g>{_told(wire)}{_tag(wire.tag)}</g>" for wire in layout.wires if wire.tag]
+    parts += [_leading(wire.page, _told(wire) + _tag(wire.tag)) for wire in layout.wires if wire.tag]
     parts += [_box(b) for b in layout.boxes]
     parts += [_chip(c) for c in layout.legend]
     if layout.note:
         wide = width_of(layout.note, TAG_SIZE) + 16
         parts.append(_tag(Tag(12 + wide / 2, layout.height - 12 - TAG_HEIGHT / 2, wide, layout.note)))
     # What holds links is no picture to a screen reader, or they could not be reached.
-    role = "group" if any(b.page for b in layout.boxes) else "img"
+    role = "group" if any([b.page for b in layout.boxes] + [w.page for w in layout.wires]) else "img"
     size = f"width='{width * fit:.0f}' height='{height * fit:.0f}'"
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' {size}"
         f" font-family='{FONT}' text-anchor='middle' role='{role}'>{''.join(parts)}</svg>"
     )
+
+
+def _leading(page: str, drawn: str) -> str:
+    """What is drawn, as a link where it leads to a page."""
+    return f"<a href='{escape(page)}'>{drawn}</a>" if page else f"<g>{drawn}</g>"
 
 
 def _told(wire: Wire) -> str:
@@ -79,16 +84,16 @@ def _tag(tag: Tag) -> str:
 
 
 def _box(box: Box) -> str:
-    begin, end = (f"<a href='{escape(box.page)}'>", "</a>") if box.page else ("<g>", "</g>")
     border = f" stroke='{START}' stroke-width='3'" if box.start else ""
-    return (
-        f"{begin}<title>{escape(box.title)}</title><rect x='{box.x - box.width / 2:.1f}'"
+    return _leading(
+        box.page,
+        f"<title>{escape(box.title)}</title><rect x='{box.x - box.width / 2:.1f}'"
         f" y='{box.y - BOX_HEIGHT / 2:.1f}' width='{box.width:.1f}' height='{BOX_HEIGHT}' rx='6'"
         f" fill='{box.colour}'{border}/>"
         f"<text x='{box.x:.1f}' y='{box.y - 2:.1f}' font-size='{NAME_SIZE}' font-weight='bold'"
         f" fill='#ffffff'>{escape(box.name)}</text>"
         f"<text x='{box.x:.1f}' y='{box.y + 11:.1f}' font-size='{KIND_SIZE}' fill='#ffffff'>"
-        f"{escape(box.kind)}</text>{end}"
+        f"{escape(box.kind)}</text>",
     )
 
 

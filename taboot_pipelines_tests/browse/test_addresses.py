@@ -1,58 +1,12 @@
-"""What a picture has room for, and where its links lead."""
+"""Where links of the pages lead, and how places are shortened."""
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from taboot_pipelines.browse.graph import MAX_ROWS, WIDTH, Relation, draw
 from taboot_pipelines.browse.rendering import to
 from taboot_pipelines.retrieval.rendering import outside, short_url
 from taboot_pipelines.shards.manifest import SourceEntry
-
-RELATIONS = st.lists(
-    st.builds(
-        Relation,
-        type=st.sampled_from(["BINDS", "DEPENDS_ON", "RUNS_IN"]),
-        outgoing=st.booleans(),
-        label=st.sampled_from(["Service", "Host"]),
-        key=st.text(max_size=5),
-        name=st.text(max_size=80),
-        scope=st.none() | st.text(max_size=60),
-        says=st.text(max_size=80),
-        edge_ids=st.just(("a",)),
-    ),
-    max_size=60,
-)
-
-
-@given(RELATIONS, st.text(max_size=100))
-def test_boxes_lie_apart_and_within_the_picture(relations: list[Relation], name: str) -> None:
-    picture = draw("Service", name, None, relations)
-    boxes = [(r.x, r.y) for r in picture.rows]
-    for (x1, y1), (x2, y2) in combinations(boxes, 2):
-        assert x1 != x2 or abs(y1 - y2) > picture.box_height
-    for x, y in boxes:
-        assert x >= 0 and x + picture.box_width <= WIDTH
-        assert picture.box_height / 2 < y < picture.height - picture.box_height / 2
-    assert picture.left_out == len(relations) - len(picture.rows)
-    for outgoing in (False, True):
-        wanted = [r for r in relations if r.outgoing is outgoing]
-        drawn = [r.relation for r in picture.rows if r.relation.outgoing is outgoing]
-        assert len(drawn) == min(len(wanted), MAX_ROWS)
-        if len({r.type for r in wanted}) <= MAX_ROWS:
-            assert {r.type for r in drawn} == {r.type for r in wanted}
-
-
-def test_a_name_that_is_cut_keeps_its_end() -> None:
-    relation = Relation(
-        "BUILDS", True, "Image", "k", "docker.io/library/redis:7.4.4-alpine", None, "", ("a",)
-    )
-    (row,) = draw("Service", "redis", None, [relation]).rows
-    assert row.name.startswith("docker.") and row.name.endswith("7.4.4-alpine") and "…" in row.name
 
 
 @pytest.mark.parametrize(
