@@ -243,13 +243,16 @@ class Reaches:
         return self._answer(service, "", (found[service],), own=own, reachable=True)
 
     def _by_route(self, key: str, host: str) -> Answering | None:
-        """The service that a proxy leads a public name to; one of the own project is one's own address."""
+        """The service that a proxy leads a public name to; one of the own project, or known by the own name
+        alone, is one's own address."""
         led = {
             merged_key(self._merges, "Service", to): ground
             for to, ground in self._routed.get(host, {}).items()
         }
-        own = _parts(merged_key(self._merges, "Service", key))[0]
-        if len(led) != 1 or any(_parts(service)[0] == own for service in led):
+        own, name = _parts(merged_key(self._merges, "Service", key))
+        if len(led) != 1 or any(
+            _parts(service) in ((own, _parts(service)[1]), ("", name)) for service in led
+        ):
             return None
         [(service, ground)] = led.items()
         # A proxy leads to pages and interfaces, whatever runs beside them.

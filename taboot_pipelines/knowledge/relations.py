@@ -27,7 +27,7 @@ from taboot_pipelines.model.graph import PRIORITY, TEXT_METHOD, Basis, EdgeSourc
 from taboot_pipelines.model.ids import canonical_json
 from taboot_pipelines.model.offsets import OffsetMap
 
-RELATIONS_VERSION = "4"
+RELATIONS_VERSION = "5"
 
 #: The method of a mention by a service that asks for what it cannot reach.
 UNREACHABLE = "unreachable_name"

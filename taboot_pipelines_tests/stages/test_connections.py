@@ -307,6 +307,18 @@ def quadlet(*lines: str, network: str = "backend") -> str:
     return "\n".join(["[Container]", "Image=docker.io/library/postgres:16", f"Network={network}", *lines, ""])
 
 
+def test_a_service_does_not_connect_to_its_own_public_name(world: World) -> None:
+    route = "http: {routers: {web: {rule: 'Host(`web.example.org`)', service: web}}, services: {web: "
+    files = {
+        "web.container": quadlet("ContainerName=web", "Environment=OVERWRITE_URL=https://web.example.org"),
+        "dynamic.yml": route + "{loadBalancer: {servers: [{url: 'http://web:80'}]}}}}\n",
+    }
+    write(world, files, source="house", type_="files", interpret=True, proxy="traefik")
+    world.ingest()
+    assert links(world.kb(), "ROUTES_TO") == {"traefik ROUTES_TO web"}
+    assert links(world.kb(), "CONNECTS_TO") == set()
+
+
 def test_quadlets_manifests_and_mounted_configuration_name_others_too(world: World) -> None:
     files = {
         "b/compose.yaml": DB,

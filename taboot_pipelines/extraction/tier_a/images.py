@@ -72,6 +72,8 @@ def try_reference(text: str) -> ImageReference | None:
     if registry == "index.docker.io":
         registry = DEFAULT_REGISTRY
     if registry == DEFAULT_REGISTRY and "/" not in path:
+        if path in _DIGEST_LENGTHS:
+            return None  # A digest that stands alone, cut short as registries and tables show one.
         path = f"library/{path}"
     if tag is None and digest is None:
         tag = "latest"

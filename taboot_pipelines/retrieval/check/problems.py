@@ -244,15 +244,22 @@ def _nowhere(side: Side, edge: Edge, why: str) -> CheckProblem:
 
 
 def _networks(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]:
-    """Networks that one project used of another, which makes them no more."""
-    for network in {e.end for e in facts.gone if e.type == "RUNS_IN" and not e.properties.get("external")}:
-        node = before.node(network)
-        number = after.numbers.get(node)
+    """Networks that one project used of another, or containers of a quadlet, which makes them no more."""
+    left = {e.end for e in facts.gone if e.type == "RUNS_IN" and not e.properties.get("external")}
+    # Of a network that nothing declares nobody says how it is driven.
+    driven = {n for (label, _), n in before.numbers.items() if label == "Network" and _driver(before, n)}
+    for network in sorted(left | driven):
+        number = after.numbers.get(before.node(network))
         members = after.index.into(number, "RUNS_IN") if number is not None else []
-        if all(e.properties.get("external") for e in members):
+        undriven = number is not None and network in driven and not _driver(after, number)
+        if undriven or (network in left and all(e.properties.get("external") for e in members)):
             for edge in members:
                 statement = f"{after.called(edge.start)} is on {after.called(edge.end)}, which nothing makes."
                 yield _problem("network_gone", statement, after, edge.doc_id, edge.line)
+
+
+def _driver(side: Side, network: int) -> object:
+    return side.index.properties(network).get("driver")
 
 
 def _unpinned(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]:

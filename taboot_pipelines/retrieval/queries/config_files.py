@@ -412,6 +412,8 @@ _OF_UNITS = {
     ("Service", "ExecStart"): "command",
     ("Service", "TimeoutStopSec"): "stop_grace_period",
 }
+#: Switches of ``podman run`` that a quadlet has no key for, and the keys of a service of Compose.
+_SWITCHES = {"--privileged": "privileged", "--init": "init", "--read-only": "read_only"}
 _LISTS_OF_UNITS = frozenset(
     [
         *("ports", "volumes", "tmpfs", "environment", "env_file", "labels", "secrets", "networks", "dns"),
@@ -457,6 +459,11 @@ def _unit(path: str, text: str, lines: _Lines) -> Iterator[Value]:
             if key == "volumes":
                 shown = _RELABELLED.sub("", shown)
             yield Value(own, shown, start, value.end, line, lines.comment(line))
+        if setting.key == "PodmanArgs":
+            for word in value.text.split():
+                flag, _, given_value = word.partition("=")
+                if flag in _SWITCHES:
+                    yield Value((*keys[:2], _SWITCHES[flag]), given_value or "true", start, value.end, line)
         if key in ("command", "entrypoint"):
             for flag, given_value in _flags([w.strip("\"'") for w in _SHELL_WORD.findall(value.text)]):
                 yield Value((*keys, flag), given_value, start, value.end, line)

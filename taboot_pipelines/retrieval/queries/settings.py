@@ -86,8 +86,13 @@ def mounters(house: House, args: Arguments) -> Iterator[Row]:
 def services_with(house: House, args: Arguments) -> Iterator[Row]:
     key, value = args.text["key"], args.text.get("value", "").lower()
 
+    parts = key.lower().split(".")
+
     def has(entry: ConfigEntry) -> bool:
-        return (_is_key(entry, key) or entry.ends_in(key)) and value in entry.value.value.lower()
+        own = [p.lower() for p in entry.value.path[entry.lead :]]
+        # Who has one setting of a block has the block: ``healthcheck.test`` is a ``healthcheck``.
+        named = _is_key(entry, key) or entry.ends_in(key) or own[: len(parts)] == parts
+        return named and value in entry.value.value.lower()
 
     return _of_services(house, args, has)
 

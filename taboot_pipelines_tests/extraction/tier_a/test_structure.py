@@ -84,10 +84,31 @@ def test_a_table_in_html_is_read_as_one_in_markdown() -> None:
         "```mermaid\ngraph TD\n  Issuer --> CertificateRequest\n  CertificateRequest --> Order\n```\n",
         "```mermaid\ngraph TD\n  H[Hypervisor host] --> V[VM 201]\n  V --> W[Wikila]\n```\n",
         "- Base URL: `http://10.1.2.3:11434`\n",
+        "- Reach: any port (verified: `wikila` → `postgres` on `backend` = blocked/000).\n",
+        "| Service | Image digest |\n|---|---|\n| wikila | `sha256:efb4959ef2c8…` |\n",
     ],
 )
 def test_settings_steps_menus_and_what_is_not_asserted_say_nothing(text: str) -> None:
     assert facts(text) == set()
+
+
+def test_a_service_is_no_machine_of_its_containers() -> None:
+    names = ["authelia", "wikila", "blogger", "nextcloud", "gitea", "forgejo", "immich", "navidrome"]
+    names += ["paperless", "grafana"]
+    rows = "".join(f"| **{n.title()}** | {n}, cache-{n} | proxy, {n} | Of the house |\n" for n in names)
+    header = "| {} | Container(s) | Network(s) | Purpose |\n|---|---|---|---|\n"
+    assert not {
+        f for f in facts(f"#### Core Infrastructure\n\n{header.format('Service')}{rows}") if f[1] == "RUNS"
+    }
+    assert {
+        f for f in facts(f"#### Core Infrastructure\n\n{header.format('Machine')}{rows}") if f[1] == "RUNS"
+    }
+
+
+def test_a_reply_is_no_connection_of_who_answers() -> None:
+    asked = "  Wikila->>Postgres: query\n  Postgres-->>Wikila: rows\n"
+    found = facts(f"# Flow\n\n```mermaid\nsequenceDiagram\n{asked}```\n")
+    assert found == {("wikila", "CONNECTS_TO", "postgres", None)}
 
 
 def test_arrows_relate_only_what_touches_them() -> None:

@@ -319,6 +319,19 @@ def test_a_network_that_another_project_made_is_missed(settings: Settings, tmp_p
     assert ("network shop_front is gone", "blog") not in {(c.cause, c.affected) for c in report.impact}
 
 
+def test_a_network_that_a_quadlet_made_is_missed(settings: Settings, tmp_path: Path) -> None:
+    container = "[Container]\nImage=docker.io/library/{0}:1.2\nContainerName={0}\nNetwork=systemd-photos\n"
+    house = {f"{name}.container": container.format(name) for name in ("web", "db")}
+    root = tmp_path / "house"
+    write(root, {**house, "photos.network": "[Network]\nSubnet=10.89.5.0/24\n"})
+    declared = parse_entry({"id": "units", "type": "files", "path": ".", "include": ["*"], "interpret": True})
+    checker, entry = Checker(settings), Entry("default", "units", "active", declared, root)
+    sides = [checker.side([files_of(entry, "/.", settings)])]
+    (root / "photos.network").unlink()
+    sides.append(checker.side([files_of(entry, "/.", settings)]))
+    assert told(checker.check(*sides)) == {("network_gone", f"{n}.container", 4) for n in ("web", "db")}
+
+
 def test_sarif_has_what_its_schema_requires(settings: Settings, tmp_path: Path) -> None:
     report = check(settings, tmp_path, {"shop/compose.yaml": shop("adminer:4", "adminer")})
     log = json.loads(json.dumps(sarif(report)))

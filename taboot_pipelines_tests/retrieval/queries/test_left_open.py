@@ -21,6 +21,7 @@ services:
     ports: ["${FORGE_PORT}:80", "${FORGE_SSH}:22"]
   plain: {image: "acme/plain:1"}
 """
+QUADLET = "[Container]\nImage=docker.io/acme/{}:1\nHealthCmd=true\n"
 EXAMPLE = "# Copy to .env\nFORGE_PORT=8929\nFORGE_SSH=2424\nFORGE_TAG=18.2\nFORGE_PASSWORD=swordfish-nine\n"
 
 
@@ -32,7 +33,11 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         folder.mkdir()
         (folder / "compose.yaml").write_text(COMPOSE)
         (folder / ".env.example").write_text(EXAMPLE)
-        world.source("notes", path="stacks", exclude=["**/compose.yaml"])
+        (folder / "checked.container").write_text(QUADLET.format("checked"))
+        (folder / "bare.container").write_text(
+            QUADLET.format("bare").replace("HealthCmd=true", "PodmanArgs=--privileged")
+        )
+        world.source("notes", path="stacks", include=["**/*.example", "**/*.container"], interpret=True)
         world.ingest()
         yield world.kb()
         world.workspace.close()
@@ -44,7 +49,7 @@ def test_ports_that_are_set_elsewhere_are_not_none(kb: KnowledgeBase) -> None:
     assert found.text == "forge (forge): set elsewhere, by ${FORGE_PORT} and ${FORGE_SSH}."
     assert kb.query("published_ports", service="plain").text == "plain (forge): publishes no port."
     without = kb.query("services_without_published_ports")
-    assert [r.cells["service"] for r in without.rows] == ["plain"]
+    assert {r.cells["service"] for r in without.rows} == {"plain", "bare", "checked"}
     for question in (
         "which ports does forge publish?",
         "is forge exposed?",
@@ -52,6 +57,16 @@ def test_ports_that_are_set_elsewhere_are_not_none(kb: KnowledgeBase) -> None:
     ):
         assert "forge (forge) publishes no port" not in kb.answer(question).text
     assert "forge" not in kb.answer("which services publish no port?").text.replace("(forge)", "")
+
+
+def test_who_has_one_setting_of_a_block_has_the_block(kb: KnowledgeBase) -> None:
+    without = {r.cells["service"] for r in kb.query("services_without", key="healthcheck").rows}
+    assert "bare" in without and "checked" not in without
+
+
+def test_switches_of_podman_are_settings(kb: KnowledgeBase) -> None:
+    (found,) = kb.rules("privileged").findings
+    assert "bare" in found.subject and found.citations[0].line == 3
 
 
 def test_an_example_says_what_a_variable_may_be(kb: KnowledgeBase) -> None:

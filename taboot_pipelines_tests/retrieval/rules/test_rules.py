@@ -368,7 +368,7 @@ spec: {chart: {spec: {chart: chart, version: "1.2.3"}}}
         "units/timed.timer": "[Timer]\nOnCalendar=daily\n",
         "units/waiter.service": "[Service]\nExecStart=/usr/bin/w\nRestart=always\n",
         "units/follow.container": "[Container]\nImage=docker.io/library/nginx:latest\nAutoUpdate=registry\n"
-        "[Service]\nRestart=always\n",
+        "PodmanArgs=--init --privileged=false\n[Service]\nRestart=always\n",
         "hosts": "192.168.1.5 nas.lan nas\n192.168.1.5 nas.lan\n127.0.1.1 box\n192.168.1.7 box\n",
         "loki.yaml": "client: {tls_config: {insecure_skip_verify: false}}\n",
     },

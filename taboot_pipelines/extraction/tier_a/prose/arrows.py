@@ -38,6 +38,7 @@ _TITLE = re.compile(
     r"\b"
 )
 _MERMAID = re.compile(r"\s*(?:graph|flowchart|sequenceDiagram)\b")
+_SEQUENCE = re.compile(r"\s*sequenceDiagram\b")
 _BOX = re.compile(r"[│┃|+┌┐└┘├┤┬┴╔╗╚╝║═─━]{1,}")
 _JOIN = re.compile(r"\s*(?:/|,|\+|&|\band\b|\bor\b)\s*")
 _BEFORE = re.compile(
@@ -55,7 +56,7 @@ _TYPE = re.compile(r"(?:[A-Z][a-z]+){2,}")
 #: What parts a note in the margin from a line that is drawn or listed: an arrow back, after a gap.
 _MARGIN = re.compile(r"(?:\s{2,}|[│|]\s*)[←⟵◄]")
 _BRACKETS = re.compile(r"\s*\([^()\n]{0,80}\)\s*\Z")
-_MESSAGE = re.compile(r"\s*:\s*(?P<label>\S.{0,80})\Z")
+_MESSAGE = re.compile(r"\s*[:=]\s*(?P<label>\S.{0,80})\Z")
 #: A path, which is no list of names with slashes between them.
 _PATH = re.compile(r"(?<!\S)(?:[/~]|\.{1,2}/)\S*|(?<!\S)[^\s/]+/(?:[^\s/]+/\S*|(?=\s|\Z))")
 
@@ -71,13 +72,18 @@ class Diagram:
     steps: int = 0
     types: int = 0
     addressed: int = 0
-    #: Whether it is written in a language in which nodes have ids.
+    #: Whether it is written in a language in which nodes have ids, and whether it is one of messages.
     nodes: bool = False
+    messages: bool = False
 
 
 def diagram(lines: Sequence[Segment]) -> Diagram:
     """Return what the lines of one fence say together."""
-    found = Diagram({}, nodes=any(s.fence == "mermaid" or _MERMAID.match(s.text.plain) for s in lines[:3]))
+    found = Diagram(
+        {},
+        nodes=any(s.fence == "mermaid" or _MERMAID.match(s.text.plain) for s in lines[:3]),
+        messages=any(_SEQUENCE.match(s.text.plain) for s in lines[:3]),
+    )
     for line in lines:
         plain = line.text.plain
         found.arrows += len(ARROW.findall(plain))
@@ -158,7 +164,8 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
     shared.append(f"steps {min(sum(begins_order(part) for part in parts), 2)}")
     shared.append(f"nameless {min(sum(not before and not behind for before, behind in lists), 2)}")
     message = _MESSAGE.search(parts[-1])
-    if message is not None and not _NONE.isdisjoint(message["label"].lower().split()):
+    # "a → b = blocked": what it came to.
+    if message is not None and not _NONE.isdisjoint(re.findall(r"[a-z]+", message["label"].lower())):
         return
     if segment.fence != "mermaid":
         message = None
@@ -177,6 +184,8 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
             and stem(parts[k + 1].split()[0]) in _SAID_STEMS
         ):
             label = parts[k + 1].split()[0]
+        if drawn is not None and drawn.messages and (arrow["right"] or "").strip().startswith("--"):
+            continue  # A dashed line is a reply (UML 2.5.1, 17.4.4.1): who asked has connected.
         left, right = lists[k][1], lists[k + 1][0]
         if arrow["left"]:
             left, right = right, left

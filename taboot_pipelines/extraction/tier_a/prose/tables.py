@@ -378,6 +378,8 @@ def _cell(
     ):
         return  # What a database server holds.
     wordy = _wordy(cell, inside)
+    # A service is listed with its containers, a machine with what it runs.
+    of_parts = _GROUP in shared or ("subject subject" in shared and "subject host" not in shared)
     sized = _SIZE.search(cell.plain) is not None
     for way, role in sorted(wanted):
         kind = way[:-1]
@@ -394,8 +396,8 @@ def _cell(
                 continue
             if (told and len(words) > _MOST_WORDS) or (kind == "RUNS" and wordy):
                 continue
-            if not fits and not told and (role != "subject" or wordy or _GROUP in shared):
-                continue  # Nothing in the row says so, or what it says is a description, or of a group.
+            if not fits and not told and (role != "subject" or wordy or of_parts):
+                continue  # Nothing in the row says so, or what it says is a description, or of its own parts.
             extra = [
                 way,
                 f"{way} role {role}",
