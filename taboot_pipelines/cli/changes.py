@@ -15,7 +15,7 @@ from taboot_pipelines.cli.output import emit_json, json_option, namespace_option
     default="7d",
     show_default=True,
     metavar="AGO|DATE|RUN",
-    help="24h, 7d, 2w; a date or a time; or the id of a run (`taboot runs list`), before which it was.",
+    help="30m, 24h, 7d, 2w; a date or a time; or the id of a run (`taboot runs list`), before which it was.",
 )
 @click.option("--shell", is_flag=True, help="Also what has other bytes and says the same.")
 @click.option(

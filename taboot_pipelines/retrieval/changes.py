@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from taboot_pipelines.retrieval.session import Session
     from taboot_pipelines.retrieval.writing import Writing
 
-_AGO = re.compile(r"\s*([0-9]{1,5})([hdw])\s*")
-_HOURS = {"h": 1, "d": 24, "w": 24 * 7}
+_AGO = re.compile(r"\s*([0-9]{1,5})([mhdw])\s*")
+_MINUTES = {"m": 1, "h": 60, "d": 60 * 24, "w": 60 * 24 * 7}
 _RUN = re.compile(r"\s*([0-9a-f]{8,64})\s*")
 
 
@@ -77,7 +77,7 @@ def since_when(began: Callable[[str], datetime | None], since: Moment) -> dateti
     """The moment that ``since`` means: so long ago, when a run began, or a date."""
     ago = _AGO.fullmatch(since) if isinstance(since, str) else None
     if ago is not None:
-        return datetime.now(UTC) - timedelta(hours=int(ago[1]) * _HOURS[ago[2]])
+        return datetime.now(UTC) - timedelta(minutes=int(ago[1]) * _MINUTES[ago[2]])
     run = _RUN.fullmatch(since) if isinstance(since, str) else None
     # Eight digits may be a day.
     if run is None or (run[1].isdigit() and len(run[1]) == 8):

@@ -83,6 +83,7 @@ def test_what_changed_has_both_sides_and_its_commit(world: World) -> None:
     assert run.run_id is not None
     assert {(x.type, x.change) for x in world.kb().changes(run.run_id[:12]).facts} == set(said)
     assert world.kb().changes(datetime.now(UTC)).facts == ()
+    assert world.kb().changes("20160m").items == world.kb().changes("2w").items
     early = world.kb().changes("2w")
     assert early.facts == found.facts and "the oldest is of" in early.note
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from taboot_pipelines.model.graph import TEXT_METHOD
 from taboot_pipelines.retrieval.queries.citations import cite, cites
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
@@ -101,7 +102,8 @@ def _failing(house: ServiceIndex, node: int, *, transitive: bool) -> Iterator[Ed
     """The edges by which services need a service or connect to it, or to what does, nearest first: of each
     service those of its shortest way, its needs before its connections.
 
-    A proxy connects to what it leads to and outlives it: what hangs on the proxy is not reached by that.
+    A proxy connects to what it leads to and outlives it: what hangs on the proxy is not reached by that. Nor
+    is what hangs on a service of which a text alone says that it connects: a diagram draws requests.
     """
     seen, layer = {node}, [node]
     while layer:
@@ -117,7 +119,15 @@ def _failing(house: ServiceIndex, node: int, *, transitive: bool) -> Iterator[Ed
         seen |= found.keys()
         layer = []
         if transitive and len(seen) < MAX_WALK:
-            layer = [n for n, edges in found.items() if not _only_leads_to(house, house.services[n], edges)]
+            layer = [
+                n
+                for n, edges in found.items()
+                if not (_only_leads_to(house, house.services[n], edges) or all(map(_only_drawn, edges)))
+            ]
+
+
+def _only_drawn(edge: Edge) -> bool:
+    return edge.type == "CONNECTS_TO" and edge.method.startswith(TEXT_METHOD)
 
 
 def _only_leads_to(house: ServiceIndex, service: Service, edges: Sequence[Edge]) -> bool:

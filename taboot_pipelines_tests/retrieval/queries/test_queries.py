@@ -327,6 +327,22 @@ def test_what_hangs_on_a_proxy_does_not_hang_on_what_it_leads_to(tmp_path: Path,
     }
 
 
+def test_what_hangs_on_a_service_does_not_hang_on_what_a_diagram_leads_it_to(
+    tmp_path: Path, tei: FakeTei
+) -> None:
+    world = World(tmp_path, tei.url)
+    (world.source("house", "compose", host="nas") / "compose.yaml").write_text(
+        "services:\n  promtail: {image: 'grafana/promtail:3'}\n  loki: {image: 'grafana/loki:3'}\n"
+        "  films: {image: 'jellyfin/jellyfin:10', network_mode: 'service:promtail'}\n"
+    )
+    (world.source("notes") / "flow.md").write_text(
+        "# Data flow\n\nCentralized logging via Promtail → Loki (kept for a week).\n"
+    )
+    world.ingest()
+    rows = world.kb().query("impact", service="loki", transitive=True).rows
+    assert {(r.cells["affected"], r.cells["how"]) for r in rows} == {("promtail", "connects to it")}
+
+
 def test_a_wildcard_is_found_by_itself_and_by_names_that_it_serves(tmp_path: Path, tei: FakeTei) -> None:
     world = World(tmp_path, tei.url)
     proxy = world.source("proxy", "swag", proxy="swag")
