@@ -259,8 +259,18 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
             [
                 "[Container]\nImage=a/shop\nNetwork=shared\nEnvironmentFile=shop.env\n",
                 "[Container]\nImage=a/shop\nNetwork=shared\nContainerName=cache\n",
+                "[Unit]\nWants=door.socket store-network.service\n[Container]\nImage=a/shop\n",
             ],
         ),
+        # What a socket starts, and what makes a network, is seen in files that come, change and go.
+        (
+            "units/door.socket",
+            [
+                "[Socket]\nListenStream=80\nService=jellyfin.service\n",
+                "[Unit]\nDescription=A door\n[Socket]\nListenStream=81\n",
+            ],
+        ),
+        ("units/store.network", ["[Network]\nSubnet=10.7.0.0/24\n"]),
         ("units/shop.env", ["DB_HOST=shared-db\n", "URL=redis://cache:6379/0\n"]),
         (
             "sub/watch.rst",
@@ -939,6 +949,20 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
         ("write", ("proxy", "vault.subdomain.conf"), 3),
         ("remove", ("stacks", "alpha/compose.yaml"), 0),
         ("ingest", ("proxy", "vault.subdomain.conf"), 0),
+    ],
+    confirmed=True,
+)
+@example(
+    # A unit needs a socket and a network before they are there, and when they are others and gone.
+    start=[(("notes", "units/shop.container"), 2)],
+    operations=[
+        ("write", ("notes", "units/door.socket"), 0),
+        ("ingest", ("notes", "units/door.socket"), 0),
+        ("write", ("notes", "units/store.network"), 0),
+        ("write", ("notes", "units/door.socket"), 1),
+        ("crash", ("notes", "units/door.socket"), 3),
+        ("remove", ("notes", "units/store.network"), 0),
+        ("remove", ("notes", "units/door.socket"), 0),
     ],
     confirmed=True,
 )

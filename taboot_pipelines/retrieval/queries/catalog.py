@@ -196,7 +196,7 @@ _ALL = (
             _OF_ANY,
             _SETTING,
             ("settings",),
-            settings.of_services(keys),
+            settings.schedules if keys is settings.SCHEDULE else settings.of_services(keys),
             Sentence("{service}", "has", "{key} {value}"),
             "no such setting is declared",
             answers=(answers,) if answers else (),

@@ -406,10 +406,14 @@ class ServiceIndex:
             document = self.documents.get(edge.doc_id)
             if document is not None and document.declares:
                 found[edge.doc_id] = found.get(edge.doc_id, 0) + 1
+        folders = {posixpath.dirname(self.documents[d].path) for d in found}
         for document_id in self.graph.nodes.column("doc_ids")[service.number].as_py() or ():
             document = self.documents.get(document_id)
-            folders = {posixpath.dirname(self.documents[d].path) for d in found}
-            if document is not None and document.declares and posixpath.dirname(document.path) in folders:
+            if document is None or not document.declares:
+                continue
+            unit = unit_of(document.path) if document.is_unit and not folders else None
+            # A unit that opens and needs nothing has no edge, and is declared by the file of its name.
+            if posixpath.dirname(document.path) in folders or (unit and unit.service == service.name):
                 found.setdefault(document_id, 0)
         for document_id in list(found):
             document = self.documents[document_id]

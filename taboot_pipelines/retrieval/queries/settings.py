@@ -6,6 +6,7 @@ format that has keys: Compose, YAML, JSON, TOML, INI, nginx confs, units of syst
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
@@ -69,6 +70,27 @@ def _of_services(house: House, args: Arguments, wanted: Callable[[ConfigEntry], 
             own = ".".join(entry.value.path[entry.lead :])
             cells = {**house.service(service), "key": own, "value": entry.shown}
             yield Row(cells, [entry.cite, *entry.also])
+
+
+def schedules(house: House, args: Arguments) -> Iterator[Row]:
+    """When services do their work: by a setting of their own, or a timer, which starts the unit that it names
+    in ``Unit=``, else the service of its own name (systemd.timer(5))."""
+    yield from of_services(SCHEDULE)(house, args)
+    asked = {s.name for s in house.asked(args)}
+    for document in house.index.config_documents:
+        stem, ending = posixpath.splitext(posixpath.basename(document.path))
+        if ending != ".timer":
+            continue
+        entries = [e for e in house.entries.of_document(document.doc_id) if e.value.path[0] == "Timer"]
+        named = next((e.value.value for e in entries if e.value.path[-1] == "Unit"), stem)
+        unit = named.removesuffix(".service")
+        narrowed = args.services or args.projects or args.hosts
+        if narrowed and unit not in asked:
+            continue
+        for entry in entries:
+            if entry.value.path[-1].startswith("On"):
+                cells = {"service": unit, "project": "", "key": entry.value.path[-1], "value": entry.shown}
+                yield Row(cells, [entry.cite, *entry.also])
 
 
 def mounters(house: House, args: Arguments) -> Iterator[Row]:

@@ -37,7 +37,11 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         (folder / "bare.container").write_text(
             QUADLET.format("bare").replace("HealthCmd=true", "PodmanArgs=--privileged")
         )
-        world.source("notes", path="stacks", include=["**/*.example", "**/*.container"], interpret=True)
+        (folder / "backup.service").write_text("[Unit]\nDescription=Saves it all\n[Service]\nExecStart=/b\n")
+        (folder / "backup.timer").write_text("[Timer]\nOnCalendar=*-*-* 04:00:00\nPersistent=true\n")
+        (folder / "early.timer").write_text("[Timer]\nOnBootSec=5min\nUnit=backup.service\n")
+        units = ["**/*.example", "**/*.container", "**/*.service", "**/*.timer"]
+        world.source("notes", path="stacks", include=units, interpret=True)
         world.ingest()
         yield world.kb()
         world.workspace.close()
@@ -49,7 +53,7 @@ def test_ports_that_are_set_elsewhere_are_not_none(kb: KnowledgeBase) -> None:
     assert found.text == "forge (forge): set elsewhere, by ${FORGE_PORT} and ${FORGE_SSH}."
     assert kb.query("published_ports", service="plain").text == "plain (forge): publishes no port."
     without = kb.query("services_without_published_ports")
-    assert {r.cells["service"] for r in without.rows} == {"plain", "bare", "checked"}
+    assert {r.cells["service"] for r in without.rows} == {"plain", "bare", "checked", "backup"}
     for question in (
         "which ports does forge publish?",
         "is forge exposed?",
@@ -62,6 +66,20 @@ def test_ports_that_are_set_elsewhere_are_not_none(kb: KnowledgeBase) -> None:
 def test_who_has_one_setting_of_a_block_has_the_block(kb: KnowledgeBase) -> None:
     without = {r.cells["service"] for r in kb.query("services_without", key="healthcheck").rows}
     assert "bare" in without and "checked" not in without
+
+
+def test_timers_say_when_units_do_their_work(kb: KnowledgeBase) -> None:
+    wanted = {("backup", "OnCalendar", "*-*-* 04:00:00"), ("backup", "OnBootSec", "5min")}
+    for asked in ({}, {"service": "backup"}):
+        rows = kb.query("schedules", **asked).rows
+        assert {tuple(r.cells[c] for c in ("service", "key", "value")) for r in rows} == wanted
+    assert kb.query("schedules", service="plain").rows == ()
+
+
+def test_a_unit_that_nothing_is_related_to_has_its_settings(kb: KnowledgeBase) -> None:
+    rows = kb.query("settings", service="backup").rows
+    assert {(r.cells["key"], r.cells["value"]) for r in rows} >= {("command", "/b")}
+    assert "Saves it all" in kb.answer("what is backup?").text
 
 
 def test_switches_of_podman_are_settings(kb: KnowledgeBase) -> None:

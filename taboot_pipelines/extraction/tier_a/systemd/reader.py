@@ -14,6 +14,7 @@ from taboot_pipelines.extraction.tier_a.systemd.units import (
     UnitFile,
     drop_in_unit,
     drop_ins,
+    literal,
     parse,
     unit_name,
     unit_of,
@@ -33,6 +34,8 @@ _DEPENDENCIES = {
     "After": False,
 }
 _ORDER_CONFIDENCE = 0.8
+#: What units are made of quadlets that run nothing.
+_MADE = frozenset({"network", "volume", "image", "build"})
 #: Sections that tell a unit from other programs' files with the same endings.
 _SECTIONS = {
     "service": frozenset({"Unit", "Service", "Install"}),
@@ -54,7 +57,7 @@ class SystemdReader:
     """Reads units and quadlets (a :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = "systemd"
-    version = "8"
+    version = "9"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         main = drop_in_unit(path)
@@ -137,13 +140,11 @@ def _claim_socket(unit: Unit) -> None:
         unit.unresolved("Service", given or unit.headers[0])
         return
     first = listened[0] if listened else None
-    unit.declare(
-        name.service,
-        {"port": int(first[2][2]), "protocol": first[1]}
-        if first is not None and int(first[2][2]) < 65536
-        else {},
-        [],
-    )
+    # What a socket says that it is, it says of itself.
+    told: dict[str, object] = {"description": None}
+    if first is not None and int(first[2][2]) < 65536:
+        told |= {"port": int(first[2][2]), "protocol": first[1]}
+    unit.declare(name.service, told, [])
     for said, protocol, match in listened:
         unit.claims.bind(unit.service, said, int(match[2]), protocol, "systemd_listen", address=match[1])
 
@@ -175,7 +176,28 @@ def _claim_dependencies(unit: Unit) -> None:
 
 
 def _service_of(unit: Unit, name: str, kind: str) -> str | None:
-    """The service that a unit named in a dependency is; None for targets, mounts and such."""
-    if kind in ("service", "socket", "container", "kube"):
+    """The service that a unit named in a dependency is; None for targets, mounts and such, and for what makes
+    a network, a volume or an image (podman-systemd.unit(5): ``x.network`` is ``x-network.service``).
+    """
+    if kind == "socket":
+        return _started_by(unit, name)
+    if kind == "service":
+        stem, _, what = name.rpartition("-")
+        made = what in _MADE and unit.view.glob(f"**/{literal(stem)}.{what}")
+        return None if made else name
+    if kind in ("container", "kube"):
         return name
     return f"{name}-pod" if kind == "pod" else None
+
+
+def _started_by(unit: Unit, socket: str) -> str:
+    """The service that a socket starts: the one that it names, else that of its own name."""
+    found = unit.view.glob(f"**/{literal(socket)}.socket")
+    text = unit.view.read(found[0]) if len(found) == 1 else None
+    given = (
+        None
+        if text is None
+        else UnitFile(parse(found[0], untemplated(text, "%"))[0]).last("Socket", "Service")
+    )
+    named = None if given is None else unit_name(given.text)
+    return socket if named is None else named.service

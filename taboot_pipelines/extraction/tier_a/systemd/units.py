@@ -77,7 +77,7 @@ def drop_ins(path: str, view: FileView) -> tuple[str, ...]:
     folder, base = posixpath.split(path)
     found: dict[str, str] = {}
     for name in reversed(list(_drop_in_folders(base))):
-        for drop_in in view.glob(posixpath.join(folder, _literal(name), "*.conf")):
+        for drop_in in view.glob(posixpath.join(folder, literal(name), "*.conf")):
             found[posixpath.basename(drop_in)] = drop_in
     return tuple(found[name] for name in sorted(found))
 
@@ -96,7 +96,7 @@ def _drop_in_folders(base: str) -> Iterator[str]:
     yield f"{name.type}.d"
 
 
-def _literal(name: str) -> str:
+def literal(name: str) -> str:
     """A pattern that only ``name`` matches."""
     return re.sub(r"([*?\[])", r"[\1]", name)
 

@@ -128,6 +128,25 @@ def test_a_quadlet_runs_where_the_source_says_and_meets_others_on_networks() -> 
     assert network.properties["cidrs"] == ["192.168.9.0/24"] and network.declared
 
 
+def test_what_makes_a_network_and_what_a_socket_starts_are_told_apart() -> None:
+    files = {
+        "quadlets/edge.container": (
+            "[Unit]\nRequires=lan-network.service data-volume.service odd-network.service\n"
+            "Wants=http.socket alone.socket\n[Container]\nImage=traefik:3\nNetwork=lan.network\n"
+        ),
+        "quadlets/films.container": "[Unit]\nWants=http.socket\n[Container]\nImage=films:1\n",
+        "quadlets/lan.network": "[Network]\n",
+        "volumes/data.volume": "[Volume]\n",
+        "units/http.socket": "[Unit]\nDescription=Port 80\n[Socket]\nListenStream=80\nService=edge.service\n",
+    }
+    said = interpret(files)
+    needs = [(e.start.name, e.end.name) for p in files for e in edges(said[p], "DEPENDS_ON")]
+    # Nobody knows what a unit is that is not here.
+    assert needs == [("edge", "odd-network"), ("edge", "alone"), ("films", "edge")]
+    (edge,) = [n for n in said["units/http.socket"].nodes if n.node.name == "edge"]
+    assert edge.properties.get("description") is None and edge.properties["port"] == 80
+
+
 def test_an_environment_file_of_a_quadlet_is_read_and_is_no_document() -> None:
     files = {
         "q/app.container": (
