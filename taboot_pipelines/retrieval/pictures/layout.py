@@ -33,20 +33,18 @@ def printable(text: str) -> str:
     return flat if flat.isprintable() else "".join(c if c.isprintable() else "�" for c in flat)
 
 
-def width_of(text: str, em: float, fixed: bool = False) -> float:
-    """Pixels that a text needs at most. ``em``: pixels of an em; ``fixed``: every character is as wide as
-    ``em``, or twice.
-    """
-    return sum(_text_widths(text, em, fixed))
+def width_of(text: str, em: float) -> float:
+    """Pixels that a text needs at most. ``em``: pixels of an em."""
+    return em * sum(map(_ems, text))
 
 
-def cut(text: str, room: float, em: float, fixed: bool = False) -> str:
+def cut(text: str, room: float, em: float) -> str:
     """As much of a text as has room: its beginning and, where names differ, more of its end."""
     text = "".join(c if c.isprintable() else "�" for c in text)
-    widths = _text_widths(text, em, fixed)
+    widths = [em * _ems(c) for c in text]
     if sum(widths) <= room:
         return text
-    room -= em * (1.0 if fixed else _ems("…"))
+    room -= em * _ems("…")
     head, front = 0, 0.0
     while front + widths[head] <= room * 0.4:
         front += widths[head]
@@ -58,17 +56,9 @@ def cut(text: str, room: float, em: float, fixed: bool = False) -> str:
     return f"{text[:head]}…{text[tail:]}"
 
 
-def _text_widths(text: str, em: float, fixed: bool) -> list[float]:
-    return [em * ((2.0 if _is_double(c) else 1.0) if fixed else _ems(c)) for c in text]
-
-
-def _is_double(character: str) -> bool:
-    return unicodedata.east_asian_width(character) in "WF"
-
-
 def _ems(character: str) -> float:
     """The width of a character in a proportional font."""
-    if _is_double(character):
+    if unicodedata.east_asian_width(character) in "WF":
         return 1.3
     if character in _NARROW:
         return 0.42
