@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 
-from taboot_pipelines.retrieval.check.sides import Side, is_of_text
+from taboot_pipelines.retrieval.check.sides import Side
 from taboot_pipelines.retrieval.fact_changes import replaced
 from taboot_pipelines.retrieval.queries.dependencies import impact
 from taboot_pipelines.retrieval.queries.house import Arguments
@@ -101,7 +101,7 @@ class Facts:
         for kind, side, edges in (("removed", self.before, self.gone), ("added", self.after, self.new)):
             for edge in edges:
                 # What a text says has not changed where its words only mean something else now.
-                if edge.edge_id not in told and (edge.doc_id in self.documents or not is_of_text(edge)):
+                if edge.edge_id not in told and (edge.doc_id in self.documents or not edge.is_of_text):
                     value = _said(side, edge)
                     values = (value, "") if kind == "removed" else ("", value)
                     place = (side.file(edge.doc_id), edge.line)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from taboot_pipelines.knowledge.drift.facts import Authority, Drift, DriftKind
 from taboot_pipelines.model.records import Problem
 from taboot_pipelines.retrieval.check.facts import Facts
-from taboot_pipelines.retrieval.check.sides import Side, is_of_text
+from taboot_pipelines.retrieval.check.sides import Side
 from taboot_pipelines.retrieval.queries.house import Arguments, Row
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service
 from taboot_pipelines.retrieval.queries.services import unpinned_images
@@ -207,7 +207,7 @@ def _led_nowhere(before: Side, after: Side, facts: Facts) -> Iterator[CheckProbl
     told = {old.edge_id for old, _ in facts.replaced}
     for edge in facts.gone:
         start, key = before.node(edge.start), before.node(edge.end)[1]
-        leads = edge.type in _BY_NAME and edge.edge_id not in told and not is_of_text(edge)
+        leads = edge.type in _BY_NAME and edge.edge_id not in told and not edge.is_of_text
         if not leads or key not in before.services or start not in after.numbers or start[1] in gone:
             continue
         line = 0 if before.index.is_example(edge.doc_id) else _still(before, after, edge)
@@ -264,7 +264,7 @@ def _driver(side: Side, network: int) -> object:
 
 def _unpinned(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]:
     """Images that came without a version, as configuration says."""
-    news = {e.edge_id: e.start for e in facts.new if e.type == "BUILDS" and not is_of_text(e)}
+    news = {e.edge_id: e.start for e in facts.new if e.type == "BUILDS" and not e.is_of_text}
     keys = {after.index.key(n) for n in news.values()}
     services = tuple(s for n, s in after.index.services.items() if n in news.values())
     were = tuple(s for n, s in before.index.services.items() if before.index.key(n) in keys)

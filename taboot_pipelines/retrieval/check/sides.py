@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import cached_property
 
-from taboot_pipelines.model.graph import TEXT_METHOD
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.check.states import State
 from taboot_pipelines.retrieval.drift.report import Drifts
@@ -101,8 +100,3 @@ class Side:
             )
         label = self.index.label(number)
         return f"{_LABELS.get(label, label).lower()} {self.index.name(number)}"
-
-
-def is_of_text(edge: Edge) -> bool:
-    """Whether running text says so, and no configuration."""
-    return edge.method.startswith(TEXT_METHOD)

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from taboot_pipelines.model.graph import TEXT_METHOD
 from taboot_pipelines.packaged import sections
 from taboot_pipelines.retrieval.handbook.blocks import Blocks, LineOf, table
 from taboot_pipelines.retrieval.handbook.instructions import Text
@@ -131,7 +130,7 @@ class Facts(Blocks):
     def is_declared(self, node: int) -> bool:
         """Whether more than a text says that there is such a machine."""
         edges = [*self._index.into(node, "RUNS", "BINDS"), *self._index.out(node, "RESOLVES_TO")]
-        return any(not e.method.startswith(TEXT_METHOD) for e in edges)
+        return any(not e.is_of_text for e in edges)
 
     @cached_property
     def host_of(self) -> dict[int, int]:

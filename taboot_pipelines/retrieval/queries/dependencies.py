@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from taboot_pipelines.model.graph import TEXT_METHOD
 from taboot_pipelines.retrieval.queries.citations import cite, cites
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
@@ -122,12 +121,12 @@ def _failing(house: ServiceIndex, node: int, *, transitive: bool) -> Iterator[Ed
             layer = [
                 n
                 for n, edges in found.items()
-                if not (_only_leads_to(house, house.services[n], edges) or all(map(_only_drawn, edges)))
+                if not (_only_leads_to(house, house.services[n], edges) or _only_drawn(edges))
             ]
 
 
-def _only_drawn(edge: Edge) -> bool:
-    return edge.type == "CONNECTS_TO" and edge.method.startswith(TEXT_METHOD)
+def _only_drawn(edges: Iterable[Edge]) -> bool:
+    return all(edge.type == "CONNECTS_TO" and edge.is_of_text for edge in edges)
 
 
 def _only_leads_to(house: ServiceIndex, service: Service, edges: Sequence[Edge]) -> bool:

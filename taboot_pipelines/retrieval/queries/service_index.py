@@ -83,6 +83,11 @@ class Edge:
     observed: str
     methods: frozenset[str]
 
+    @property
+    def is_of_text(self) -> bool:
+        """Whether running text says so, and no configuration."""
+        return self.method.startswith(TEXT_METHOD)
+
 
 @dataclass(frozen=True, slots=True)
 class Service:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from taboot_pipelines.knowledge.reach import is_store_image
-from taboot_pipelines.model.graph import TEXT_METHOD
 from taboot_pipelines.retrieval.drift.report import SET_ASIDE
 from taboot_pipelines.retrieval.queries.citations import StatementSpan
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry, Value
@@ -141,9 +140,7 @@ class RuleHouse:
     def _edges_of(self, type_: str) -> list[Edge]:
         if type_ not in self._edges:
             self._edges[type_] = [
-                e
-                for e in self.index.of_type(type_)
-                if self.in_force(e.doc_id) and not e.method.startswith(TEXT_METHOD)
+                e for e in self.index.of_type(type_) if self.in_force(e.doc_id) and not e.is_of_text
             ]
         return self._edges[type_]
 
