@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shutil
-import time
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -28,8 +27,6 @@ from taboot_pipelines.stores.objects import StorageLocation, directory_health, i
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-#: A file that is older than this is not replaced without its time telling it.
-_SETTLED_NANOSECONDS = 2_000_000_000
 _LOG = "_delta_log"
 #: A commit's file in a log (Delta protocol: the version, zero-padded to 20 digits).
 _COMMIT = re.compile(r"\d{20}\.json")
@@ -43,11 +40,16 @@ _PART = re.compile(r"/_delta_log/|\.parquet$|/_sha256\.json$")
 
 
 class Stamp(NamedTuple):
-    """The newest commit of a log: the version that it made, and what tells its file from another so named."""
+    """The newest commit of a log: the version that it made, and what tells its file from another so named.
+
+    The first commit of a table that was removed and made again can have the name, the inode and the time of
+    the one before; its hash differs, since the table's own id is in it.
+    """
 
     version: int
     inode: int
     nanoseconds: int
+    sha256: bytes
 
 
 class TablePlace(Protocol):
@@ -70,9 +72,7 @@ class TablePlace(Protocol):
         """Whether there may be a table: False only if there is certainly none. Costs no request."""
 
     def stamp(self, path: str) -> Stamp | None:
-        """Return what differs after every commit to a table; None where that costs a request, or where the
-        table may just have been made anew.
-        """
+        """Return what differs after every commit to a table; None where that costs a request."""
 
     def whole(self, path: str) -> bool:
         """Whether the path holds a table, and not the rest of one that is being removed."""
@@ -140,12 +140,11 @@ class TableDirectory:
             with os.scandir(self._root / path / _LOG) as log:
                 newest = max((file for file in log if _COMMIT.fullmatch(file.name)), key=lambda f: f.name)
             changed = newest.stat()
+            version = int(newest.name.partition(".")[0])
+            beginning = b"" if version else hashlib.sha256(Path(newest.path).read_bytes()).digest()
         except (OSError, ValueError):
             return None
-        stamp = Stamp(int(newest.name.partition(".")[0]), changed.st_ino, changed.st_mtime_ns)
-        # The first commit of a table that was removed and made again has the name of the one before.
-        young = time.time_ns() - stamp.nanoseconds < _SETTLED_NANOSECONDS
-        return None if stamp.version == 0 and young else stamp
+        return Stamp(version, changed.st_ino, changed.st_mtime_ns, beginning)
 
     def whole(self, path: str) -> bool:
         return self.may_exist(path)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,6 +47,11 @@ _MAX_KEPT = 64
 #: Up to so many bytes in all, the files of a table are read one after the other: to scan a file of a few
 #: kilobytes as a part of a dataset takes three times as long.
 _FEW_BYTES = 4 << 20
+_CONFIGURATION = {
+    "delta.dataSkippingNumIndexedCols": "0",
+    # Opening a table reads its log from the last checkpoint on.
+    "delta.checkpointInterval": "8",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,34 +250,11 @@ class Tables:
         txn: str,
     ) -> TableVersion:
         """Replace whole buckets (None: the whole table) by ``rows`` in one commit; return the new version."""
-        from deltalake import CommitProperties, write_deltalake
-
-        rows = model.conform(rows, _base(name))
-        self._confirm()
-        table = self._create(namespace, owner, name)
-        with self._typed(f"Table {name} of {owner} cannot be written", name):
-            write_deltalake(
-                table,
-                rows,
-                mode="overwrite",
-                predicate=None if buckets is None else f"bucket IN ({','.join(map(str, sorted(buckets)))})",
-                commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}),
-            )
-        return self._written(table, _path(namespace, owner, name))
+        only = None if buckets is None else f"bucket IN ({','.join(map(str, sorted(buckets)))})"
+        return self._write(namespace, owner, name, rows, txn, "overwrite", only)
 
     def append(self, namespace: str, owner: str, name: str, rows: pa.Table, *, txn: str) -> TableVersion:
-        from deltalake import CommitProperties, write_deltalake
-
-        self._confirm()
-        table = self._create(namespace, owner, name)
-        with self._typed(f"Table {name} of {owner} cannot be written", name):
-            write_deltalake(
-                table,
-                model.conform(rows, _base(name)),
-                mode="append",
-                commit_properties=CommitProperties(custom_metadata={"taboot.txn": txn}),
-            )
-        return self._written(table, _path(namespace, owner, name))
+        return self._write(namespace, owner, name, rows, txn, "append")
 
     def rollback(
         self, namespace: str, owner: str, name: str, version: TableVersion | None
@@ -567,29 +549,46 @@ class Tables:
         other = self._log(namespace, owner, name, version)
         return other is not None and {f.path for f in other.files} == {f.path for f in newest.files}
 
-    def _create(self, namespace: str, owner: str, name: str) -> DeltaTable:
-        from deltalake import DeltaTable
+    def _write(
+        self,
+        namespace: str,
+        owner: str,
+        name: str,
+        rows: pa.Table,
+        txn: str,
+        mode: Literal["append", "overwrite"],
+        predicate: str | None = None,
+    ) -> TableVersion:
+        """Commit rows beside those that a table holds, or in place of those of the predicate (None: of all).
+        The first commit makes the table.
+        """
+        from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-        existing = self._writer(namespace, owner, name)
-        if existing is not None:
-            return existing
-        schema, key = model.TABLES[_base(name)]
+        rows = model.conform(rows, _base(name))
         path = _path(namespace, owner, name)
-        configuration: dict[str, Any] = {
-            "delta.dataSkippingNumIndexedCols": "0",
-            # Opening a table reads its log from the last checkpoint on.
-            "delta.checkpointInterval": "8",
-        }
+        commit = CommitProperties(custom_metadata={"taboot.txn": txn})
+        self._confirm()
+        table = self._writer(namespace, owner, name)
         with self._typed(f"Table {name} of {owner} cannot be written", name):
-            self._place.prepare(path)
-            return DeltaTable.create(
-                self._place.uri(path),
-                schema=schema,
-                mode="ignore",
-                partition_by=None if key is None else ["bucket"],
-                configuration=configuration,
-                storage_options=self._place.options(),
-            )
+            if table is None:
+                uri, options = self._place.uri(path), self._place.options()
+                self._place.prepare(path)
+                _, key = model.TABLES[_base(name)]
+                write_deltalake(
+                    uri,
+                    rows,
+                    mode=mode,
+                    partition_by=None if key is None else ["bucket"],
+                    configuration=dict(_CONFIGURATION),
+                    storage_options=options,
+                    commit_properties=commit,
+                )
+                table = DeltaTable(uri, storage_options=options)
+            elif mode == "append":
+                write_deltalake(table, rows, mode=mode, commit_properties=commit)
+            else:
+                write_deltalake(table, rows, mode=mode, predicate=predicate, commit_properties=commit)
+        return self._written(table, path)
 
     @contextlib.contextmanager
     def _typed(self, what: str, name: str) -> Iterator[None]:
@@ -649,9 +648,11 @@ class _SmallFiles:
 
     #: Bytes of what is kept, and of one part of it at most.
     _MOST, _LARGEST = 16 << 20, 256 << 10
+    #: A file of so few bytes is read whole, whichever columns are asked for: each stage asks for others.
+    _WHOLE = 32 << 10
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, int, int, tuple[str, ...]], pa.Table] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int, int, tuple[str, ...] | None], pa.Table] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -693,14 +694,15 @@ class _SmallFiles:
         from pyarrow.parquet import ParquetFile
 
         found = path.stat()
+        columns = None if found.st_size <= self._WHOLE else names
         # A file that somebody has altered is read again, so that it is found to be.
-        key = (str(path), found.st_mtime_ns, found.st_size, names)
+        key = (str(path), found.st_mtime_ns, found.st_size, columns)
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
         with pa.OSFile(str(path)) as file:
-            part = ParquetFile(file, pre_buffer=False).read(columns=names, use_threads=False)
+            part = ParquetFile(file, pre_buffer=False).read(columns=columns, use_threads=False)
         if part.nbytes <= self._LARGEST:
             with self._lock:
                 if key not in self._kept:
