@@ -7,6 +7,7 @@ their blob, with that which is there now; what differs is told by passages. Secr
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -24,6 +25,9 @@ from taboot_pipelines.stores.catalog.locators import Locator, PathChange
 MAX_PASSAGES, MAX_CHARS = 20, 600
 #: Paragraphs that differ at most: beyond them all is told as one passage.
 _MAX_BLOCKS = 2_000
+#: Lines of a passage that are shown though both sides have them, and code points before what differs in a long
+#: one.
+_WHOLE_LINES, _AROUND = 3, 80
 
 
 class ChangeKind(StrEnum):
@@ -141,12 +145,9 @@ def _locator(change: PathChange, doc_id: str, sha256: str) -> Locator:
 
 def passages(before: str, after: str) -> Iterator[Passage]:
     """Yield at most :data:`MAX_PASSAGES` passages in which two texts differ, by paragraphs; of each side as
-    much as :data:`MAX_CHARS`."""
+    much as :data:`MAX_CHARS`, and of a long paragraph the lines that differ."""
     old, new = before.rstrip().split("\n\n"), after.rstrip().split("\n\n")
-    head = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
-    rest = min(len(old), len(new)) - head
-    backwards = zip(reversed(old[head:]), reversed(new[head:]), strict=False)
-    tail = min(rest, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], backwards)))
+    head, tail = _common(old, new)
     old_end, new_end = len(old) - tail, len(new) - tail
     if max(old_end, new_end) - head > _MAX_BLOCKS:
         blocks: Sequence[tuple[int, int, int, int]] = [(head, old_end, head, new_end)]
@@ -159,11 +160,37 @@ def passages(before: str, after: str) -> Iterator[Passage]:
         ]
     for start, end, new_start, new_stop in blocks[:MAX_PASSAGES]:
         line = 1 + sum(block.count("\n") + 2 for block in new[:new_start])
-        yield Passage(_cut(old[start:end]), _cut(new[new_start:new_stop]), line)
+        was, now = ("\n\n".join(part).strip() for part in (old[start:end], new[new_start:new_stop]))
+        yield _narrowed(was, now, line) if was and now else Passage(_cut(was), _cut(now), line)
 
 
-def _cut(blocks: Sequence[str]) -> str:
-    text = "\n\n".join(blocks).strip()
+def _narrowed(was: str, now: str, line: int) -> Passage:
+    """A passage without the lines that both sides begin and end with, such as the rest of a file that has no
+    blank lines; where one is still long, without the most of what its two sides have in common."""
+    old, new = was.split("\n"), now.split("\n")
+    if min(len(old), len(new)) > _WHOLE_LINES:
+        head, tail = _common(old, new)
+        old, new = old[head : len(old) - tail], new[head : len(new) - tail]
+        line += head
+    was, now = "\n".join(old), "\n".join(new)
+    if max(len(was), len(now)) <= MAX_CHARS:
+        return Passage(was, now, line)
+    shared = range(min(len(was), len(now)))
+    head = bisect_left(shared, True, key=lambda n: was[: n + 1] != now[: n + 1])
+    cut = max(0, head - _AROUND)
+    line += now[:cut].count("\n")
+    was, now = ("…" * bool(cut) + _cut(text[cut:]) for text in (was, now))
+    return Passage(was, now, line)
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> tuple[int, int]:
+    """How much of two sequences is alike at the beginning, and how much of the rest at the end."""
+    head = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    backwards = zip(reversed(one[head:]), reversed(other[head:]), strict=False)
+    return head, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], backwards))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}…"
 
 

@@ -128,7 +128,10 @@ def test_a_notebook_asks_for_changes(world: World) -> None:
             world.kb().changes(wrong)  # type: ignore[arg-type]
 
 
-blocks = st.lists(st.sampled_from(["alpha", "beta", "gamma\ndelta", "epsilon", ""]), max_size=12)
+UNIT = "\n".join(f"Setting{n}=value" for n in range(9))
+blocks = st.lists(
+    st.sampled_from(["alpha", "beta", "gamma\ndelta", "epsilon", "", UNIT, f"{UNIT}\nUser=me"]), max_size=12
+)
 
 
 @given(blocks, blocks)
@@ -142,6 +145,18 @@ def test_passages_say_all_that_differs_and_where(old: list[str], new: list[str])
     for passage in found:
         first = next((line for line in passage.after.split("\n") if line), "")
         assert first in "\n".join(lines[passage.line - 1 :])
+
+
+def test_of_a_long_paragraph_the_lines_that_differ_are_told() -> None:
+    lines = [f"Setting{n}=value" for n in range(100)]
+    (found,) = passages("\n".join(lines), "\n".join([*lines[:70], "Setting70=other", *lines[71:]]))
+    assert found == ("Setting70=value", "Setting70=other", 71)
+    (found,) = passages("\n".join(lines), "\n".join([*lines[:70], "More=1", *lines[70:]]))
+    assert found == ("", "More=1", 71)
+    command = "Exec=" + " ".join(f"--collector.{n}" for n in range(100))
+    (found,) = passages(command, command.replace("collector.90", "no-collector.90"))
+    assert "--collector.90" in found.before and "--no-collector.90" in found.after
+    assert found.before.startswith("…") and found.line == 1
 
 
 def test_texts_without_anything_in_common_are_compared_in_bounded_time() -> None:

@@ -200,7 +200,7 @@ def test_unchanged_input_writes_nothing(world: World, stacks: Path) -> None:
 
 def test_a_lost_table_is_made_again_whatever_is_remembered(world: World, stacks: Path) -> None:
     tables = world.workspace.tables
-    before = rows_of(tables.read("default", "stacks", "observations", 1))
+    before = rows_of(tables.read("default", "stacks", "observations", 0))
     shutil.rmtree(world.home / "tables/default/stacks/observations")
     report = interpret(world, "stacks")
     assert (report.counts["interpreted"], report.counts["reused"]) == (6, 0)

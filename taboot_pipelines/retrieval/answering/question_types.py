@@ -76,6 +76,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "address_of": ("ip",),
     "owner_of_address": ("ip", "on_address"),
     "vpn": ("vpn", "vpn_users"),
+    "schedule_of": ("schedule_of",),
     "definition": ("description",),
     "yesno_dependency": ("dependencies", "users", "dependents", "connections"),
     "yesno_exposure": ("exposed", "ports"),

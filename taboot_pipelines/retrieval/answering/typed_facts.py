@@ -107,6 +107,9 @@ ASKED: dict[str, Asked] = {
     ),
     "vpn": Asked("vpn_users", ("service", "tunnel"), denies=True),
     "vpn_users": Asked("vpn_users", ("tunnel", *_SUBJECT), lists=True),
+    "schedule_of": Asked(
+        "schedules", ("service", "project"), sentence=Sentence("{service}", "runs by", "{key} {value}")
+    ),
     "ip": Asked("addresses", ("name",)),
     "on_address": Asked("addresses", ("address",)),
 }
@@ -157,6 +160,8 @@ class TypedFacts(FactKind):
             bound = bound._replace(rows=[r for r in bound.rows if r.cells["allowed"]])
         if kind == "port_owner" and not {"port", "container_port"}.intersection(bound.columns):
             return None
+        if kind == "schedule_of" and len({r.cites[0].doc_id for r in bound.rows}) > 1:
+            return None  # which of several schedules the other words of the question say
         if not bound.rows:
             return self._denied(query, scoped) if asked.denies else None
         if kind == "project_of" and question.counts:

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 
 from taboot_pipelines.knowledge.drift.facts import Authority, Drift, DriftKind
 from taboot_pipelines.model.records import Problem
+from taboot_pipelines.model.rules import Severity
 from taboot_pipelines.retrieval.check.facts import Facts
 from taboot_pipelines.retrieval.check.sides import Side
 from taboot_pipelines.retrieval.queries.house import Arguments, Row
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service
 from taboot_pipelines.retrieval.queries.services import unpinned_images
 from taboot_pipelines.retrieval.results.check import CheckProblem
+from taboot_pipelines.retrieval.rules.catalog import RULES as RULES_OF_THE_HOUSE
+from taboot_pipelines.retrieval.rules.declarations import RuleHouse
+from taboot_pipelines.retrieval.rules.run import silence_of
 
+#: Rules of the house for what is looked for here by another name.
+_TOLD = ("port-taken-twice", "dangling-route", "route-to-wrong-port", "needs-the-undeclared")
+#: The rules of the house that cannot be broken on purpose.
+_BROKEN = [
+    rule for rule in RULES_OF_THE_HOUSE.values() if rule.severity is Severity.ERROR and rule.name not in _TOLD
+]
 #: Every rule, and what it says.
 RULES: Mapping[str, str] = {
     "port_taken": "A port of a machine is published by two services.",
@@ -29,6 +40,7 @@ RULES: Mapping[str, str] = {
     "image_unpinned": "An image names no version, or only `latest`.",
     "document_contradicted": "A document says something else than the configuration.",
     "unreadable": "A file cannot be read as what it is.",
+    **{rule.name: rule.summary for rule in _BROKEN},
 }
 _DRIFTS = {
     DriftKind.PORT_TWICE: "port_taken",
@@ -46,9 +58,13 @@ _NOT_FOUND = (
 _LEADING = ("CONNECTS_TO", "DEPENDS_ON", "ROUTES_TO", "USES_VPN")
 #: Of these what leads somewhere by a name or a port: it may end though what says it stands there still.
 _BY_NAME = ("CONNECTS_TO", "ROUTES_TO")
+#: How alike two names are of which one is likely misspelled (``difflib``: a letter of seven is another).
+_ALIKE = 0.85
 _POSITION = re.compile(r", line (\d+), column \d+")
 #: A number, a version, a name or a key as texts hold it.
 _WORD = re.compile(r"\w+(?:[.-]\w+)*")
+#: What may be the name of a host in a value (RFC 1123), or a part of its user, port or path.
+_NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*\w)?")
 
 
 def problems(before: Side, after: Side, facts: Facts) -> list[CheckProblem]:
@@ -61,6 +77,7 @@ def problems(before: Side, after: Side, facts: Facts) -> list[CheckProblem]:
         *_networks(before, after, facts),
         *_unpinned(before, after, facts),
         *_documents(before, after, facts),
+        *_broken(before, after),
     ):
         found.setdefault((problem.rule, problem.file, problem.line), problem)
     return sorted(found.values(), key=lambda p: (list(RULES).index(p.rule), p.file, p.line))
@@ -202,9 +219,11 @@ def _led_nowhere(before: Side, after: Side, facts: Facts) -> Iterator[CheckProbl
     for old, new in facts.replaced:
         label, key = after.node(new.end)
         led = before.node(old.end)[1] in before.services
-        if new.type == "ROUTES_TO" and led and label == "Service" and key not in after.services:
+        if new.type in _LEADING and led and label == "Service" and key not in after.services:
             yield _nowhere(after, new, "which nothing declares")
     told = {old.edge_id for old, _ in facts.replaced}
+    yield from _asked_by_no_name(before, after, facts, told)
+    yield from _misspelled(after, facts, {new.edge_id for _, new in facts.replaced})
     for edge in facts.gone:
         start, key = before.node(edge.start), before.node(edge.end)[1]
         leads = edge.type in _BY_NAME and edge.edge_id not in told and not edge.is_of_text
@@ -215,6 +234,44 @@ def _led_nowhere(before: Side, after: Side, facts: Facts) -> Iterator[CheckProbl
             why = "which is gone" if key in gone else "which it does not reach any more"
             statement = f"{before.called(edge.start)} {_DOES[edge.type]} {before.called(edge.end)}, {why}."
             yield _problem(_rule(edge), statement, after, edge.doc_id, line)
+
+
+def _misspelled(after: Side, facts: Facts, told: Collection[str]) -> Iterator[CheckProblem]:
+    """Dependencies that came on what nothing declares, under nearly the name of what something does. Of
+    others the machine may have a unit that no file shows."""
+    names = {service.name for service in after.services.values()}
+    for edge in facts.new:
+        if edge.type != "DEPENDS_ON" or edge.is_of_text or edge.edge_id in told:
+            continue
+        label, key = after.node(edge.end)
+        meant = get_close_matches(after.index.name(edge.end), names, 1, _ALIKE)
+        if label == "Service" and key not in after.services and meant:
+            yield _nowhere(after, edge, f"which nothing declares; {meant[0]} is declared")
+
+
+def _asked_by_no_name(
+    before: Side, after: Side, facts: Facts, told: Collection[str]
+) -> Iterator[CheckProblem]:
+    """Settings that named a service that was reached, and now name what no service is called.
+
+    A name with a dot may be one of the world's.
+    """
+    for edge in facts.gone:
+        start, end = before.node(edge.start), before.node(edge.end)
+        leads = edge.type == "CONNECTS_TO" and edge.edge_id not in told and not edge.is_of_text
+        if not leads or end[1] not in before.services or start not in after.numbers:
+            continue
+        held = {v.path: v.value for v in before.values(edge.doc_id) if v.line == edge.line and not v.secret}
+        for value in after.values(edge.doc_id):
+            old, new = (_NAME.findall(text) for text in (held.get(value.path, ""), value.value))
+            # The value is what it was but for one name, which led there.
+            named = [(a, b) for a, b in zip(old, new, strict=len(old) == len(new)) if a != b] if old else []
+            if len(named) == 1 and not named[0][1].isdecimal() and "." not in named[0][1]:
+                statement = (
+                    f"{after.called(after.numbers[start])} asks for {named[0][1]} in place of"
+                    f" {before.called(edge.end)}, and no service that it reaches is called so."
+                )
+                yield _problem("dependency_gone", statement, after, edge.doc_id, value.line)
 
 
 def _still(before: Side, after: Side, edge: Edge) -> int:
@@ -260,6 +317,21 @@ def _networks(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]
 
 def _driver(side: Side, network: int) -> object:
     return side.index.properties(network).get("driver")
+
+
+def _broken(before: Side, after: Side) -> Iterator[CheckProblem]:
+    """Rules of the house that held and do not any more, where nobody silenced them."""
+    houses = [RuleHouse(side.house) for side in (before, after)]
+    for rule in _BROKEN:
+        news = list(rule.find(houses[1]))
+        known = {(v.subject, v.statement) for v in rule.find(houses[0])} if news else set()
+        for found in news:
+            if (found.subject, found.statement) not in known and not silence_of(
+                after.house, rule.name, found
+            ):
+                at = found.cites[0]
+                statement = f"{found.subject}: {found.statement}"
+                yield _problem(rule.name, statement, after, at.doc_id, at.line)
 
 
 def _unpinned(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]:

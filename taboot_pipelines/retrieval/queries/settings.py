@@ -76,7 +76,7 @@ def schedules(house: House, args: Arguments) -> Iterator[Row]:
     """When services do their work: by a setting of their own, or a timer, which starts the unit that it names
     in ``Unit=``, else the service of its own name (systemd.timer(5))."""
     yield from of_services(SCHEDULE)(house, args)
-    asked = {s.name for s in house.asked(args)}
+    asked = {s.name: s for s in house.asked(args)}
     for document in house.index.config_documents:
         stem, ending = posixpath.splitext(posixpath.basename(document.path))
         if ending != ".timer":
@@ -89,7 +89,8 @@ def schedules(house: House, args: Arguments) -> Iterator[Row]:
             continue
         for entry in entries:
             if entry.value.path[-1].startswith("On"):
-                cells = {"service": unit, "project": "", "key": entry.value.path[-1], "value": entry.shown}
+                of = house.service(asked[unit]) if unit in asked else {"service": unit, "project": ""}
+                cells = {**of, "key": entry.value.path[-1], "value": entry.shown}
                 yield Row(cells, [entry.cite, *entry.also])
 
 

@@ -80,10 +80,11 @@ class Declaration:
 
     def is_variant_of(self, other: Declaration) -> bool:
         """Whether only one of two is meant to run: their profiles exclude each other, or they stand in
-        different files of one folder."""
+        different files of one folder, other than quadlets, of which each is a service."""
         a, b = (set(d.service.properties.get("profiles") or ()) for d in (self, other))
         files = {e.document.path for e in self.entries}.isdisjoint(e.document.path for e in other.entries)
-        return bool(a and b and a.isdisjoint(b)) or (files and not self.folders.isdisjoint(other.folders))
+        beside = files and not self.folders.isdisjoint(other.folders)
+        return bool(a and b and a.isdisjoint(b)) or (beside and "quadlet" not in (self.form, other.form))
 
 
 def _keys(entry: ConfigEntry) -> tuple[str, ...]:

@@ -113,23 +113,7 @@ class _Look:
             if fnmatchcase(found.subject, silence.subject):
                 self._used.add((rule, silence.subject))
                 return silence.reason
-        return next(filter(None, (self._allowed(rule, span) for span in found.cites)), "")
-
-    def _allowed(self, rule: str, span: StatementSpan) -> str:
-        """What a comment says beside a declaration, right above it, or so with what it stands in."""
-        text = self._house.index.text(span.doc_id)
-        if "taboot:" not in text:
-            return ""
-        lines = text.split("\n")[: span.line]
-        depth, beside = _depth(lines[-1]) + 1, True
-        for line in reversed(lines[-_MAX_LINES:]):
-            if not _COMMENT.match(line):
-                beside = bool(line.strip()) and _depth(line) < depth
-                depth = min(depth, _depth(line)) if beside else depth
-            said = _ALLOWED.search(line) if beside else None
-            if said is not None and said["rule"] == rule:
-                return said["reason"]
-        return ""
+        return silence_of(self._house, rule, found)
 
     def notes(self, wanted: list[Rule]) -> list[str]:
         """What of the sources file is of no use."""
@@ -147,6 +131,28 @@ class _Look:
                 if name in names and (name, silence.subject) not in self._used
             ),
         ]
+
+
+def silence_of(house: House, rule: str, found: Violation) -> str:
+    """Why a rule need not hold in a place, as a comment there says; empty where none does."""
+    return next(filter(None, (_allowed(house, rule, span) for span in found.cites)), "")
+
+
+def _allowed(house: House, rule: str, span: StatementSpan) -> str:
+    """What a comment says beside a declaration, right above it, or so with what it stands in."""
+    text = house.index.text(span.doc_id)
+    if "taboot:" not in text:
+        return ""
+    lines = text.split("\n")[: span.line]
+    depth, beside = _depth(lines[-1]) + 1, True
+    for line in reversed(lines[-_MAX_LINES:]):
+        if not _COMMENT.match(line):
+            beside = bool(line.strip()) and _depth(line) < depth
+            depth = min(depth, _depth(line)) if beside else depth
+        said = _ALLOWED.search(line) if beside else None
+        if said is not None and said["rule"] == rule:
+            return said["reason"]
+    return ""
 
 
 def _depth(line: str) -> int:

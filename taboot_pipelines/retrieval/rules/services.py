@@ -319,9 +319,12 @@ def container_named_twice(house: RuleHouse) -> Iterator[Violation]:
 def address_given_twice(house: RuleHouse) -> Iterator[Violation]:
     def said(one: Declaration) -> Iterator[tuple[object, str, ConfigEntry]]:
         for entry in one.all("networks", "ipv4_address"):
-            keys, address = entry.value.path[entry.lead :], entry.value.value.strip()
-            if keys[-1] == "ipv4_address" and re.fullmatch(r"(?:\d{1,3}\.){3}\d{1,3}", address):
-                yield (one.service.place, address), address, entry
+            given = entry.value.value.strip()
+            if entry.value.path[-1] not in ("ipv4_address", "IP"):
+                # `Network=` of a quadlet names the network and, after a colon, what the container is there.
+                given = given.partition(":ip=")[2].partition(",")[0]
+            if re.fullmatch(r"(?:\d{1,3}\.){3}\d{1,3}", given):
+                yield (one.service.place, given), given, entry
 
     return _twice(house, said, "fixed address")
 

@@ -70,6 +70,24 @@ networks:
   shop_front:
     external: true
 """
+WIKI = "[Container]\nImage=wiki:1\nContainerName=wiki\nNetwork=house.network:ip=172.30.0.8\n"
+TASKS = """[Unit]
+Requires=wiki.service
+[Container]
+Image=tasks:1
+ContainerName=tasks
+Network=house.network:ip=172.30.0.9
+Environment=WIKI_URL=http://wiki:8080
+"""
+SECRET = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData:\n  word: correct-horse-9\n"
+INGRESS = """apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: way}
+spec:
+  tls: [{hosts: [b.example.org], secretName: a}]
+  rules:
+    - {host: b.example.org, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: agent}}}]}}
+"""
 README = "# Shop\n\nThe web server runs `nginx:1.27`.\n\n| service | port |\n| --- | --- |\n| web | 8080 |\n"
 MORE = "services: {more: {extends: {file: linked.yaml, service: base}, env_file: [x.env]}}\n"
 HOUSE = {
@@ -77,6 +95,10 @@ HOUSE = {
     "blog/compose.yaml": BLOG,
     "proxy/shop.conf": PROXY,
     "shop/README.md": README,
+    "wiki.container": WIKI,
+    "tasks.container": TASKS,
+    "house.network": "[Network]\nNetworkName=house\n",
+    "k8s/way.yaml": INGRESS,
 }
 ENV = {"shop/.env": "MODE=live\n"}
 
@@ -86,6 +108,13 @@ def entries(root: Path) -> list[Entry]:
         {"id": "stacks", "type": "compose", "path": ".", "host": "nas"},
         {"id": "proxy", "type": "swag", "path": "proxy"},
         {"id": "notes", "type": "files", "path": ".", "include": ["*.md"]},
+        {
+            "id": "units",
+            "type": "files",
+            "path": ".",
+            "include": ["*.container", "*.network", "k8s/*.yaml"],
+            "interpret": True,
+        },
     )
     return [Entry("default", e["id"], "active", parse_entry(e), root) for e in declared]
 
@@ -184,6 +213,38 @@ BREAKING: dict[str, tuple[dict[str, str | None], tuple[str, str, str]]] = {
     "document_contradicted": (
         {"shop/compose.yaml": shop("nginx:1.27", "nginx:1.28")},
         ("shop/README.md", "nginx:1.27", "1.28"),
+    ),
+    "secret-in-plain": (
+        {"shop/compose.yaml": shop("MODE: ${MODE}", "DB_PASSWORD: correct-horse-battery")},
+        ("shop/compose.yaml", "DB_PASSWORD", "shop/web"),
+    ),
+    "secret-in-manifest": (
+        {"k8s/app.yaml": SECRET},
+        ("k8s/app.yaml", "word", "Secret a"),
+    ),
+    "login-switched-off": (
+        {"shop/compose.yaml": shop("MODE: ${MODE}", "GF_AUTH_ANONYMOUS_ENABLED: 'true'")},
+        ("shop/compose.yaml", "ANONYMOUS", "shop/web"),
+    ),
+    "dashboard-open": (
+        {"blog/compose.yaml": BLOG.replace("ghost:5", "traefik:3\n    command: [--api.insecure=true]")},
+        ("blog/compose.yaml", "insecure", "blog"),
+    ),
+    "certificate-without-host": (
+        {"k8s/way.yaml": INGRESS.replace("hosts: [b", "hosts: [c")},
+        ("k8s/way.yaml", "- {host", "Ingress way"),
+    ),
+    "container-name-twice": (
+        {"wiki.container": WIKI.replace("=wiki", "=tasks"), "tasks.container": TASKS},
+        ("tasks.container", "ContainerName", "tasks"),
+    ),
+    "address-twice": (
+        {"wiki.container": WIKI.replace("30.0.8", "30.0.9"), "tasks.container": TASKS},
+        ("tasks.container", "Network=", "172.30.0.9"),
+    ),
+    "dependency-cycle": (
+        {"shop/compose.yaml": shop("image: postgres:16", "image: postgres:16\n    depends_on: [web]")},
+        ("shop/compose.yaml", "depends_on: [web]", "shop"),
     ),
     "unreadable": (
         {"shop/compose.yaml": shop("services:", "services: [")},
@@ -297,7 +358,7 @@ def test_a_setting_that_leads_nowhere_any_more_is_told_with_its_value(
     report = check(settings, tmp_path, {"shop/compose.yaml": shop("u@db:5432", "u@elsewhere:5432")})
     facts = {(f.kind, f.fact) for f in report.facts}
     assert facts == {("removed", "connection"), ("changed", "environment.DATABASE_URL")}
-    assert report.problems == ()
+    assert told(report) == {("dependency_gone", "shop/compose.yaml", line(SHOP, "DATABASE_URL"))}
 
 
 def test_who_needed_what_is_gone_is_told(settings: Settings, tmp_path: Path) -> None:
@@ -311,6 +372,34 @@ def test_who_needed_what_is_gone_is_told(settings: Settings, tmp_path: Path) -> 
         ("dependency_gone", "shop/compose.yaml", line(without, "db: {condition")),
         ("dependency_gone", "shop/compose.yaml", line(without, "DATABASE_URL")),
     }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "http://wiki:8080",
+            "http://wikl:8080",
+            "service systemd/tasks asks for wikl in place of service systemd/wiki",
+        ),
+        ("http://wiki:8080", "http://wiki.example.org:8080", ""),
+        ("http://wiki:8080", "http://127.0.0.1:8080", ""),
+        (
+            "Requires=wiki.service",
+            "Requires=wikis.service",
+            "depends on service systemd/wikis, which nothing declares",
+        ),
+        ("Requires=wiki.service", "Requires=wiki.service sshd.service", ""),
+        ("[Unit]", "[Unit]\nAfter=wikki.service", "which nothing declares; wiki is declared"),
+    ],
+)
+def test_a_name_that_is_misspelled_is_told(
+    old: str, new: str, said: str, settings: Settings, tmp_path: Path
+) -> None:
+    assert old in TASKS
+    report = check(settings, tmp_path, {"tasks.container": TASKS.replace(old, new)})
+    assert len(report.problems) == bool(said)
+    assert all(said in p.statement and p.rule == "dependency_gone" for p in report.problems), report.problems
 
 
 def test_a_network_that_another_project_made_is_missed(settings: Settings, tmp_path: Path) -> None:
@@ -396,7 +485,7 @@ def test_the_graph_is_the_one_of_an_ingest(world: World) -> None:
 def files_in(world: World) -> list[Files]:
     return [
         files_of(entry, "/.", world.workspace.settings)
-        for source in ("stacks", "proxy", "notes")
+        for source in ("stacks", "proxy", "notes", "units")
         for entry in world.workspace.entries(source)
     ]
 
