@@ -22,7 +22,7 @@ from taboot_pipelines.retrieval.answering.documents import Documents, Excerpt, P
 from taboot_pipelines.retrieval.answering.fact_answers import names_in, passing_documents, words_of_store
 from taboot_pipelines.retrieval.answering.ownership import Ownership
 from taboot_pipelines.retrieval.answering.reading import Read
-from taboot_pipelines.retrieval.answering.similarity import Nearness
+from taboot_pipelines.retrieval.answering.similarity import Near, Nearness
 from taboot_pipelines.retrieval.answering.tables_and_lists import compare_column, find_steps
 from taboot_pipelines.retrieval.answering.text_query import TextQuery, read_question, says
 from taboot_pipelines.retrieval.drift.report import Drifts
@@ -54,6 +54,9 @@ _TIMES = frozenset({Value.MOMENT, Value.DATE, Value.DURATION, Value.FREQUENCY})
 #: A setting that is a number has its unit in its key, or nowhere.
 _SET = re.compile(r"(?:\b(?:to|is) |=)\d+(?:\.\d+)?(?![\w/:-]|\.\d)")
 
+#: How likely what a document says is still so, where it says of itself that it does not hold.
+_STILL_SO = 0.7
+
 #: An answer out of the graph and out of configuration; None where they do not answer.
 Facts = Callable[[View, SearchRequest, int], Answer | None]
 #: A typed query by its name and parameters.
@@ -78,7 +81,11 @@ class _Found:
 
     @property
     def sure(self) -> float:
-        return self.told[0].sure if self.told else self.reads[0].sure if self.reads else 0.0
+        return _sure(self.told, self.reads)
+
+
+def _sure(told: Sequence[Excerpt], reads: Sequence[Read]) -> float:
+    return told[0].sure if told else reads[0].sure if reads else 0.0
 
 
 @dataclass(slots=True)
@@ -215,9 +222,14 @@ class Answers:
         if facts_suffice and facts is not None:
             return _Found(asked, hits, [], facts, [], view.manifest.version)
         places = self._places(view, hits)
-        told = find_steps(asked, places, limit) or compare_column(asked, places, limit)
         near = None if request.mode == "keyword" else self._nearness.of(view)
-        reads = reading.read(asked, places, near)
+        # What holds no more answers only where nothing else does nearly as well.
+        holding = [p for p in places if not p.document.status]
+        told, reads = self._read(asked, holding, limit, near)
+        if len(holding) < len(places):
+            old, older = self._read(asked, places, limit, near)
+            if _sure(old, older) * _STILL_SO > _sure(told, reads):
+                told, reads = old, older
         if asked.denied:
             reads = [r for r in reads if words.DENIES.search(r.statement.said.lower())]
         if facts is None and (wanted := words_of_store(view, request.query)):
@@ -225,6 +237,12 @@ class Answers:
             reads = [r for r in reads if not wanted.isdisjoint(_words_around(r.statement))]
             told = []
         return _Found(asked, hits, reads, facts, told, view.manifest.version)
+
+    def _read(
+        self, asked: TextQuery, places: list[PassageSpan], limit: int, near: Near | None
+    ) -> tuple[list[Excerpt], list[Read]]:
+        told = find_steps(asked, places, limit) or compare_column(asked, places, limit)
+        return told, reading.read(asked, places, near)
 
     def _places(self, view: View, hits: Sequence[Hit]) -> list[PassageSpan]:
         places = []
@@ -297,6 +315,11 @@ class Answers:
             confidence=found.sure,
             kind="text",
             looked_for=looked_for(found.asked),
+            notes=tuple(
+                f"{document.path} says of itself: {document.status}"
+                for document in {part.document.doc_id: part.document for part in chosen}.values()
+                if document.status
+            ),
         )
 
     def _by_model(
@@ -348,7 +371,7 @@ class Answers:
             update={
                 "citations": citations,
                 "closest": closest,
-                "notes": (*found.notes, *notes),
+                "notes": (*made.notes, *found.notes, *notes),
                 "drift": self._disputed(citations),
                 "answer_id": answer_id,
             }

@@ -25,8 +25,8 @@ from taboot_pipelines.stores.catalog.locators import Locator, PathChange
 MAX_PASSAGES, MAX_CHARS = 20, 600
 #: Paragraphs that differ at most: beyond them all is told as one passage.
 _MAX_BLOCKS = 2_000
-#: Lines of a passage that are shown though both sides have them, and code points before what differs in a long
-#: one.
+#: Lines of a passage that are shown though both sides have them, and code points before what differs in a
+#: long one.
 _WHOLE_LINES, _AROUND = 3, 80
 
 

@@ -21,6 +21,24 @@ from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.retrieval.sentences import Form, TextStatement, statements
 from taboot_pipelines.retrieval.session import View
 
+# --- Documents that say of themselves that they are not in force
+
+#: The status of a decision record, a proposal or a standard (MADR, PEP 1, RFC 2026) that does not hold: in
+#: front matter, a line or a row of its own, or under a heading.
+_STATUS = re.compile(
+    r"^\W{0,6}status\W{1,8}((?:superseded|deprecated|rejected|withdrawn|obsoleted?|retired)\b[^\n|]*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+#: Code points of a document in which its own status stands.
+_BEGINNING = 2_000
+
+
+def not_in_force(text: str) -> str:
+    """What a document says of itself at its beginning if it does not hold; else empty."""
+    said = _STATUS.search(text[:_BEGINNING])
+    return said[1].strip(" *_`\"'") if said else ""
+
+
 # --- Questions that a text asks itself ("Q: May I park here? A: No."): each heads what follows it
 
 _MARK = re.compile(r"\W*(?:Q(?:uestion)?|F|A(?:nswer)?)\s?\d*\s?[:.)]\s+(?=\S)")
@@ -96,6 +114,8 @@ class ReadDocument:
     code: bool = False
     #: Where in its URL its passages are, if they have places of their own there.
     places: Places | None = None
+    #: What the document says of itself if it is not in force any more, or never was: "Superseded by ADR-7".
+    status: str = ""
     _words: dict[int, Words] = field(default_factory=dict)
     _sections: dict[str, frozenset[str]] = field(default_factory=dict)
 
@@ -191,6 +211,8 @@ class Documents:
                 return known
         at = first + window * _WINDOW
         made = _read(view, index, max(first, at - _BESIDE), min(last, at + _WINDOW + _BESIDE))
+        beginning = made.text if made.start == 0 else next(iter(index.chunk_texts(first, first + 1))).text
+        made.status = "" if made.code else not_in_force(beginning)
         with self._lock:
             if key not in self._kept:
                 self._kept[key] = made

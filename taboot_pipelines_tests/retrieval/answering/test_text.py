@@ -277,6 +277,27 @@ def test_of_equal_statements_that_of_the_house_comes_first(tmp_path):
     assert "bb 30 seconds" in kb.answer("how long does the media server wait").text.split(" [1]")[0]
 
 
+def test_what_holds_no_more_answers_only_alone_and_this_is_said(tmp_path):
+    world = World(tmp_path, None)
+    folder = world.source("notes")
+    head = {
+        "a-old": "**Status:** Superseded by B",
+        "b-new": "## Status\n\nAccepted",
+        "c": "status: withdrawn",
+    }
+    said = {"a-old": "waits for 30 seconds", "b-new": "waits for 40 seconds", "c": "has a red lamp"}
+    for name, status in head.items():
+        (folder / f"{name}.md").write_text(f"# Media {name}\n\n{status}\n\nThe media server {said[name]}.\n")
+    world.ingest()
+    world.workspace.close()
+    kb = world.kb()
+    answer = kb.answer("how long does the media server wait")
+    assert "40 seconds" in answer.text and "30 seconds" not in answer.text and answer.notes == ()
+    answer = kb.answer("which lamp does the media server have")
+    assert "red lamp" in answer.text
+    assert [n.rpartition("/")[2] for n in answer.notes] == ["c.md says of itself: withdrawn"]
+
+
 def test_facts_go_before_text_and_text_before_silence(kb, monkeypatch):
     said = Answer(question="q", found=True, text="7 days. [1]", citations=(), confidence=0.9, kind="facts")
     monkeypatch.setattr(kb._answers(), "_facts", lambda *_: said)

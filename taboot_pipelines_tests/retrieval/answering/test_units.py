@@ -35,6 +35,7 @@ Restart=on-failure
     "ledger.container.d/more.conf": "[Container]\nEnvironment=REGION=north\n[Service]\nMemoryMax=768M\n",
     "books.volume": "[Volume]\nVolumeName=books\n",
     "vault.container": "[Container]\nImage=postgres:17\nEnvironment=POSTGRES_DB=accounts\n",
+    "sweeper.timer": "[Timer]\nOnCalendar=Sun 03:20\nRandomizedDelaySec=60\n",
     "sweeper.service": "[Unit]\nRequires=vault.service\n"
     "[Service]\nExecStart=/usr/bin/sweep\nMemoryMax=96M\nUser=sweeper\n",
 }
@@ -57,6 +58,8 @@ ASKED = [
     ("what command does ledger run?", ["serve --workers=7"], "Exec=serve"),
     ("which services have a health check?", ["ledger"], "HealthCmd="),
     ("which services have a memory limit?", ["ledger", "768M", "sweeper", "96M"], "MemoryMax"),
+    ("when does sweeper run?", ["Sun 03:20"], "OnCalendar=Sun 03:20"),
+    ("what is the schedule of sweeper?", ["Sun 03:20"], "OnCalendar=Sun 03:20"),
     ("who mounts /srv/accounts?", ["ledger"], "Volume=/srv/accounts"),
     ("as which user does sweeper run?", ["sweeper"], "User=sweeper"),
 ]
