@@ -400,7 +400,7 @@ def judge(repo: Repository, change: Change, told: CheckReport) -> Iterator[str]:
             and problem.rule in ("dependency_gone", "name_unreachable")
             and any(f"/{name}" in problem.statement for name in services(repo.trees[change.path]))
         ) or (change.what == "remove variable" and change.fact in at)
-        # Whether a setting led to a service is not in the model either: it may be told that none is called so.
+        # Nor is it whether a setting led to a service: it may be told that none is called so.
         follows_too |= change.what == "other host in a setting" and GHOST in problem.statement
         if problem.rule != "document_contradicted" and not (follows and mentions > 1) and not follows_too:
             yield f"false problem {problem.rule}: {problem.statement} {problem.file}:{problem.line}"

@@ -40,6 +40,11 @@ def alert(labels: tuple[str, ...], namespace: str | None, as_json: bool) -> None
     places, width = kb_places(kb), columns()
     for guide in guides:
         plain(guide.alertname or "(an alert without a name)", bold=True)
+        for rule in guide.rules:
+            held = f" for {rule.held}" if rule.held else ""
+            print_wrapped(f"raised by: {rule.expression}{held}", "  ", width, hang="    ")
+            place = places.place(rule.url, rule.line, "", source=rule.source)
+            print_place(places, place, "", width, indent="     ")
         for number, document in enumerate(guide.documents, 1):
             print_wrapped(f"{number}. {document.title or document.path}  ({document.why})", "  ", width)
             place = places.place(document.url, document.line, document.section, source=document.source)

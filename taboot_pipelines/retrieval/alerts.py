@@ -21,9 +21,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.texts import Problems
+from taboot_pipelines.extraction.tier_a.yaml_nodes import Node, Origin, parse
 from taboot_pipelines.packaged import word_list
 from taboot_pipelines.retrieval.drift.report import OF_A_DAY
-from taboot_pipelines.retrieval.results.alerts import AlertDocument, AlertGuide, AlertThing, Why
+from taboot_pipelines.retrieval.queries.service_index import Document, service_index
+from taboot_pipelines.retrieval.results.alerts import (
+    AlertDocument,
+    AlertGuide,
+    AlertRule,
+    AlertThing,
+    Why,
+)
 from taboot_pipelines.retrieval.results.changes import DocumentChanges
 from taboot_pipelines.retrieval.results.queries import QueryResult, QueryRow
 from taboot_pipelines.retrieval.session import Session, View
@@ -31,8 +40,8 @@ from taboot_pipelines.retrieval.session import Session, View
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
 
-#: Documents, things, dependents and changes that are told.
-_DOCUMENTS, _THINGS, _DEPENDENTS, _CHANGES = 5, 5, 50, 20
+#: Documents, things, dependents, changes and rules that are told.
+_DOCUMENTS, _THINGS, _DEPENDENTS, _CHANGES, _RULES = 5, 5, 50, 20, 5
 #: Labels and annotations that are looked at, and code points of a value.
 _MOST, _MAX_CHARS = 64, 1000
 #: Hits that documents are made of.
@@ -45,6 +54,8 @@ _RUNBOOK_WEIGHT, _RECORD_WEIGHT = 1.5, 0.7
 _FIRST, _STEM = 10, 5
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\W]+")
 _WORD = re.compile(r"[\W_]+")
+#: What Prometheus puts a label or a value in place of.
+_TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 #: Labels that name a thing, the most specific first, and the nodes that each may mean.
 _LABELS: Mapping[str, tuple[str, ...]] = {
     "container": ("Container", "Service"),
@@ -91,8 +102,12 @@ class Alerts:
                 "E_QUERY", "labels must name the alert; there are neither labels nor annotations."
             )
         view = self._session.view()
-        things = list(_things(view, said))
         name = said.get("alertname", "")
+        rules = self._rules(view, name)
+        for rule in rules:
+            # Who asks by the alert's name alone has not its annotations.
+            told = {k: _TEMPLATE.sub(" ", v)[:_MAX_CHARS] for k, v in rule.annotations.items()} | told
+        things = list(_things(view, said))
         words = " ".join(
             filter(
                 None,
@@ -115,6 +130,7 @@ class Alerts:
         return AlertGuide(
             alertname=name,
             labels=said,
+            rules=tuple(rules),
             documents=tuple(documents),
             things=tuple(things[:_THINGS]),
             dependents=rows,
@@ -122,6 +138,19 @@ class Alerts:
             facts=tuple(facts[:_CHANGES]),
             notes=tuple(notes),
         )
+
+    def _rules(self, view: View, name: str) -> list[AlertRule]:
+        """The rules that raise alerts of this name, of the files that are found by it."""
+        if not name.strip():
+            return []
+        hits = self._search(name, _HITS, mode="keyword").hits
+        documents = service_index(view).documents
+        found: list[AlertRule] = []
+        for doc_id in dict.fromkeys(hit.doc_id for hit in hits):
+            document = documents.get(doc_id)
+            if document is not None and document.mime == "application/yaml":
+                found += _raising(view, document, name)
+        return found[:_RULES]
 
     # --- the documents --------------------------------------------------------------------------------------
 
@@ -171,6 +200,43 @@ class Alerts:
                     note = f"What changed is not known: {error.message}"
                 self._changed = (now + _REMEMBERED_SECONDS, view, made, note)
             return self._changed[2], self._changed[3]
+
+
+def _raising(view: View, document: Document, name: str) -> Iterator[AlertRule]:
+    """The rules of a file that raise alerts of a name (prometheus.io, "Alerting rules")."""
+    text = service_index(view).text(document.doc_id)
+    if name not in text:
+        return
+    try:
+        roots = parse(Origin(document.path, text, ""), Problems())
+    except TabootError:
+        return
+    for group in (g for root in roots for g in _listed(root, "groups")):
+        for rule in _listed(group, "rules"):
+            called, expression = rule.scalar("alert"), rule.scalar("expr")
+            if called is None or called.text != name:
+                continue
+            held = rule.scalar("for")
+            yield AlertRule(
+                doc_id=document.doc_id,
+                url=view.document_url(document.doc_id),
+                source=document.source,
+                path=document.path,
+                line=text.count("\n", 0, called.start) + 1,
+                expression=" ".join(expression.text.split()) if expression is not None else "",
+                held=held.text if held is not None else "",
+                labels=_texts(rule.get("labels")),
+                annotations=_texts(rule.get("annotations")),
+            )
+
+
+def _listed(node: Node, key: str) -> list[Node]:
+    held = node.get(key)
+    return held.items if held is not None else []
+
+
+def _texts(node: Node | None) -> dict[str, str]:
+    return {k: v.text for k, (_, v) in node.entries.items() if v.text} if node is not None else {}
 
 
 def _checked(argument: str, given: Mapping[str, str]) -> dict[str, str]:

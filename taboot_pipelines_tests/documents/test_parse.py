@@ -281,6 +281,8 @@ def test_secrets_stop_here() -> None:
     [
         ("a/app.subdomain.conf.sample", None, b"server {}", "text/x-nginx-conf"),
         ("Dockerfile.dev", None, b"FROM x", "text/x-dockerfile"),
+        ("quadlets/web.container", None, b"[Container]\nImage=x\n", "text/x-ini"),
+        ("networkd/10-lan.network", None, b"[Match]\nName=eth0\n", "text/x-ini"),
         ("docker-compose.yml", "application/octet-stream", b"a: 1", "application/yaml"),
         ("https://x.example/guide/", "text/html", b"hello", "text/html"),
         ("https://x.example/README.md", "text/plain", b"# x", "text/markdown"),

@@ -14,7 +14,25 @@ from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
 
 COMPOSE = "services:\n  web:\n    image: nginx\n    depends_on: [db]\n  db:\n    image: postgres\n"
+RULES = """groups:
+- name: shop
+  rules:
+  - {record: shop:up, expr: up}
+  - for: 5m
+    alert: ShopSilent
+    expr: |
+      up{job="shop"}
+        == 0
+    labels: {severity: page}
+    annotations:
+      summary: "{{ $labels.instance }}: a disk fills up"
+      runbook_url: https://git.example.org/house/a/README.md
+  - alert: ShopSilentLong
+    expr: up == 0
+"""
 NOTES = {
+    "prometheus/shop.yaml": RULES,
+    "prometheus/broken.yaml": "groups: [ShopSilent\n",
     "runbooks/DiskFull.md": "# What to do when a disk fills up\n\nDelete old snapshots of the pool.\n",
     "runbooks/database.md": "# Postgres does not answer\n\nThe database db is down: restart it, then web.\n",
     "decisions/ADR-1-database.md": "# Postgres does not answer to everybody\n\ndb is down at night.\n",
@@ -32,7 +50,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             folder.mkdir()
             (folder / "compose.yaml").write_text(COMPOSE)
         for name, text in NOTES.items():
-            path = made.source("notes") / name
+            path = made.source("notes", include=["**"]) / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
         made.ingest()
@@ -74,6 +92,20 @@ def test_the_name_of_the_alert_then_its_words(kb: KnowledgeBase) -> None:
     assert guide.documents[0].why == "text" and guide.documents[0].line == 1
 
 
+def test_the_rule_that_raises_it_is_told_and_says_what_its_name_does_not(kb: KnowledgeBase) -> None:
+    guide = kb.for_alert({"alertname": "ShopSilent"})
+    (rule,) = guide.rules
+    assert (rule.path, rule.line) == ("prometheus/shop.yaml", 6)
+    assert (rule.expression, rule.held) == ('up{job="shop"} == 0', "5m")
+    assert rule.labels == {"severity": "page"} and "disk fills up" in rule.annotations["summary"]
+    assert guide.documents[0].path == "a/README.md" and guide.documents[0].why == "link"
+    assert "runbooks/DiskFull.md" in [d.path for d in guide.documents]
+    # What the alert itself says goes before.
+    said = kb.for_alert({"alertname": "ShopSilent"}, {"runbook_url": "https://x.example/b/README.md"})
+    assert said.documents[0].path == "b/README.md"
+    assert kb.for_alert({"alertname": "shop:up"}).rules == ()
+
+
 @pytest.mark.parametrize(
     ("labels", "meant"),
     [
@@ -107,5 +139,6 @@ def test_in_a_terminal(world: World) -> None:
     out = shell("alert", "DiskFull", "service=db", "namespace=shop")
     assert "1. What to do when a disk fills up  (name)" in out and "meant: Service db in nas.lan/shop" in out
     assert "only starts after it: web (shop)" in out
+    assert 'raised by: up{job="shop"} == 0 for 5m' in shell("alert", "ShopSilent")
     said = json.loads(shell("alert", "alertname=DiskFull", "--json"))
     assert said["alerts"][0]["documents"][0]["path"] == "runbooks/DiskFull.md"

@@ -17,7 +17,7 @@ from taboot_pipelines.retrieval.queries.service_index import Edge, Service
 from taboot_pipelines.retrieval.queries.services import unpinned_images
 from taboot_pipelines.retrieval.results.check import CheckProblem
 from taboot_pipelines.retrieval.rules.catalog import RULES as RULES_OF_THE_HOUSE
-from taboot_pipelines.retrieval.rules.declarations import RuleHouse
+from taboot_pipelines.retrieval.rules.declarations import RuleHouse, Violation
 from taboot_pipelines.retrieval.rules.run import silence_of
 
 #: Rules of the house for what is looked for here by another name.
@@ -320,18 +320,30 @@ def _driver(side: Side, network: int) -> object:
 
 
 def _broken(before: Side, after: Side) -> Iterator[CheckProblem]:
-    """Rules of the house that held and do not any more, where nobody silenced them."""
+    """Rules of the house that held and do not any more, where nobody silenced them; of what says the same in
+    the same words of a file, such as under a new name, what is more than there was."""
     houses = [RuleHouse(side.house) for side in (before, after)]
     for rule in _BROKEN:
         news = list(rule.find(houses[1]))
-        known = {(v.subject, v.statement) for v in rule.find(houses[0])} if news else set()
+        olds = list(rule.find(houses[0])) if news else []
+        known = {(v.subject, v.statement) for v in olds}
+        lines = Counter(_words_at(before, v) for v in olds) - Counter(
+            _words_at(after, v) for v in news if (v.subject, v.statement) in known
+        )
         for found in news:
-            if (found.subject, found.statement) not in known and not silence_of(
-                after.house, rule.name, found
-            ):
-                at = found.cites[0]
-                statement = f"{found.subject}: {found.statement}"
-                yield _problem(rule.name, statement, after, at.doc_id, at.line)
+            words = _words_at(after, found)
+            if (found.subject, found.statement) in known or silence_of(after.house, rule.name, found):
+                continue
+            if lines[words]:
+                lines[words] -= 1
+                continue
+            at = found.cites[0]
+            yield _problem(rule.name, f"{found.subject}: {found.statement}", after, at.doc_id, at.line)
+
+
+def _words_at(side: Side, found: Violation) -> tuple[str, str]:
+    at = found.cites[0]
+    return at.doc_id, side.index.line_text(at.doc_id, at.line).strip()
 
 
 def _unpinned(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]:

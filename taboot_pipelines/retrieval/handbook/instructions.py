@@ -41,8 +41,9 @@ _TOLD = {a: _any_of(x.removeprefix("to ") for x in own if x.startswith("to ")) f
 _CALLED = {a: {x.removeprefix("to ").removeprefix("$ ") for x in own} for a, own in _LISTED.items()}
 #: A line that calls a program: with arguments or by its path. It sets no value and draws no folders or flow.
 _COMMAND = re.compile(r"(?:\$ +)?(?:[A-Za-z.~/][\w./~-]*(?: +[^\s│├└┌►]*[^\s│├└┌►:=])+|[\w.~-]*/[\w./~-]*\w)")
-#: Where a clause ends, and words between a verb and its object at most.
-_CLAUSE, _BETWEEN = re.compile(r"[,;:.!?()–—](?:\s|$)|\s[-–—]\s"), 1
+#: Where a clause ends; clauses before the one that tells what to do ("Once that is done, restart …"), and
+#: words between a verb and its object, at most.
+_CLAUSE, _EARLIER, _BETWEEN = re.compile(r"[,;:.!?()–—](?:\s|$)|\s[-–—]\s"), 1, 1
 #: Steps of a text that is written to be followed, and what part of its statements they are.
 _STEPS, _PART = 2, 0.2
 #: The tool that a command runs in its own container: it is not what the command is about.
@@ -319,8 +320,10 @@ def _objects_of(
     """What is the object of a verb: the service whose name follows it, with nothing but common words between,
     where the verb begins a clause or follows a common word, and no further noun follows the name."""
     common = stopwords()
-    before = _CLAUSE.split(said[: verb.start()])[-1].split()
-    if before and before[-1].lower() not in common:
+    *earlier, last = _CLAUSE.split(said[: verb.start()])
+    before = last.split()
+    # What comes after several steps is the end of something else.
+    if (before and before[-1].lower() not in common) or len(earlier) > _EARLIER:
         return
     for name, services in named.items():
         found = re.compile(rf"(?<![\w/-]){re.escape(name)}(?![\w/-])", re.IGNORECASE).search(said, verb.end())

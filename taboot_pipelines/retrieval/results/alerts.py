@@ -37,13 +37,30 @@ class AlertThing(Result):
     said_by: str
 
 
+class AlertRule(Result):
+    """The rule that raises an alert, as a file of Prometheus or Loki has it: its expression, for how long
+    that holds before (``held``, empty: at once), its labels and annotations."""
+
+    doc_id: str
+    url: str
+    source: str
+    path: str
+    line: int
+    expression: str
+    held: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+
+
 class AlertGuide(Result):
-    """Where to begin. ``documents``: the first to read first; ``things``: the most specific first;
-    ``dependents``: what fails without the first service among them; ``changes`` and ``facts``: of the last
-    week, of the things and of the documents that state them. ``notes``: what could not be told."""
+    """Where to begin. ``rules``: those that raise alerts of that name; ``documents``: the first to read
+    first; ``things``: the most specific first; ``dependents``: what fails without the first service among
+    them; ``changes`` and ``facts``: of the last week, of the things and of the documents that state them.
+    ``notes``: what could not be told."""
 
     alertname: str
     labels: dict[str, str]
+    rules: tuple[AlertRule, ...]
     documents: tuple[AlertDocument, ...]
     things: tuple[AlertThing, ...]
     dependents: tuple[QueryRow, ...]

@@ -163,6 +163,7 @@ def world(tmp_path: Path, tei: FakeTei) -> Iterator[World]:
     (made.directory / "notes" / "box.md").write_text(
         "# The box\n\n## Backup schedule\n\nNightly at two.\n\n## Updates\n\n```sh\n./update.sh all\n```\n\n"
         "A reboot takes down redis. It is up again soon. After an hour, restart redis.\n"
+        "\nTo go back: stop all, take the line out, load it anew, restart redis.\n"
     )
     (stacks / "two" / "README.md").write_text("# Here\n\n## Restart\n\n```sh\n./again.sh all\n```\n")
     made.source("readmes", path=str(stacks), include=["**/*.md"])
@@ -181,7 +182,7 @@ def test_a_handbook_replaces_a_handbook_and_nothing_else(world: World, tmp_path:
     # What a heading tells how to do has steps; a sentence tells it by a verb whose object is the service.
     told = (target / "index.md").read_text("utf-8").partition("## Procedures")[2].partition("##")[0]
     assert "Updates" in told and "schedule" not in told
-    assert "restart redis.[^" in one and "takes down redis.[^" not in one
+    assert "restart redis.[^" in one and "takes down redis.[^" not in one and "To go back" not in one
     # What names the service is before what only lies beside its declaration.
     assert 0 < two.index("restart redis.[^") < two.index("./again.sh all")
     (world.directory / "notes" / "gone.md").write_text("# Lanterns\n\nThey hang in the hall of box.lan.\n")
