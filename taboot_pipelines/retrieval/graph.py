@@ -125,6 +125,9 @@ class Graph:
             found = among(keys, meant, "Service")
         if not len(found):
             found = among(pc.utf8_lower(names), [name.lower()], label)
+        if not len(found) and label in (None, "Network"):
+            # The network of ``x.network`` (podman-systemd.unit(5), "Network units").
+            found = among(names, [f"systemd-{name}"], "Network")
         if not len(found):
             known = set(names.to_pylist())
             raise TabootError(

@@ -36,7 +36,8 @@ class QueryCache:
     def __init__(self, settings: Settings, namespace: str, *, shared: bool) -> None:
         self._settings = settings
         self._namespace = namespace
-        self._prefix = settings.tei.prefix_query
+        server = settings.embedding_server
+        self._prefix = "" if server is None else server.prefix_query
         self.shared = shared
         self._cache: Cache[tuple[str, Vectors]] = self._open()
 
@@ -85,10 +86,10 @@ class QueryCache:
 
 
 def open_query_cache(settings: Settings, namespace: str) -> QueryCache | None:
-    """The cache that the settings name in Redis; None unless both TABOOT_REDIS__URL and TABOOT_TEI__URL are
-    set, and Redis may be written. Touches no network. Raises ``E_CONFIG``, ``E_EXTRA``.
+    """The cache that the settings name in Redis; None unless TABOOT_REDIS__URL and the URL of an
+    embedding server are set, and Redis may be written. Touches no network. Raises ``E_CONFIG``, ``E_EXTRA``.
     """
-    if settings.redis.url is None or settings.tei.url is None or settings.read_only:
+    if settings.redis.url is None or settings.embedding_server is None or settings.read_only:
         return None
     return QueryCache(settings, namespace, shared=True)
 

@@ -88,12 +88,12 @@ class Search:
     def _name(self, view: View, request: SearchRequest) -> str:
         """What tells a result from any other of this namespace, whichever process makes it."""
         settings = self._settings
-        reranker = settings.reranker
+        reranker, server = settings.reranker, settings.embedding_server
         made_by = (
             settings.retrieval.model_dump_json(),
             settings.qdrant.url is not None and settings.qdrant.search_from_chunks,
             [reranker.url, reranker.torch.model, reranker.torch.revision, reranker.candidates],
-            [settings.tei.url, settings.tei.prefix_query],
+            [None, ""] if server is None else [*server.space_key, server.prefix_query],
         )
         page = (request.fingerprint, request.limit, request.cursor, request.expand)
         return ids.digest(view.id, *page, *made_by)[:32]

@@ -133,9 +133,9 @@ def _parts(settings: Settings, load: bool) -> list[_Part]:
         _Part(
             "embedder",
             _embedder_backend(settings),
-            "TABOOT_TEI__URL",
+            "TABOOT_EMBEDDING__OPENAI__URL" if settings.embedding.openai.url else "TABOOT_TEI__URL",
             lambda: _embedder(settings, load),
-            bundled=not (settings.tei.url or settings.embedding.torch.model),
+            bundled=not (settings.embedding_server or settings.embedding.torch.model),
         ),
         _Part("dagster", "directory", "DAGSTER_HOME", lambda: _dagster(settings)),
     ]
@@ -224,7 +224,7 @@ def _embedder(settings: Settings, load: bool) -> Health:
     embedder = open_embedder(settings)
     if settings.embedding.torch.model:
         return _in_process("embedder", "torch", settings.embedding.torch.model)
-    if settings.tei.url or load:
+    if settings.embedding_server or load:
         return _asked(embedder)
     return Health("embedder", _embedder_backend(settings), True, embedder.space.model)
 
@@ -234,6 +234,8 @@ def _embedder_backend(settings: Settings) -> str:
 
     if settings.embedding.torch.model:
         return "torch"
+    if settings.embedding.openai.url:
+        return "openai"
     return "tei" if settings.tei.url else runtime_of(settings.embedding)
 
 

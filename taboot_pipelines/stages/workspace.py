@@ -27,7 +27,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.collections import CollectionEntry
 from taboot_pipelines.model.health import PartClient
 from taboot_pipelines.model.ids import digest, uploads_source
-from taboot_pipelines.settings import Settings, load_settings
+from taboot_pipelines.settings import EmbeddingServerSettings, Settings, load_settings
 from taboot_pipelines.shards import open_shards
 from taboot_pipelines.sources.sources_file import SourcesFile, load_sources, parse_entry
 from taboot_pipelines.stages.domains import publish_settings
@@ -112,12 +112,13 @@ class Workspace:
 
         An embedder is refused if it reads less than a chunk holds.
         """
+        server = self.settings.embedding_server
         embedder = self._embedder or open_embedder(
-            self.settings, self._circuit("tei") if self.settings.tei.url else None
+            self.settings, self._circuit("tei") if server is not None else None
         )
-        if self.settings.tei.url:
+        if server is not None:
             # Only a server has to be asked for its space; it may be down while nothing is embedded.
-            embedder = RememberedEmbedder(embedder, _CatalogMemory(self))
+            embedder = RememberedEmbedder(embedder, _CatalogMemory(self, server))
         check_limit(embedder.space, self.settings.chunking)
         return embedder
 
@@ -311,10 +312,10 @@ class _CatalogMemory:
 
     _STAGE = "embedding_space"
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, server: EmbeddingServerSettings) -> None:
         self._pointers = workspace.catalog.pointers
         self._namespace = workspace.settings.namespace
-        self._server = digest(workspace.settings.tei.url)
+        self._server = digest(*server.space_key)
 
     def load(self) -> Remembered | None:
         pointer = self._pointers.get(self._namespace, NAMESPACE, self._STAGE)

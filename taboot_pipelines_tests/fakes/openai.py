@@ -1,7 +1,8 @@
 """A fake OpenAI-compatible server: real HTTP, deterministic answers, faults on demand.
 
 It answers ``/v1/chat/completions`` with a value made of the request's own JSON Schema and prompt (or, without
-one, with the last message), counts tokens as words, and knows nothing of language. In a test::
+one, with the last message), ``/v1/embeddings`` with hashed bags of words, counts tokens as words, and knows
+nothing of language. In a test::
 
     with FakeOpenAi() as llm:
         llm.fail(429, times=2, retry_after="0")
@@ -20,6 +21,8 @@ from typing import Any
 
 import orjson
 
+from taboot_pipelines_tests.fakes.tei import BagOfWords
+
 Answer = tuple[int, bytes, dict[str, str]]
 
 
@@ -36,8 +39,8 @@ def satisfy(schema: Any, prompt: str) -> Any:
 
 
 class FakeOpenAi:
-    """The server. ``bodies`` are the requests of chat completions, ``max_in_flight`` how many were in work at
-    once.
+    """The server. ``bodies`` are the requests of completions and embeddings, ``max_in_flight`` how many were
+    in work at once.
 
     ``react(body)``, if set, gives the text of an answer, or None for the usual one; of a stream also the
     calls of tools that it makes, as (name, arguments).
@@ -50,7 +53,10 @@ class FakeOpenAi:
         api_key: str | None = None,
         version: str | None = "0.12.0",
         context: int = 2000,
+        dimension: int = 64,
     ) -> None:
+        self.vectors = BagOfWords(dimension)
+        self.routes = {"/v1/chat/completions": self.complete, "/v1/embeddings": self.embed}
         self.models = models
         self.api_key = api_key
         self.version = version
@@ -155,7 +161,7 @@ class FakeOpenAi:
         events = [b"data: " + orjson.dumps({"choices": [{"index": 0, "delta": d}]}) for d in deltas]
         return b"\n\n".join([*events, b"data: [DONE]", b""])
 
-    def complete(self, data: bytes) -> Answer:
+    def answer(self, data: bytes, usual: Callable[[dict[str, Any]], Answer]) -> Answer:
         body = orjson.loads(data)
         with self._lock:
             self.bodies.append(body)
@@ -166,25 +172,39 @@ class FakeOpenAi:
             if self.delay:
                 time.sleep(self.delay)
             answer = fault() if fault is not None else None
-            return answer if answer is not None else self._usual(body)
+            return answer if answer is not None else usual(body)
         finally:
             with self._lock:
                 self._in_flight -= 1
 
-    def _usual(self, body: dict[str, Any]) -> Answer:
-        words = sum(len((m["content"] or "").split()) for m in body["messages"])
-        if body["model"] not in self.models:
-            return (
-                404,
-                orjson.dumps({"error": {"message": f"The model `{body['model']}` does not exist."}}),
-                {},
-            )
+    def _refused(self, model: str, words: int) -> Answer | None:
+        if model not in self.models:
+            return 404, orjson.dumps({"error": {"message": f"The model `{model}` does not exist."}}), {}
         if words > self.context:
             message = (
                 f"This model's maximum context length is {self.context} tokens. However, you requested"
                 f" {words}."
             )
             return 400, orjson.dumps({"error": {"message": message, "type": "BadRequestError"}}), {}
+        return None
+
+    def embed(self, body: dict[str, Any]) -> Answer:
+        """The vectors of a request, in an order of its own: ``index`` tells whose each is."""
+        texts = body["input"]
+        refused = self._refused(body["model"], max(len(text.split()) for text in texts))
+        if refused is not None:
+            return refused
+        vectors = BagOfWords(body["dimensions"]) if "dimensions" in body else self.vectors
+        rows = vectors.embed(texts).tolist()
+        data = [{"object": "embedding", "index": n, "embedding": row} for n, row in enumerate(rows)]
+        return 200, orjson.dumps({"object": "list", "model": body["model"], "data": data[::-1]}), {}
+
+    def complete(self, body: dict[str, Any]) -> Answer:
+        """What is said in a completion."""
+        words = sum(len((m["content"] or "").split()) for m in body["messages"])
+        refused = self._refused(body["model"], words)
+        if refused is not None:
+            return refused
         last = body["messages"][-1]["content"]
         given = body.get("response_format")
         if self.refuses_tools and "tools" in body:
@@ -253,8 +273,8 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if not self._allowed():
             self._send(401, b"{}")
-        elif self.path == "/v1/chat/completions":
-            status, body, headers = self.server.fake.complete(data)
+        elif usual := self.server.fake.routes.get(self.path):
+            status, body, headers = self.server.fake.answer(data, usual)
             if status == 0:
                 self.close_connection = True
             else:

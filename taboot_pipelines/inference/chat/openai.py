@@ -31,19 +31,12 @@ from taboot_pipelines.inference.chat.protocol import (
     Totals,
     Usage,
 )
+from taboot_pipelines.inference.openai import is_too_long, model_names, not_openai, prefix_of
 from taboot_pipelines.model.health import Health, probe
 from taboot_pipelines.settings import LlmSettings
 from taboot_pipelines.stores.state.circuit import Circuit
 
 _PEER = Peer("The model's server", "TABOOT_LLM", "E_LLM", "E_LLM_TIMEOUT", max_answer=16 * 1024 * 1024)
-#: How servers (vLLM, OpenAI, llama.cpp) say that a prompt is longer than the model reads: matched, never
-#: repeated.
-_TOO_LONG = re.compile(
-    rb"context[_ ](?:length|size|window)|maximum (?:model|input|context) length|max_model_len|prompt is too"
-    rb" long",
-    re.IGNORECASE,
-)
-
 #: Calls of one message that are heard.
 _MAX_CALLS = 8
 
@@ -58,8 +51,7 @@ class OpenAiChat:
     ) -> None:
         self._settings = settings
         self._http = ServerClient(_PEER, settings, backoff_seconds=backoff_seconds, circuit=circuit)
-        # A bare address means OpenAI's usual place.
-        self._prefix = "" if self._http.path else "/v1"
+        self._prefix = prefix_of(self._http)
         self._accounts = Accounts()
         self._lock = threading.Lock()
         self._model = settings.model
@@ -69,7 +61,9 @@ class OpenAiChat:
         with self._lock:
             if self._model is None:
                 deadline = time.monotonic() + self._settings.timeout_seconds
-                names = self._names(self._http.call("GET", f"{self._prefix}/models", deadline=deadline))
+                names = model_names(
+                    self._http, self._http.call("GET", f"{self._prefix}/models", deadline=deadline)
+                )
                 if not names:
                     raise TabootError(
                         "E_LLM", "The model's server lists no model.", remedy="Set TABOOT_LLM__MODEL."
@@ -141,7 +135,7 @@ class OpenAiChat:
         """
 
         def ask() -> tuple[str | None, str]:
-            names = self._names(self._http.once("GET", f"{self._prefix}/models"))
+            names = model_names(self._http, self._http.once("GET", f"{self._prefix}/models"))
             wanted = self._settings.model or (names[0] if names else "")
             version = f"{self._version()} {wanted}".strip()
             if wanted in names:
@@ -201,7 +195,7 @@ class OpenAiChat:
 
     def _accepted(self, reply: Answer) -> Mapping[str, Any]:
         """The body of a 200 as a mapping; raises for any other status."""
-        if reply.status in (400, 413, 422) and _TOO_LONG.search(reply.body):
+        if is_too_long(reply):
             raise TabootError(
                 "E_TOKEN_LIMIT",
                 "The prompt is longer than the model reads.",
@@ -216,19 +210,8 @@ class OpenAiChat:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise _not_openai("/chat/completions")
+            raise not_openai(_PEER, "/chat/completions")
         return answer
-
-    def _names(self, reply: Answer) -> list[str]:
-        if reply.status != 200:
-            raise self._http.refusal(reply.status, "/models")
-        try:
-            names = [entry["id"] for entry in orjson.loads(reply.body)["data"]]
-        except (ValueError, TypeError, KeyError):
-            raise _not_openai("/models") from None
-        if not all(isinstance(name, str) and name for name in names):
-            raise _not_openai("/models")
-        return names
 
     def _version(self) -> str:
         """vLLM's own route beside ``/v1``; "" where the server has none."""
@@ -248,9 +231,9 @@ def _delta(data: bytes) -> Mapping[str, Any]:
         delta = choices[0]["delta"] if choices else {}
         content = delta.get("content")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-        raise _not_openai("/chat/completions") from None
+        raise not_openai(_PEER, "/chat/completions") from None
     if not isinstance(delta, dict) or (content is not None and not isinstance(content, str)):
-        raise _not_openai("/chat/completions")
+        raise not_openai(_PEER, "/chat/completions")
     return delta
 
 
@@ -265,7 +248,7 @@ class _Calls:
             function = piece.get("function") if isinstance(piece, dict) else None
             index = piece.get("index", 0) if isinstance(piece, dict) else None
             if not isinstance(function, dict) or not isinstance(index, int):
-                raise _not_openai("/chat/completions")
+                raise not_openai(_PEER, "/chat/completions")
             if index in self._parts or len(self._parts) < _MAX_CALLS:
                 held = self._parts.setdefault(index, ["", "", ""])
                 for at, text in enumerate((piece.get("id"), function.get("name"), function.get("arguments"))):
@@ -345,7 +328,7 @@ def _read(answer: Mapping[str, Any]) -> tuple[str, str, Usage]:
         message, finish = choice["message"], choice["finish_reason"]
         content, refusal = message.get("content"), message.get("refusal")
     except (KeyError, IndexError, TypeError, AttributeError):
-        raise _not_openai("/chat/completions") from None
+        raise not_openai(_PEER, "/chat/completions") from None
     if refusal or not isinstance(finish, str) or (content is not None and not isinstance(content, str)):
         finish = "content_filter" if refusal else "unknown"
     return content if isinstance(content, str) else "", finish, _usage(answer.get("usage"))
@@ -357,9 +340,3 @@ def _usage(given: Any) -> Usage:
     ]
     prompt, completion = (n if type(n) is int and n >= 0 else 0 for n in counts)
     return Usage(prompt, completion)
-
-
-def _not_openai(path: str) -> TabootError:
-    return TabootError(
-        "E_LLM", f"The model's server's {path} is not that of an OpenAI-compatible server.", path=path
-    )

@@ -148,8 +148,10 @@ class FactKind:
             text += f" (container port {target})" if target != port else ""
             text += f" on {address}" if address else ""
             said.append(text)
-        places = listed([self.house.name(e.end) for e in edges])
-        where = "" if places in ("0.0.0.0", "::") else f" on {places}"
+        # An address of the port's own is told with it.
+        ends = [(self.house.name(e.end), e.properties.get("hostIp")) for e in edges]
+        places = [name for name, own in ends if name != own]
+        where = "" if not places or listed(places) in ("0.0.0.0", "::") else f" on {listed(places)}"
         if question.counts:
             count = len({(p, a) for p, _, a in pairs})
             return CitedStatement(

@@ -91,7 +91,13 @@ def image_row(house: House, service: Service, edge: Edge) -> Row:
 
 
 def unpinned_images(house: House, args: Arguments) -> Iterator[Row]:
-    return filter(is_unpinned, images(house, args))
+    """Where configuration names an image, a text that leaves its version out says nothing."""
+    for service in house.asked(args):
+        edges = house.index.out(service.number, "BUILDS")
+        for edge in [e for e in edges if not e.is_of_text] or edges:
+            row = image_row(house, service, edge)
+            if is_unpinned(row):
+                yield row
 
 
 def is_unpinned(row: Row) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from taboot_pipelines.retrieval.answering.fact_answers import answer_from_facts
+from taboot_pipelines.retrieval.queries.house import Arguments, House
+from taboot_pipelines.retrieval.queries.services import images, unpinned_images
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
@@ -33,6 +35,10 @@ MemoryMax=640M
 Restart=on-failure
 """,
     "ledger.container.d/more.conf": "[Container]\nEnvironment=REGION=north\n[Service]\nMemoryMax=768M\n",
+    "films.container": "[Container]\nImage=films:1\nNetwork=house.network\n"
+    "PublishPort=192.168.7.1:8096:8096\nPublishPort=192.168.7.1:7359:7359/udp\n",
+    "house.network": "[Network]\nSubnet=10.89.5.0/24\n",
+    "README.md": "# Images\n\n| Service | Image |\n| --- | --- |\n| films | films:latest |\n",
     "books.volume": "[Volume]\nVolumeName=books\n",
     "vault.container": "[Container]\nImage=postgres:17\nEnvironment=POSTGRES_DB=accounts\n",
     "sweeper.timer": "[Timer]\nOnCalendar=Sun 03:20\nRandomizedDelaySec=60\n",
@@ -58,6 +64,11 @@ ASKED = [
     ("what command does ledger run?", ["serve --workers=7"], "Exec=serve"),
     ("which services have a health check?", ["ledger"], "HealthCmd="),
     ("which services have a memory limit?", ["ledger", "768M", "sweeper", "96M"], "MemoryMax"),
+    (
+        "which ports does films publish?",
+        ["publishes ports 8096/tcp on 192.168.7.1 and 7359/udp on 192.168.7.1 on attic.example."],
+        "PublishPort=192.168.7.1:8096",
+    ),
     ("when does sweeper run?", ["Sun 03:20"], "OnCalendar=Sun 03:20"),
     ("what is the schedule of sweeper?", ["Sun 03:20"], "OnCalendar=Sun 03:20"),
     ("who mounts /srv/accounts?", ["ledger"], "Volume=/srv/accounts"),
@@ -69,7 +80,7 @@ ASKED = [
 def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
     with FakeTei(dimension=16) as embedder:
         made = World(tmp_path_factory.mktemp("units"), embedder.url)
-        units = made.source("units", host="attic.example", interpret=True)
+        units = made.source("units", host="attic.example", interpret=True, include=["**"])
         for name, text in FILES.items():
             (units / name).parent.mkdir(exist_ok=True)
             (units / name).write_text(text)
@@ -87,3 +98,14 @@ def test_what_a_unit_is_set_to_is_told_with_its_line(
     assert all(word in answer.text for word in told), answer.text
     assert "640M" not in answer.text
     assert any(line in c.text for s in answer.sentences for c in s.citations), answer
+
+
+def test_a_network_is_known_by_the_name_of_its_unit(view: View) -> None:
+    (number,) = view.graph.find("house", "Network")
+    assert view.graph.nodes.column("name")[int(number)].as_py() == "systemd-house"
+
+
+def test_a_text_that_leaves_the_version_out_does_not_unpin_an_image(view: View) -> None:
+    house = House(view, lambda _: ())
+    assert "docker.io/library/films:latest" in {row.cells["image"] for row in images(house, Arguments())}
+    assert list(unpinned_images(house, Arguments())) == []
