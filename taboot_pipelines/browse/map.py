@@ -8,6 +8,7 @@ same each time. What is related comes first; what is only named stands outside o
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 
 from taboot_pipelines.browse.rendering import render, static_bytes
 from taboot_pipelines.browse.requests import kb_of
+from taboot_pipelines.model.ids import container_id
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval import verbalization
 from taboot_pipelines.retrieval.pictures.grouped import LEFT, ONLY_NAMED, RIGHT, placed
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Characters of a name, and of what a relation says, that are sent.
 _MAX_TEXT = 120
+#: Things of a group that are found at a glance.
+_CROWDED = 40
 
 At = tuple[str, str]
 
@@ -87,8 +91,17 @@ def whole_graph(kb: KnowledgeBase) -> dict[str, Any]:
     for edge in relations:
         near[edge["start"]].append(edge["end"])
         near[edge["end"]].append(edge["start"])
-    labels = [r[0] for r in rows]
-    groups = _groups(labels, [r[3] for r in rows], near)
+    labels, names, scopes = ([r[at] for r in rows] for at in (0, 2, 3))
+    # A service and its container stand together, though no statement joins them.
+    beside = [list(others) for others in near]
+    for service, (label, scope, name) in enumerate(zip(labels, scopes, names, strict=True)):
+        own = container_id(kb.manifest.namespace, str(scope), name, 1) if label == "Service" else ""
+        container = number.get(("Container", own))
+        if container is not None:
+            beside[service].append(container)
+            beside[container].append(service)
+    groups = _groups(labels, scopes, beside)
+    _by_network(groups, labels, names, beside)
     places, boxes = placed(labels, groups, near)
     group_number = {name: n for n, name in enumerate(boxes)}
     kinds = sorted(set(labels))
@@ -135,11 +148,12 @@ def _relations(edges: Any, number: dict[At, int]) -> list[dict[str, Any]]:
 
 
 def _groups(labels: Sequence[str], scopes: Sequence[str | None], near: Sequence[Sequence[int]]) -> list[str]:
-    """The group of each node of the middle: its project or namespace; that of its neighbours where they have
-    one alone, as a container has; else what says why it has none."""
+    """The group of each node of the middle: its project or namespace; that of its services, else of its
+    neighbours, where they have one alone; else what says why it has none."""
     groups = []
     for label, scope, others in zip(labels, scopes, near, strict=True):
-        of_others = {scopes[n] for n in others if scopes[n]}
+        services = {scopes[n] for n in others if scopes[n] and labels[n] == "Service"}
+        of_others = services or {scopes[n] for n in others if scopes[n]}
         if label in LEFT or label in RIGHT:
             groups.append("")
         elif scope or len(of_others) == 1:
@@ -147,3 +161,31 @@ def _groups(labels: Sequence[str], scopes: Sequence[str | None], near: Sequence[
         else:
             groups.append("shared or of no project" if others else ONLY_NAMED)
     return groups
+
+
+def _by_network(
+    groups: list[str], labels: Sequence[str], names: Sequence[str], near: Sequence[Sequence[int]]
+) -> None:
+    """Part what is crowded into groups by the networks of its services, each in that of the smallest one that
+    it shares with another, and with them what only they have."""
+    for crowded, count in Counter(groups).items():
+        members = [n for n, group in enumerate(groups) if group == crowded]
+        services = [n for n in members if labels[n] == "Service"]
+        if not crowded or count <= _CROWDED:
+            continue
+        networks: dict[int, set[int]] = {}
+        for service in services:
+            own = [service, *(n for n in near[service] if labels[n] == "Container")]
+            networks[service] = {m for n in own for m in near[n] if labels[m] == "Network"}
+        sizes = Counter(m for found in networks.values() for m in found)
+        for service, found in networks.items():
+            shared = [m for m in found if 1 < sizes[m] < len(services)]
+            if shared:
+                smallest = min(shared, key=lambda m: (sizes[m], names[m], m))
+                groups[service] = groups[smallest] = f"{crowded}: {names[smallest]}"
+        for n in members:
+            of_services = (
+                {groups[o] for o in near[n] if labels[o] == "Service"} if n not in networks else set()
+            )
+            if len(of_services) == 1:
+                groups[n] = of_services.pop()

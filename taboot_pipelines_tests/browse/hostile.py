@@ -65,6 +65,7 @@ class HostileBase:
         entries = {t: SourceEntry(type=t, tags=(t,), root=t) for t in ("one", *self.rows)}
         tags = {t for entry in entries.values() for t in entry.tags}
         return SimpleNamespace(
+            namespace="default",
             version=1,
             sources=entries,
             documents=1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines_tests.browse.hostile import HostileBase
 from taboot_pipelines_tests.browse.house import REDIS, Served
 from taboot_pipelines_tests.browse.test_in_chromium import addresses, opened
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.world import World
 
 WIDTH, HEIGHT = 156, 30
 
@@ -100,6 +103,31 @@ def test_the_house_is_on_it_with_its_facts(kb: KnowledgeBase, client: TestClient
     assert 0 < named < whole and drawn in told and f"({named:,}) is left out" in told
     more = client.get("/map?named=1").text
     assert f'<span id="drawn">{whole:,}</span> of' in more and '<span id="rest" hidden>' in more
+
+
+def test_a_crowded_project_is_parted_by_its_networks(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    units = world.source("units", host="attic", interpret=True)
+    for n in range(24):
+        networks = ["all", *(["photos"] if n < 4 else ["mail"] if n < 6 else [])]
+        lines = "".join(f"Network={name}.network\n" for name in networks if n < 20)
+        (units / f"app{n:02}.container").write_text(f"[Container]\nImage=example/app{n:02}:1\n{lines}")
+    for name in ("all", "photos", "mail"):
+        (units / f"{name}.network").write_text("[Network]\n")
+    world.ingest()
+    graph = whole_graph(world.kb())
+    groups = [g["name"].partition(": ")[2] for g in graph["groups"]]
+    found: dict[str, set[str]] = defaultdict(set)
+    for node in graph["nodes"]:
+        found[groups[node["group"]] if node["group"] >= 0 else "-"].add(node["name"].rpartition("/")[2])
+    for network, numbers in (("photos", range(4)), ("mail", range(4, 6))):
+        # Each with its container and its image.
+        own = {
+            f"{kind}app{n:02}{tag}" for n in numbers for kind, tag in (("", ""), ("systemd-", ""), ("", ":1"))
+        }
+        assert found[f"systemd-{network}"] == {f"systemd-{network}", *own}
+    assert "app10" in found["systemd-all"] and "app22" in found[""]
+    world.workspace.close()
 
 
 def test_without_the_extra_it_says_so(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
