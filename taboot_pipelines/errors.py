@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -256,3 +256,15 @@ def or_near(word: str, known: Collection[str]) -> str:
     """The end of a sentence that says what could have been meant by ``word``, blank in front; else empty."""
     found = near(word, known)
     return f" Did you mean {' or '.join(repr(k) for k in found)}?" if found else ""
+
+
+def unknown_sources(
+    unknown: Sequence[str], known: Collection[str] = (), namespace: str | None = None
+) -> TabootError:
+    """What is said of names that no source has, with those ``known`` that are nearest to the first."""
+    where = f" in {namespace}" if namespace is not None else ""
+    return TabootError(
+        "E_SOURCE_UNKNOWN",
+        f"There is no source {', '.join(map(repr, unknown))}{where}.{or_near(unknown[0], known)}",
+        sources=list(unknown),
+    )

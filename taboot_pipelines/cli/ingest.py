@@ -136,7 +136,7 @@ def _choose(workspace: Workspace, named: Sequence[str]) -> list[str]:
     known = workspace.in_order([row["source_id"] for row in workspace.catalog.sources.find()])
     unknown = [s for s in named if s not in known]
     if unknown:
-        from taboot_pipelines.stages.dry_run import unknown_sources
+        from taboot_pipelines.errors import unknown_sources
 
         raise unknown_sources(unknown, known)
     for source in dict.fromkeys(named):

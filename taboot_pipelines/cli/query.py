@@ -32,7 +32,7 @@ from taboot_pipelines.cli.places import (
     print_place,
     print_wrapped,
 )
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, unknown_sources
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.results.answers import Answer
@@ -93,14 +93,7 @@ def check_sources(wanted: Collection[str], known: Collection[str]) -> None:
     """Raise ``E_SOURCE_UNKNOWN`` for a source that nothing is served of."""
     unknown = [s for s in wanted if s not in known]
     if unknown:
-        from taboot_pipelines.errors import or_near
-
-        raise TabootError(
-            "E_SOURCE_UNKNOWN",
-            f"There is no source {', '.join(map(repr, unknown))}.{or_near(unknown[0], known)}",
-            remedy="`taboot sources list` lists them.",
-            sources=unknown,
-        )
+        raise unknown_sources(unknown, known)
 
 
 def _weights(_context: Any, _parameter: Any, given: tuple[str, ...]) -> dict[str, float] | None:

@@ -19,8 +19,8 @@ from taboot_pipelines.defs.partitions import INGEST_ALL, READ_SOURCES, apply_cha
 from taboot_pipelines.defs.resources import WorkspaceResource
 from taboot_pipelines.defs.run_retention import mark_changed
 from taboot_pipelines.defs.run_tags import tag_run
+from taboot_pipelines.errors import unknown_sources
 from taboot_pipelines.stages.chain import CHAIN
-from taboot_pipelines.stages.dry_run import unknown_sources
 from taboot_pipelines.stages.stage import NamespaceStage, SourceStage
 from taboot_pipelines.stages.workspace import Workspace
 

@@ -12,7 +12,7 @@ import dagster as dg
 import pyarrow as pa
 
 from taboot_pipelines.defs.resources import WorkspaceResource
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import unknown_sources
 from taboot_pipelines.model.tables import TABLES
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines.stages.published import namespaces, read_published
@@ -67,7 +67,7 @@ class TableIOManager(dg.ConfigurableIOManager):
         workspace = self.workspace.open()
         found = namespaces(workspace, source_id)
         if not found:
-            raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source_id!r}.", source=source_id)
+            raise unknown_sources([source_id])
         return read_published(
             workspace, found[-1], source_id, asset, metadata.get("table"), columns=metadata.get("columns")
         )

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, unknown_sources
 from taboot_pipelines.mcp.texts import MAX_CHARS, Page, counted, plain, quoted, start_of
 from taboot_pipelines.retrieval.rendering import short_url, with_line
 from taboot_pipelines.retrieval.snippets import best_lines, heading
@@ -314,8 +314,7 @@ class Tools:
 
     def _check_source(self, source: str | None) -> None:
         if source is not None and source not in self._kb.manifest.sources:
-            near = ", ".join(sorted(self._kb.manifest.sources)[:10])
-            raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source!r}; there are {near}.")
+            raise unknown_sources([source], self._kb.manifest.sources)
 
 
 class WriteTools(Tools):

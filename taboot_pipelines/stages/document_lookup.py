@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from taboot_pipelines.connectors.files import source_directory
-from taboot_pipelines.errors import TabootError, or_near
+from taboot_pipelines.errors import TabootError, or_near, unknown_sources
 from taboot_pipelines.stages.workspace import Workspace
 
 _CHUNK = re.compile(r"(?<=[0-9a-f]):[0-9]{1,9}$")
@@ -74,12 +74,7 @@ def documents_of(workspace: Workspace, namespace: str, source: str) -> list[str]
     """Return the documents of a source that are there. Raises ``E_SOURCE_UNKNOWN`` naming the nearest."""
     known = {row["source_id"] for row in workspace.catalog.sources.find(namespace)}
     if source not in known:
-        raise TabootError(
-            "E_SOURCE_UNKNOWN",
-            f"There is no source {source!r} in {namespace}.{or_near(source, known)}",
-            remedy="`taboot sources list` lists them.",
-            source=source,
-        )
+        raise unknown_sources([source], known, namespace)
     located = workspace.catalog.locators.of_source(namespace, source).values()
     return sorted(x.doc_id for x in located if x.role == "document")
 

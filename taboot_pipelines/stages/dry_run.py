@@ -7,11 +7,11 @@ entries of the catalog stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from taboot_pipelines.connectors.protocol import Planned, Planner
-from taboot_pipelines.errors import TabootError, or_near
+from taboot_pipelines.errors import TabootError, unknown_sources
 from taboot_pipelines.knowledge.document_units import SourceDocuments
 from taboot_pipelines.knowledge.window_units import WindowCutter, WindowRow
 from taboot_pipelines.model import ids
@@ -151,7 +151,7 @@ def plan_of(workspace: Workspace, source_id: str) -> Iterator[Planned]:
     """
     entries = [e for e in workspace.entries(source_id) if not e.retiring]
     if not entries:
-        raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source_id!r}.", sources=[source_id])
+        raise unknown_sources([source_id])
     yield from plan_entry(workspace, entries[0])
 
 
@@ -235,15 +235,6 @@ def foresee(workspace: Workspace, sources: SourcesFile, wanted: Collection[str] 
             yield _of_entry(workspace, entries[key], rows.get(key))
         else:
             yield _of_leaving(workspace, stored_entry(rows[key]))
-
-
-def unknown_sources(unknown: Sequence[str], known: Collection[str]) -> TabootError:
-    """What is said of names that no source has, with those ``known`` that are nearest to the first."""
-    return TabootError(
-        "E_SOURCE_UNKNOWN",
-        f"There is no source {', '.join(map(repr, unknown))}.{or_near(unknown[0], known)}",
-        sources=list(unknown),
-    )
 
 
 def _of_leaving(workspace: Workspace, entry: Entry) -> Foreseen:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, unknown_sources
 from taboot_pipelines.incremental import Difference, batches
 from taboot_pipelines.knowledge.document_units import SourceDocuments
 from taboot_pipelines.knowledge.interpretation import Interpreter, PromotedRun
@@ -121,7 +121,7 @@ def _places(
     entries = {entry.source_id: entry for entry in workspace.entries_of(namespace) if not entry.retiring}
     if source is not None:
         if source not in entries:
-            raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source!r} in {namespace}.")
+            raise unknown_sources([source], entries, namespace)
         return [(entries[source], None)]
     wanted = {docs} if isinstance(docs, str) else set(docs or ())
     by_source: dict[str, set[str]] = {}

@@ -23,7 +23,7 @@ from taboot_pipelines.connectors.uploads import UploadsSource
 from taboot_pipelines.embedding import open_embedder
 from taboot_pipelines.embedding.protocol import Embedder, Space, check_limit
 from taboot_pipelines.embedding.remembered import Remembered, RememberedEmbedder
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, unknown_sources
 from taboot_pipelines.model.collections import CollectionEntry
 from taboot_pipelines.model.health import PartClient
 from taboot_pipelines.model.ids import digest, uploads_source
@@ -260,9 +260,8 @@ class Workspace:
         for row in self.catalog.sources.find(source_id=only):
             if row["source_id"] in found:
                 found[row["source_id"]].append(stored_entry(row))
-        for source_id, entries in found.items():
-            if not entries:
-                raise TabootError("E_SOURCE_UNKNOWN", f"There is no source {source_id!r}.", source=source_id)
+        if unknown := [source_id for source_id, entries in found.items() if not entries]:
+            raise unknown_sources(unknown, {row["source_id"] for row in self.catalog.sources.find()})
         return [e for entries in found.values() for e in sorted(entries, key=lambda e: not e.retiring)]
 
     def namespaces(self) -> list[str]:
