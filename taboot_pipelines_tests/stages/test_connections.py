@@ -358,6 +358,26 @@ def test_quadlets_manifests_and_mounted_configuration_name_others_too(world: Wor
     assert kb.explain(edge["edge_id"]).quotes[0].url.endswith("/stacks/a/x.ini")
 
 
+def test_an_address_that_a_container_is_given_is_a_name_of_it(world: World) -> None:
+    given = DB.replace("networks: [backend]", "networks: {backend: {ipv4_address: 172.30.0.5}}")
+    assert given != DB
+    asks = app("environment: {DATABASE_URL: 'postgresql://u:p@172.30.0.5:5432/app'}")
+    assert between(world, asks, given) == BOTH
+    same_as_scratch(world)
+    assert between(world, asks, given.replace("0.5", "0.6")) == set()
+    same_as_scratch(world)
+    unit = "[Container]\nImage=acme/{0}:1\nNetwork=house.network:ip={1}\n{2}"
+    units = {
+        "store.container": unit.format("store", "10.9.0.5", ""),
+        "web.container": unit.format("web", "10.9.0.6", "Environment=DB_HOST=10.9.0.5\n"),
+        "house.network": "[Network]\nSubnet=10.9.0.0/24\n",
+    }
+    write(world, units, source="house", type_="files", interpret=True)
+    world.ingest()
+    assert "web CONNECTS_TO store" in links(world.kb(), "CONNECTS_TO")
+    same_as_scratch(world)
+
+
 RELEASE = """\
 apiVersion: helm.toolkit.fluxcd.io/v2
 kind: HelmRelease

@@ -146,6 +146,8 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                 "URL=http://hearth.lan:5433\n",
                 # A public name that the proxy leads somewhere, or does not.
                 "URL=https://v.example.com/x\n",
+                # An address that a container is given, or is not.
+                "DB_HOST=10.7.0.5\n",
             ],
         ),
         (
@@ -155,6 +157,9 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                 SHARING.format(service="pg", said="container_name: cache"),
                 SHARING.format(service="shared-db", said="ports: ['5433:5432']"),
                 SHARING.format(service="pg", said="hostname: shared-db").replace("shared: ", "other: "),
+                SHARING.format(service="pg", said="image: postgres:16").replace(
+                    "[shared]", "{shared: {ipv4_address: 10.7.0.5}}"
+                ),
             ],
         ),
         (
@@ -949,6 +954,18 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
         ("write", ("proxy", "vault.subdomain.conf"), 3),
         ("remove", ("stacks", "alpha/compose.yaml"), 0),
         ("ingest", ("proxy", "vault.subdomain.conf"), 0),
+    ],
+    confirmed=True,
+)
+@example(
+    # A service asks for an address before a container has it, and when it has it no more.
+    start=[(("stacks", "shop/compose.yaml"), 2), (("stacks", "shop/.env"), 3)],
+    operations=[
+        ("write", ("stacks", "data/compose.yaml"), 4),
+        ("ingest", ("stacks", "data/compose.yaml"), 0),
+        ("write", ("stacks", "data/compose.yaml"), 0),
+        ("crash", ("stacks", "data/compose.yaml"), 3),
+        ("write", ("stacks", "data/compose.yaml"), 4),
     ],
     confirmed=True,
 )

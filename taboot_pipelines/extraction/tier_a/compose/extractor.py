@@ -335,7 +335,7 @@ def _containers(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
     called = (name, *_names(c, name, node))
     for m in joined:
         if m.network is not None:
-            c.reach(service, m.network.key[0], (*called, *m.aliases), m.quoted)
+            c.reach(service, m.network.key[0], (*called, *m.aliases, *m.addresses), m.quoted)
     lent = _lent(c, node)
     if lent is not None:
         # Whose network it uses, on that one's networks it is; what answers there is the other one.
@@ -385,7 +385,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "16"
+    version = "17"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -79,9 +79,13 @@ def claim_networks(c: ProjectClaims) -> None:
         )
 
 
+_ADDRESSES = ("ipv4_address", "ipv6_address")
+
+
 class Membership(NamedTuple):
     """A network that containers are on. ``basis``: as of an edge's end; ``mode``: the networkMode;
-    ``external``: the project uses the network and does not make it."""
+    ``external``: the project uses the network and does not make it; ``addresses``: those that they are given
+    there."""
 
     network: NodeRef | None
     quoted: Node
@@ -89,6 +93,7 @@ class Membership(NamedTuple):
     mode: str | None
     aliases: list[str]
     external: bool | None = None
+    addresses: Sequence[str] = ()
 
 
 def memberships(c: ProjectClaims, name: str, key: Node, node: Node) -> Iterator[Membership]:
@@ -137,6 +142,7 @@ def memberships(c: ProjectClaims, name: str, key: Node, node: Node) -> Iterator[
             _driver(c, network),
             [a.text for a in aliases.each() if not a.missing] if aliases is not None else [],
             _external(c, network),
+            [a.text for a in map(options.scalar, _ADDRESSES) if a is not None and not a.missing],
         )
 
 

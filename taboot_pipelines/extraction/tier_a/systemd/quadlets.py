@@ -240,10 +240,12 @@ def _join(unit: Unit, container: NodeRef | None, said: Quote, called: Sequence[s
         said,
         {"name": real, "driver": mode if name in ("host", "bridge") else None},
     )
-    aliases = [part.removeprefix("alias=") for part in options.split(",") if part.startswith("alias=")]
+    options_set = [part.partition("=") for part in options.split(",")]
+    aliases = [value for option, _, value in options_set if option == "alias"]
+    addresses = [value for option, _, value in options_set if option in ("ip", "ip6")]
     claims.edge("RUNS_IN", container, end, said, "quadlet_network", networkMode=mode, aliases=aliases)
     if end is not None:
-        claims.reach(unit.service, end.key[0], (*called, *aliases), said)
+        claims.reach(unit.service, end.key[0], (*called, *aliases, *addresses), said)
 
 
 def _mode(driver: Quote | None) -> str:

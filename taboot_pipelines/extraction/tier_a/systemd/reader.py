@@ -57,7 +57,7 @@ class SystemdReader:
     """Reads units and quadlets (a :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = "systemd"
-    version = "9"
+    version = "10"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         main = drop_in_unit(path)
