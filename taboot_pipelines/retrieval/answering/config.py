@@ -88,6 +88,8 @@ class Config(ConfigEntries):
         if question.reading.lists_services and not any(m.of("service") for m in scoped.mentions):
             return self._listing(scoped)
         alike: list[Found] = []
+        subject = subject_of(scoped)
+        of_project = subject is not None and not subject[0].of("service")
         for values, used, sure in self._candidates(scoped):
             if not values:
                 continue
@@ -101,8 +103,11 @@ class Config(ConfigEntries):
                 found.weight *= sure
             if found is not None and (best is None or worth_of(question, found) > worth_of(question, best)):
                 best, alike = found, [found]
-            elif found is not None and best is not None and _as_good(question, found, best):
+            elif found is not None and best is not None and _as_good(question, found, best, of_project):
                 alike.append(found)
+        if best is not None and of_project:
+            every = [s for found in alike for s in found.statements]
+            return replace(best, statements=every[:MAX_SCOPES])
         return best if best is None else self._each(best, alike)
 
     def _each(self, best: Found, alike: Sequence[Found]) -> Found:
@@ -403,10 +408,12 @@ class Config(ConfigEntries):
         return bool(hosts) and not placed.document.example
 
 
-def _as_good(question: Question, found: Found, best: Found) -> bool:
-    """Whether a value answers as well as the best, of another service of the same name."""
-    same = found.about and best.about and found.about[1] == best.about[1] and found.about != best.about
-    return bool(same) and worth_of(question, found) == worth_of(question, best)
+def _as_good(question: Question, found: Found, best: Found, of_project: bool) -> bool:
+    """Whether a value answers as well as the best, of another service of the same name or project."""
+    if not found.about or not best.about or found.about == best.about:
+        return False
+    same = of_project or found.about[1] == best.about[1]
+    return same and worth_of(question, found) == worth_of(question, best)
 
 
 def _holds(placed: ConfigEntry, word: str) -> bool:

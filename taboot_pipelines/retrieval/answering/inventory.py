@@ -63,9 +63,8 @@ class Inventory(FactKind):
                 continue
             if version:
                 main = [e for e in main if e.end == main[0].end]
-                shown = (
-                    tag if tag and not facts.get("digest") else str(facts.get("digest") or tag or "latest")
-                )
+                digest = str(facts.get("digest") or "")
+                shown = digest if digest and tag in ("", "latest") else tag or "latest"
                 tagged = tag and tag in reference
                 text = (
                     f"{self.called(service)} runs version {shown} (image {reference})"

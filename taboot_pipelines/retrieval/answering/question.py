@@ -224,6 +224,9 @@ class Question:
         if self.stores and any(not self.is_generic(m) for m in self.mentions):
             # "The database" is no name where something else is, and a project that uses one is its services.
             nameless.append(self._nameless(False, [], of_store=True))
+        if any(map(self._is_subject, self.mentions)) and not any(m.of("service") for m in self.mentions):
+            # What several services make up is asked about as one.
+            nameless.append(self._nameless(False, [], of_project=True))
         for text in dict.fromkeys(nameless):
             for guess in question_types.guess(text):
                 if guess.type not in best or guess.probability > best[guess.type].probability:
@@ -292,14 +295,27 @@ class Question:
                 found.append((before.start(), max([end, *ends])))
         return found
 
-    def _nameless(self, proxy: bool, left_out: Sequence[tuple[int, int]], *, of_store: bool = False) -> str:
+    def _nameless(
+        self,
+        proxy: bool,
+        left_out: Sequence[tuple[int, int]],
+        *,
+        of_store: bool = False,
+        of_project: bool = False,
+    ) -> str:
         """The question with a word of its kind in the place of each name, and without asking how many, which
         every type may, nor what is ``left_out``. ``proxy``: a service that is a proxy is called so;
-        ``of_store``: names are those of services, and the word for a store is none."""
+        ``of_store``: names are those of services, and the word for a store is none; ``of_project``: projects
+        are called as services are."""
         text = self.linked.text
         mentions = [m for m in self.mentions if not (of_store and self.is_generic(m))]
         parts = [
-            (*self.linked.span(m), question_types.MASKS["service"] if of_store else self._mask(m, proxy))
+            (
+                *self.linked.span(m),
+                question_types.MASKS["service"]
+                if of_store or (of_project and self._is_subject(m))
+                else self._mask(m, proxy),
+            )
             for m in mentions
         ]
         # "The mongo container" is a service.
@@ -315,6 +331,11 @@ class Question:
         for start, end, mask in sorted(parts, reverse=True):
             text = f"{text[:start]}{mask}{text[end:]}"
         return text
+
+    def _is_subject(self, mention: Mention) -> bool:
+        """Whether a mention is a project, and not where something else is."""
+        within = _LOCATIVE.search(self.linked.text, 0, self.linked.span(mention)[0])
+        return bool(mention.of("project") and not mention.of("service") and within is None)
 
     @staticmethod
     def _mask(mention: Mention, proxy: bool) -> str:

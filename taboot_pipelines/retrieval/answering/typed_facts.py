@@ -118,7 +118,7 @@ ASKED: dict[str, Asked] = {
 #: Prepositions of what holds something; "part of", "belongs to".
 _WITHIN = ("in", "of", "to", "within", "inside", "from", "under", "on")
 #: How verbs are said of several.
-_OF_SEVERAL = {"is": "are", "has": "have", "goes": "go"}
+_OF_SEVERAL = {"is": "are", "has": "have", "goes": "go", "publishes": "publish"}
 
 
 class _Bound(NamedTuple):

@@ -253,3 +253,55 @@ def test_a_name_that_is_repeated_costs_no_more_than_once(view):
         answer_from_facts(view, "cinema " * 200)
         spent.append(time.process_time() - begun)
     assert min(spent) < 1
+
+
+PICTURES = """\
+services:
+  gallery:
+    image: acme/gallery:2.1
+    ports: ["127.0.0.1:2283:2283"]
+    depends_on: [store]
+    mem_limit: 6g
+  store:
+    image: valkey/valkey:9@sha256:3acc0687f2a2e1091fae6450d7842dd658c941338cf0a873ddd9e14b9e4ea4dd
+    mem_limit: 1g
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("Which port does pictures publish?", ["2283/tcp"]),
+        ("What does pictures depend on?", ["depends on store"]),
+        ("How much memory may pictures use?", ["gallery is 6g", "store is 1g"]),
+        ("Which version of valkey does pictures use?", ["runs version 9 (image"]),
+        (
+            "Which services publish port 2283?",
+            ["kiosk (kiosk) publishes 2283", "gallery (pictures) publishes 2283"],
+        ),
+    ],
+)
+def test_what_several_services_make_up_is_asked_about_as_one(
+    pictures: View, question: str, told: list[str]
+) -> None:
+    answer = answer_from_facts(pictures, question)
+    assert answer is not None and answer.confidence > 0.85 and all(t in answer.text for t in told), answer
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
+    with FakeTei(dimension=16) as embedder:
+        made = World(tmp_path_factory.mktemp("pictures"), embedder.url)
+        stacks = made.source("stacks", "compose", host="attic.example", proxy="swag")
+        for name, text in (
+            ("pictures", PICTURES),
+            ("kiosk", "services: {kiosk: {image: 'acme/kiosk:1', ports: ['2283:80']}}\n"),
+        ):
+            (stacks / name).mkdir()
+            (stacks / name / "compose.yaml").write_text(text)
+        (made.source("proxy", "swag") / "pictures.conf").write_text(
+            "server { server_name pictures.example.org; location / { proxy_pass http://gallery:2283; } }\n"
+        )
+        made.ingest()
+        yield made.kb()._session.view()
+        made.workspace.close()
