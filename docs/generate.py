@@ -262,8 +262,8 @@ def errors() -> str:
     raised = {
         c
         for p in sorted(PACKAGE.rglob("*.py"))
-        if p.name != "errors.py"
-        for c in re.findall(r"\"(E_[A-Z0-9_]+)\"", p.read_text("utf-8"))
+        # A code before a colon is where the codes are listed.
+        for c in re.findall(r"\"(E_[A-Z0-9_]+)\"(?!:)", p.read_text("utf-8"))
     }
     if unused := [c for c in CODES if c not in raised]:
         raise SystemExit(f"raised by nothing: {', '.join(unused)}")
