@@ -74,6 +74,13 @@ SCENARIOS: dict[str, dict[str, str]] = {
         "TABOOT_TEI__MAX_RETRIES": "0",
         "TABOOT_TEI__TIMEOUT_SECONDS": "2",
     },
+    "embedder by OpenAI's API": {
+        "TABOOT_EMBEDDING__OPENAI__URL": "http://{at}",
+        "TABOOT_EMBEDDING__OPENAI__MODEL": "m",
+        "TABOOT_EMBEDDING__OPENAI__API_KEY": "planted-openai-key",
+        "TABOOT_EMBEDDING__OPENAI__MAX_RETRIES": "0",
+        "TABOOT_EMBEDDING__OPENAI__TIMEOUT_SECONDS": "2",
+    },
     "servers": {
         **_servers(),
         "TABOOT_NEO4J__URL": "bolt://{at}",
@@ -231,6 +238,8 @@ def test_no_secret_is_seen_whatever_a_server_does(
             "TABOOT_LOG__LEVEL": "DEBUG",
             **{name: value.replace("{at}", at) for name, value in SCENARIOS[scenario].items()},
         }
+        if "TABOOT_EMBEDDING__OPENAI__URL" in environment:
+            del environment["TABOOT_TEI__URL"]
         for arguments in (
             ("ingest",),
             ("status", "--json"),
