@@ -264,11 +264,13 @@ def _asked_by_no_name(
         held = {v.path: v.value for v in before.values(edge.doc_id) if v.line == edge.line and not v.secret}
         for value in after.values(edge.doc_id):
             old, new = (_NAME.findall(text) for text in (held.get(value.path, ""), value.value))
+            if value.secret or len(old) != len(new):
+                continue
             # The value is what it was but for one name, which led there.
-            named = [(a, b) for a, b in zip(old, new, strict=len(old) == len(new)) if a != b] if old else []
-            if len(named) == 1 and not named[0][1].isdecimal() and "." not in named[0][1]:
+            named = [b for a, b in zip(old, new, strict=True) if a != b]
+            if len(named) == 1 and not named[0].isdecimal() and "." not in named[0]:
                 statement = (
-                    f"{after.called(after.numbers[start])} asks for {named[0][1]} in place of"
+                    f"{after.called(after.numbers[start])} asks for {named[0]} in place of"
                     f" {before.called(edge.end)}, and no service that it reaches is called so."
                 )
                 yield _problem("dependency_gone", statement, after, edge.doc_id, value.line)
