@@ -107,7 +107,7 @@ _ALL = (
         ("BINDS",),
         services.port_conflicts,
         Sentence("", "", "{statement}"),
-        "no port is published twice",
+        "no port of one machine is published twice; where no source says `host`, a project counts as one",
         answers=("port_conflicts",),
     ),
     # --- Images
