@@ -169,10 +169,10 @@ def _by_network(
     """Part what is crowded into groups by the networks of its services, each in that of the smallest one that
     it shares with another, and with them what only they have."""
     for crowded, count in Counter(groups).items():
-        members = [n for n, group in enumerate(groups) if group == crowded]
-        services = [n for n in members if labels[n] == "Service"]
         if not crowded or count <= _CROWDED:
             continue
+        members = [n for n, group in enumerate(groups) if group == crowded]
+        services = [n for n in members if labels[n] == "Service"]
         networks: dict[int, set[int]] = {}
         for service in services:
             own = [service, *(n for n in near[service] if labels[n] == "Container")]

@@ -150,8 +150,9 @@ class FactKind:
             said.append(text)
         # An address of the port's own is told with it.
         ends = [(self.house.name(e.end), e.properties.get("hostIp")) for e in edges]
-        places = [name for name, own in ends if name != own]
-        where = "" if not places or listed(places) in ("0.0.0.0", "::") else f" on {listed(places)}"
+        others = [name for name, own in ends if name != own]
+        places = listed(others) if others else ""
+        where = "" if places in ("", "0.0.0.0", "::") else f" on {places}"
         if question.counts:
             count = len({(p, a) for p, _, a in pairs})
             return CitedStatement(
