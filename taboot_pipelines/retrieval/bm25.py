@@ -208,7 +208,7 @@ class Keywords:
         gathered: list[list[tuple[int, TermMatches]]] = [[] for _ in wanted]
         looked_up = TermLookup.of(wanted)
         for start, shard in zip(self._index.starts.tolist(), self._index.shards, strict=False):
-            for number, found in shard.postings(looked_up):
+            for number, found in shard.postings.find(looked_up):
                 gathered[number].append((start, found))
         return [_term(len(w.forms), own) for w, own in zip(wanted, gathered, strict=True)]
 

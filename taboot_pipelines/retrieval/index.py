@@ -54,21 +54,21 @@ class Index:
     def __init__(self, shards: Shards) -> None:
         shards.prepare()
         self.manifest: Manifest = shards.manifest
-        self.shards = shards.documents
-        counts = [s.entry.chunks for s in self.shards]
+        self.shards = tuple(s.mapped for s in shards.documents)
+        counts = [len(s.chunks) for s in self.shards]
         #: Row at which each shard starts, and the end.
         self.starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         #: One row a document; see ``DocumentShard.documents``.
         self.documents = _concat([s.documents for s in self.shards])
         #: The chunk's document, as a row of ``documents``.
         self.document = self._column("document", np.int32, np.int64)
-        bases = np.concatenate(([0], np.cumsum([s.entry.documents for s in self.shards])))
+        bases = np.concatenate(([0], np.cumsum([len(s.documents) for s in self.shards])))
         for i, base in enumerate(bases[:-1]):
             self.document[self.starts[i] : self.starts[i + 1]] += base
         #: Words of the chunk, and of all chunks together.
         self.length = self._column("length", np.int32, np.float64)
-        self.total_length = sum(s.entry.length for s in self.shards)
-        #: What the codes of a vector stand for, and how far they are from it: see ``shards.quantize``.
+        self.total_length = sum(s.entry.length for s in shards.documents)
+        #: What the codes of a vector stand for, and how far they are from it: see ``quantize``.
         self.scale = self._column("scale", np.float32, np.float32)
         self.error = self._column("error", np.float32, np.float32)
         self.radius = self._column("radius", np.float32, np.float32)
@@ -284,7 +284,7 @@ class Index:
         """The chunks of the rows ``[first, last)``."""
         found: list[ChunkText] = []
         for shard, start in zip(self.shards, self.starts.tolist(), strict=False):
-            low, high = max(first - start, 0), min(last - start, shard.entry.chunks)
+            low, high = max(first - start, 0), min(last - start, len(shard.chunks))
             if low < high:
                 table = shard.chunks.slice(low, high - low)
                 columns = [table.column(name).to_pylist() for name in ChunkText._fields]

@@ -69,8 +69,8 @@ class LinkGraph:
     """
 
     def __init__(self, shards: Shards) -> None:
-        self._shards = shards.documents
-        bases = np.cumsum([0, *(s.entry.documents for s in self._shards)]).astype(np.int64)
+        self._shards = tuple(s.mapped for s in shards.documents)
+        bases = np.cumsum([0, *(len(s.documents) for s in self._shards)]).astype(np.int64)
         self._bases = bases
         self._firsts = np.cumsum([0, *(s.links.num_rows for s in self._shards)]).astype(np.int64)
         self.documents = pa.concat_tables([s.documents for s in self._shards]) if self._shards else _NONE

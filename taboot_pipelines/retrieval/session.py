@@ -20,8 +20,8 @@ from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.retrieval.lazy import Lazy
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards import open_shards
-from taboot_pipelines.shards.protocol import Kept, ManifestVersion, kept_manifest, load_manifest, verify
-from taboot_pipelines.shards.reader import Shards
+from taboot_pipelines.shards.protocol import Kept, ManifestVersion, kept_manifest, load_manifest
+from taboot_pipelines.shards.reader import Shards, verify
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.graph import Graph

@@ -1,6 +1,6 @@
 """Exact vector search by a scan of int8 codes: provably the same rows as a scan of the full vectors.
 
-Each code gives its score within a known bound (``shards.quantize``). Rows whose best case lies below the k-th
+Each code gives its score within a known bound (``quantize``). Rows whose best case lies below the k-th
 best worst case cannot be among the k best; the few that remain are scored in float64 from the float32
 vectors. A filter only removes rows before that, so it never loses a result; where it leaves few rows they are
 scored at once.
@@ -96,7 +96,7 @@ def _scan(index: Index, query: npt.NDArray[np.float64]) -> _Scan:
     packed = numkong.dots_pack(np.stack([high, low]).astype(np.int8))
     products = np.empty((len(index), 2), dtype=np.int32)
     for i, shard in enumerate(index.shards):
-        if shard.entry.chunks:
+        if len(shard.int8):
             _read_ahead(shard.int8)
             products[index.starts[i] : index.starts[i + 1]] = np.asarray(
                 numkong.dots_packed(shard.int8, packed)

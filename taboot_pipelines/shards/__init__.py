@@ -1,17 +1,18 @@
 """Content-addressed shards: the embedded serving store and the portable copy of a knowledge base.
 
-A shard is a folder of files that hold a range of documents (or of entities): a DuckDB file that stands alone,
-and the same chunks as Arrow and raw files that a search maps into memory. Its key is the hash of its content,
-so it never changes and equal content gives equal keys. A manifest names the shards of a namespace; it is
-replaced in one step, and a reader sees the old set of shards or the new one, both whole.
+A shard is a DuckDB file that stands alone, and holds a range of documents (or of entities). Its key is the
+hash of its content, so it never changes and equal content gives equal keys. A manifest names the shards of a
+namespace; it is replaced in one step, and a reader sees the old set of shards or the new one, both whole.
+What a search maps into memory is derived from the shards and lies in a local cache.
 
 Read ``protocol.py`` first (what a store of shards does, what works over any of them), then along the data:
 
     inputs.py      what a publisher is given: one snapshot of a namespace
     plan.py        which shards should exist: where the key ranges are cut, and each shard's key
-    build.py       the files of one shard, with postings.py, links.py and analyzer.py
+    build.py       the database of one shard, with postings.py, links.py and analyzer.py
     publish.py     builds the shards that are missing, then swaps the manifest; prunes what it left behind
-    reader.py      maps the shards of one manifest
+    search_files.py  what a search maps of one shard, derived from its database; kept in cache.py
+    reader.py      the shards of one manifest
 
 What they share: ``manifest.py`` (the manifest's model), ``layout.py`` (names of files and folders, numbers
 out of Arrow columns), ``files.py`` (a file's bytes against the hash that it should have). The backends
@@ -28,6 +29,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,25 +39,34 @@ if TYPE_CHECKING:
 def open_shards(settings: Settings) -> ShardStore:
     """Open the shards at ``TABOOT_SHARD_URL``, with a cache in the home; by default those of the home.
 
-    Where TABOOT_READ_ONLY is set the cache is a temporary folder, which ends with the process. Touches no
-    network. Raises ``E_CONFIG`` for an unusable URL.
+    Where TABOOT_READ_ONLY is set nothing is written to that cache, and what is read of an object store lies
+    in a temporary folder, which ends with the process. Touches no network. Raises ``E_CONFIG`` for an
+    unusable URL.
     """
     home, url = settings.home_dir, settings.shard_url
+    from taboot_pipelines.shards.cache import LocalCache
     from taboot_pipelines.shards.directory import DirectoryShards
     from taboot_pipelines.shards.files import verified_at
 
     read_only = settings.read_only
     verified = verified_at(home / "cache" / "verified.json", read_only=read_only)
+    cached = home / "cache" / "shards"
+
+    def directory(root: Path, called: str) -> DirectoryShards:
+        cache = LocalCache(cached / called, read_only=read_only)
+        return DirectoryShards(root, verified, cache, read_only=read_only)
+
     if not url:
-        return DirectoryShards(home / "kb", verified, read_only=read_only)
+        return directory(home / "kb", "home")
     from taboot_pipelines.stores.objects import place
 
     at = place("TABOOT_SHARD_URL", url, settings.storage)
+    called = sha256_hex(at.url.rstrip("/"))[:16]
     if at.directory is not None:
-        return DirectoryShards(at.directory, verified, read_only=read_only)
+        return directory(at.directory, called)
     from taboot_pipelines.shards.bucket import BucketShards
 
-    cache = _temporary() if read_only else home / "cache" / "shards"
+    cache = LocalCache((_temporary() if read_only else cached) / called)
     return BucketShards(at, cache, verified, read_only=read_only)
 
 

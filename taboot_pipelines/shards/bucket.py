@@ -8,9 +8,7 @@ Objects under the URL's prefix:
     {namespace}.duckdb.shards/{key}/damaged, …/left      marks: see ``layout``
     {namespace}.duckdb.kept/{version}-{time}.json        the manifest of a publication that is kept
 
-Two publishers of one shard never overwrite each other, since files of other bytes have other paths. The cache
-holds one file per SHA-256 and namespace, shared by all processes of a home; what the newest manifest does not
-name is dropped from it.
+Two publishers of one shard never overwrite each other, since files of other bytes have other paths.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotModifiedError, PreconditionError
@@ -38,17 +36,13 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.shards import files, layout
+from taboot_pipelines.shards.cache import LocalCache
 from taboot_pipelines.shards.manifest import FileEntry, Manifest, ShardEntry, parse_manifest
 from taboot_pipelines.shards.protocol import Build, Kept, ManifestVersion, RemovedShard, doomed
 from taboot_pipelines.stores.objects import StorageLocation, is_absent
 
 #: A reader asks for a new manifest at most this often.
 _LOOK_SECONDS = 1.0
-#: Cached files that the manifest does not name stay this long, since another process may be about to map
-#: them. A reader sweeps the cache as often.
-_CACHE_GRACE_SECONDS = 60.0
-#: In a younger folder of the cache another process may still be building.
-_BUILDING_SECONDS = 3600.0
 _MAX_PARALLEL_UPLOADS = 6
 #: Bytes; a download is hashed and written in parts of at least this size.
 _DOWNLOAD_PART = 1 << 20
@@ -57,14 +51,14 @@ _PUBLISHER = "publisher"
 
 
 class BucketShards:
-    """See ``ShardStore``. ``root`` is the folder of the cache for this URL, with one folder a namespace;
-    ``read_only``: what is found damaged is not marked.
+    """See ``ShardStore``. ``cache`` holds a file for each SHA-256 that was read; ``read_only``: what is found
+    damaged is not marked.
     """
 
     def __init__(
         self,
         at: StorageLocation,
-        cache: Path,
+        cache: LocalCache,
         verified: files.Verified | None = None,
         *,
         read_only: bool = False,
@@ -73,11 +67,10 @@ class BucketShards:
         self._read_only = read_only
         self.verified = verified or files.verified_at(None)
         self._store = at.store()
-        self.root = cache / sha256_hex(at.url.rstrip("/"))[:16]
+        self.cache = cache
         self._lock = threading.Lock()
-        #: When each namespace's manifest was asked for, and its cache swept, last: monotonic seconds.
+        #: When each namespace's manifest was asked for last: monotonic seconds.
         self._looked: dict[str, float] = {}
-        self._swept: dict[str, float] = {}
 
     # --- manifests ------------------------------------------------------------------------------------------
 
@@ -175,10 +168,8 @@ class BucketShards:
             except _Unchanged:
                 pass
             self._looked[namespace] = moment
-            swept = self._swept.get(namespace, float("-inf"))
-            if seen is not None and moment - swept >= _CACHE_GRACE_SECONDS:
-                self._swept[namespace] = moment
-                self._forget(namespace, seen.manifest, _CACHE_GRACE_SECONDS)
+            if seen is not None:
+                self.cache.sweep(namespace, seen.manifest)
             return seen
 
     # --- publishing -----------------------------------------------------------------------------------------
@@ -198,8 +189,8 @@ class BucketShards:
         adopted = self._finished(listed, namespace, key)
         if adopted is not None:
             return adopted, 0
-        with self._cached("built"):
-            aside = Path(tempfile.mkdtemp(dir=self._folder(namespace), prefix=layout.BUILDING))
+        with self.cache.needed("built"):
+            aside = Path(tempfile.mkdtemp(dir=self.cache.folder(namespace), prefix=layout.BUILDING))
         try:
             entry = build(aside)
             with ThreadPoolExecutor(_MAX_PARALLEL_UPLOADS) as pool:
@@ -216,8 +207,8 @@ class BucketShards:
                 )
                 marks = [_marker(namespace, key, name) for name in (layout.DAMAGED, layout.LEFT)]
                 obstore.delete(self._store, [path for path in marks if path in listed])
-            with self._cached("built"):
-                folder = self._folder(namespace)
+            with self.cache.needed("built"):
+                folder = self.cache.folder(namespace)
                 for f in entry.files:
                     (aside / f.name).replace(folder / f.sha256)
         finally:
@@ -291,7 +282,7 @@ class BucketShards:
         if paths:
             with self._at.asked("A shard cannot be deleted"):
                 obstore.delete(self._store, paths)
-        self._forget(namespace, keep, min_age_seconds)
+        self.cache.forget(namespace, keep, min_age_seconds)
         return gone
 
     def mark_damaged(self, namespace: str, shard: ShardEntry) -> None:
@@ -309,8 +300,8 @@ class BucketShards:
 
     def fetch(self, namespace: str, shard: ShardEntry, name: str, *, fresh: bool = False) -> Path:
         expected = shard.file(name)
-        with self._cached("read"):
-            target = self._folder(namespace) / expected.sha256
+        with self.cache.needed("read"):
+            target = self.cache.folder(namespace) / expected.sha256
             if not fresh and self.verified.holds(target, expected):
                 return target
         for _ in range(2):  # once more, since the bytes may have been damaged on the way
@@ -322,10 +313,10 @@ class BucketShards:
     def _download(self, path: str, target: Path, shard: ShardEntry, expected: FileEntry) -> bool:
         """Put the object's bytes into the cache if they are what they should be; returns whether they are."""
         digest, size = hashlib.sha256(), 0
-        with self._cached("written"):
+        with self.cache.needed("written"):
             fd, temporary = tempfile.mkstemp(dir=target.parent, prefix=".loading-")
         try:
-            with self._cached("written"), os.fdopen(fd, "wb") as f:
+            with self.cache.needed("written"), os.fdopen(fd, "wb") as f:
                 for part in self._stream(path, shard, expected):
                     size += len(part)
                     if size > expected.size:
@@ -334,7 +325,7 @@ class BucketShards:
                     f.write(part)
             if size != expected.size or digest.hexdigest() != expected.sha256:
                 return False
-            with self._cached("written"):
+            with self.cache.needed("written"):
                 try:
                     Path(temporary).replace(target)
                 except FileNotFoundError:  # an erasure has emptied the cache meanwhile
@@ -356,42 +347,6 @@ class BucketShards:
 
     def health(self) -> Health:
         return self._at.health("shards")
-
-    # --- the cache ------------------------------------------------------------------------------------------
-
-    def _folder(self, namespace: str) -> Path:
-        folder = self.root / namespace
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return folder
-
-    @contextlib.contextmanager
-    def _cached(self, what: Literal["built", "read", "written"]) -> Iterator[None]:
-        """Turn an ``OSError`` of the cache into ``E_STORAGE``."""
-        try:
-            yield
-        except OSError as error:
-            raise TabootError(
-                "E_STORAGE",
-                f"A shard cannot be {what} in the cache {self.root}: {error.strerror}.",
-                folder=str(self.root),
-                remedy=(
-                    "Check that TABOOT_HOME is writable and has space; its folder `cache` may be deleted at"
-                    " any time."
-                ),
-            ) from error
-
-    def _forget(self, namespace: str, keep: Manifest | None, min_age_seconds: float) -> None:
-        """Drop from the cache what ``keep`` does not name, and what killed processes left there."""
-        named = {f.sha256 for s in keep.shards for f in s.files} if keep else set()
-        with contextlib.suppress(OSError):
-            for path in (self.root / namespace).iterdir():
-                with contextlib.suppress(OSError):
-                    age = time.time() - path.stat().st_mtime
-                    if path.is_dir():
-                        if not min_age_seconds or age >= _BUILDING_SECONDS:
-                            shutil.rmtree(path, ignore_errors=True)
-                    elif path.name not in named and age >= min_age_seconds:
-                        path.unlink()
 
     def _list(self, prefix: str) -> list[_Listed]:
         """Every object under a prefix."""

@@ -1,10 +1,8 @@
-"""Writing one shard: a DuckDB file that stands alone, and beside it the same chunks as a search maps them.
+"""Writing one shard: a DuckDB file that stands alone.
 
-A document shard's DuckDB file holds ``documents``, ``docs`` (chunks with vectors), ``postings``, ``edges``,
-``doc_entities`` and ``links``; an entity shard's ``entities``, ``names`` and ``decisions``. The Arrow
-and raw files beside it are read by memory mapping: a search over 100k chunks opens and scans them in
-milliseconds, where DuckDB needs tens (measured in ``benchmarks/search_100k.py``). All rows are written in the
-order of their ids.
+That of a document shard holds ``documents``, ``docs`` (chunks with vectors), ``postings``, ``edges``,
+``doc_entities`` and ``links``; that of an entity shard ``entities``, ``names`` and ``decisions``. All rows
+are written in the order of their ids.
 """
 
 from __future__ import annotations
@@ -20,52 +18,11 @@ import pyarrow.compute as pc
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.evidence import chunk_lines
 from taboot_pipelines.model import tables
-from taboot_pipelines.model.offsets import stored_places
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.attaching import attached
 from taboot_pipelines.shards.inputs import DocumentRows
-from taboot_pipelines.shards.postings import inverted_lists, portable
+from taboot_pipelines.shards.postings import inverted_lists
 from taboot_pipelines.stores.disk import refusal, storage_error
-
-# --- Vectors as int8 with a certified error, so that a scan of a quarter of the bytes provably keeps the
-#     rows that are best by their exact scores
-#
-# A row v is stored as q (int8) and a scale s with v = s·q + r. For a query u = t·p + e with p in int8:
-#
-# |u·v − s·t·(p·q)| ≤ |u|·|r| + |e|·|s·q| (Cauchy–Schwarz, twice)
-#
-# The reader needs only the two norms |r| (``error``) and |s·q| (``radius``), both rounded up.
-
-
-@dataclass(frozen=True, slots=True)
-class Quantized:
-    """n rows of d dimensions: ``codes`` int8 (n, d); ``scale``, ``error`` and ``radius`` float32 (n,)."""
-
-    codes: npt.NDArray[np.int8]
-    scale: npt.NDArray[np.float32]
-    error: npt.NDArray[np.float32]
-    radius: npt.NDArray[np.float32]
-
-
-def quantize(vectors: npt.NDArray[np.float32]) -> Quantized:
-    """Quantize finite float32 rows (n, d) symmetrically to -127…127."""
-    exact = vectors.astype(np.float64)
-    peak = np.abs(exact).max(axis=1, initial=0.0)
-    scale = (peak / 127.0).astype(np.float32)
-    divisor = np.where(scale > 0, scale, np.float32(1)).astype(np.float64)
-    codes = np.rint(exact / divisor[:, None]).clip(-127, 127).astype(np.int8)
-    near = codes * scale.astype(np.float64)[:, None]
-    radius = np.linalg.norm(near, axis=1)
-    # The second term is for the reader's float64 arithmetic, which errs in proportion to the vector.
-    error = np.linalg.norm(exact - near, axis=1) + 1e-12 * radius
-    return Quantized(codes, scale, _up(error), _up(radius))
-
-
-def _up(norms: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """The norms as float32, rounded up, with room for the rounding of the norm itself."""
-    wide = norms * (1 + 1e-9) + 1e-12
-    return np.nextafter(wide.astype(np.float32), np.float32(np.inf))
-
 
 _EDGE_ORDER = (
     "doc_id",
@@ -82,16 +39,24 @@ _EDGE_ORDER = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class BuiltDocuments:
+    """The number of words in the chunks of a document shard, and the tables of its database by name."""
+
+    length: int
+    contents: dict[str, pa.Table]
+
+
 def build_documents(
     folder: Path, doc_ids: list[str], chunk_counts: list[int], rows: DocumentRows, dimension: int
-) -> int:
-    """Write the shard of ``doc_ids`` (ascending) into ``folder``; returns the number of words in its chunks.
+) -> BuiltDocuments:
+    """Write the database of the shard of ``doc_ids`` (ascending) into ``folder``.
 
     Raises ``E_TABLE`` if the rows are not exactly those documents with that many chunks each, or a chunk has
     no vector of ``dimension`` finite numbers.
     """
     # What reads URLs takes long to load, and who only searches needs none of it.
-    from taboot_pipelines.shards.links import link_rows, name_rows
+    from taboot_pipelines.shards.links import link_rows
 
     documents = _pick(rows.documents, tables.DOCUMENTS, "documents").sort_by("doc_id")
     chunks = _pick(rows.chunks, tables.CHUNKS, "chunks").sort_by(
@@ -103,64 +68,29 @@ def build_documents(
     owners = _owners(documents, chunks, relations, doc_ids, chunk_counts)
     vectors = _vectors(chunks, rows.vectors, dimension)
     postings, lengths = inverted_lists(chunks.column("text").to_pylist())
-    lines = chunk_lines(documents, chunks, owners)
-
-    quantized = quantize(vectors)
-    mapped_chunks = chunks.select(layout.MAPPED)
-    hashes = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(32),
-        len(chunks),
-        [None, pa.py_buffer(bytes.fromhex("".join(chunks.column("sha256").to_pylist())))],
-    )
-    for name, column in (
-        ("document", pa.array(owners)),
-        ("line", lines),
-        ("sha256", hashes),
-        ("length", pa.array(lengths)),
-        ("scale", pa.array(quantized.scale)),
-        ("error", pa.array(quantized.error)),
-        ("radius", pa.array(quantized.radius)),
-    ):
-        mapped_chunks = mapped_chunks.append_column(name, column)
-    _write_arrow(folder / layout.CHUNKS, mapped_chunks)
-    places = pa.array(map(stored_places, documents.column("metadata").to_pylist()), pa.string())
-    _write_arrow(
-        folder / layout.DOCUMENTS,
-        documents.select(
-            ["doc_id", "source_id", "path", "url", "title", "lang", "date", "since", "blob_sha256"]
-        ).append_column("places", places),
-    )
-    _write_arrow(folder / layout.POSTINGS, postings)
     links = link_rows(
         documents,
         _pick(rows.links, tables.LINKS, "links"),
         _pick(rows.title_links, tables.TITLE_LINKS, "title_links"),
     )
-    _write_arrow(folder / layout.LINKS, links)
-    _write_arrow(folder / layout.NAMES, name_rows(documents, links))
-    (folder / layout.VECTORS_INT8).write_bytes(quantized.codes.tobytes())
-    (folder / layout.VECTORS_FLOAT32).write_bytes(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
-
     flat = pa.array(np.ascontiguousarray(vectors).reshape(-1), type=pa.float32())
     docs = (
         chunks.drop_columns(["fingerprint"])
-        .append_column("line", lines)
+        .append_column("line", chunk_lines(documents, chunks, owners))
         .append_column("length", pa.array(lengths))
+        .append_column("embedding", pa.FixedSizeListArray.from_arrays(flat, dimension))
     )
     docs = docs.add_column(0, "row", pa.array(np.arange(len(chunks), dtype=np.int32)))
-    docs = docs.append_column("embedding", pa.FixedSizeListArray.from_arrays(flat, dimension))
-    _write_duckdb(
-        folder / layout.DATABASE,
-        {
-            "documents": documents.drop_columns(["text", "fingerprint"]),
-            "docs": docs,
-            "postings": portable(postings),
-            "edges": relations,
-            "doc_entities": _doc_entities(relations),
-            "links": _by_doc_id(links, documents),
-        },
-    )
-    return int(lengths.sum())
+    contents = {
+        "documents": documents.drop_columns(["text", "fingerprint"]),
+        "docs": docs,
+        "postings": postings,
+        "edges": relations,
+        "doc_entities": _doc_entities(relations),
+        "links": _by_doc_id(links, documents),
+    }
+    _write_duckdb(folder / layout.DATABASE, contents)
+    return BuiltDocuments(int(lengths.sum()), contents)
 
 
 def build_entities(folder: Path, entities: pa.Table, names: pa.Table, decisions: pa.Table) -> None:
@@ -267,12 +197,6 @@ def _by_doc_id(rows: pa.Table, documents: pa.Table) -> pa.Table:
     rows = rows.set_column(rows.column_names.index("document"), "doc_id", doc_ids)
     plain = [f.with_type(pa.string()) if pa.types.is_dictionary(f.type) else f for f in rows.schema]
     return rows.cast(pa.schema(plain))
-
-
-def _write_arrow(path: Path, table: pa.Table) -> None:
-    table = table.combine_chunks()
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
 
 
 def _write_duckdb(path: Path, contents: dict[str, pa.Table]) -> None:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.shards import layout
+from taboot_pipelines.shards.cache import LocalCache
 from taboot_pipelines.shards.files import Verified, hash_file, verified_at
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry, parse_manifest
 from taboot_pipelines.shards.protocol import Build, Kept, ManifestVersion, RemovedShard, doomed
@@ -31,10 +32,18 @@ class DirectoryShards:
     found damaged is not marked.
     """
 
-    def __init__(self, root: Path, verified: Verified | None = None, *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        verified: Verified | None = None,
+        cache: LocalCache | None = None,
+        *,
+        read_only: bool = False,
+    ) -> None:
         self.root = root
         self._read_only = read_only
         self.verified = verified or verified_at(None)
+        self.cache = cache
 
     def read_manifest(self, namespace: str) -> tuple[bytes, str] | None:
         path = layout.manifest_path(self.root, namespace)
@@ -110,7 +119,12 @@ class DirectoryShards:
         if last is not None and last.state == state:
             return last
         found = self.read_manifest(namespace)
-        return None if found is None else ManifestVersion(state, parse_manifest(found[0], namespace))
+        if found is None:
+            return None
+        manifest = parse_manifest(found[0], namespace)
+        if self.cache is not None:
+            self.cache.sweep(namespace, manifest)
+        return ManifestVersion(state, manifest)
 
     def damage(self, namespace: str) -> Callable[[ShardEntry], bool]:
         return lambda entry: _damaged(self._folder(namespace, entry.key), entry)
@@ -177,6 +191,8 @@ class DirectoryShards:
             raise TabootError(
                 "E_STORAGE", f"A shard folder cannot be deleted: {error.strerror}.", folder=str(folder)
             ) from error
+        if self.cache is not None:
+            self.cache.forget(namespace, keep, min_age_seconds)
         return gone
 
     def health(self) -> Health:

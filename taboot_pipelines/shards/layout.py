@@ -33,10 +33,12 @@ def numbers(column: pa.Array | pa.ChunkedArray, dtype: Any) -> Any:
     )
 
 
-#: Increased whenever the files of a shard change their form: every shard then gets another key.
-FORMAT = 3
+#: Increased whenever the database of a shard changes its form: every shard then gets another key.
+FORMAT = 4
 #: The same for the shards of entities alone.
 ENTITIES_FORMAT = 4
+#: Increased whenever a search file changes its form: readers then derive theirs anew.
+SEARCH_FORMAT = 1
 
 #: The columns of ``tables.CHUNKS`` that a search maps as they are, every further one included.
 MAPPED = ["chunk_index", "start", "end", "text", "section", "content_type", "tokens"]
@@ -45,13 +47,6 @@ _NOT_MAPPED = {"bucket", "chunk_id", "doc_id", "sha256", "fingerprint"}
 MAPPED += [name for name in CHUNKS_TABLE.names if name not in {*MAPPED, *_NOT_MAPPED}]
 
 DATABASE = "shard-00000.duckdb"
-CHUNKS = "chunks.arrow"
-DOCUMENTS = "documents.arrow"
-POSTINGS = "postings.arrow"
-LINKS = "links.arrow"
-NAMES = "names.arrow"
-VECTORS_INT8 = "vectors.i8"
-VECTORS_FLOAT32 = "vectors.f32"
 #: What a shard holds, with sizes and hashes. It is written last, so a publisher can adopt a finished shard
 #: that no manifest names yet.
 ENTRY = "shard.json"
@@ -77,6 +72,11 @@ def shards_name(namespace: str) -> str:
 def kept_name(namespace: str) -> str:
     """The name of the folder of the manifests of kept publications under the root of the store."""
     return f"{namespace}.duckdb.kept"
+
+
+def search_file_name(sha256: str) -> str:
+    """The name in the cache of the search file that is derived from the database with this hash."""
+    return f"{sha256}.search-{SEARCH_FORMAT}"
 
 
 def manifest_path(root: Path, namespace: str) -> Path:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import ge
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.shards.inputs import ShardInput
 from taboot_pipelines.shards.manifest import ShardEntry
 
+if TYPE_CHECKING:
+    from taboot_pipelines.shards.build import BuiltDocuments
+
 _ENTITY_COLUMNS = ("label", "key", "name", "scope", "properties")
 _UUID = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 
@@ -36,10 +39,10 @@ _UUID = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 @dataclass(frozen=True, slots=True)
 class PlannedShard:
     """A shard that should exist: what the manifest will say of it, but for its files and ``length``, and how
-    to write its files into an empty folder. ``write`` returns the number of words in its chunks."""
+    to write its database into an empty folder. ``write`` returns what was written of documents."""
 
     entry: ShardEntry
-    write: Callable[[Path], int]
+    write: Callable[[Path], BuiltDocuments | None]
 
 
 def plan(shard_input: ShardInput, settings: ShardSettings) -> dict[str, ShardEntry]:
@@ -65,7 +68,9 @@ def _document_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Pla
         doc_ids, chunk_counts, prints = (column.to_pylist() for column in docs[lo:hi].columns)
         rows = orjson.dumps([doc_ids, chunk_counts, prints])
 
-        def write(folder: Path, doc_ids: list[str] = doc_ids, chunk_counts: list[int] = chunk_counts) -> int:
+        def write(
+            folder: Path, doc_ids: list[str] = doc_ids, chunk_counts: list[int] = chunk_counts
+        ) -> BuiltDocuments:
             # What only writes shards is no part of a search's start.
             from taboot_pipelines.shards.build import build_documents
 
@@ -138,7 +143,7 @@ def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Plann
             last: int = last,
             names: pa.Table = own_names,
             decisions: pa.Table = own_decisions,
-        ) -> int:
+        ) -> None:
             from taboot_pipelines.shards.build import build_entities
 
             loaded = given.load_entities(first, last).select(list(_ENTITY_COLUMNS))
@@ -148,7 +153,6 @@ def _entity_shards(given: ShardInput, settings: ShardSettings) -> Iterator[Plann
                 names,
                 decisions,
             )
-            return 0
 
         held = hashlib.sha256(prints[entities].tobytes()).hexdigest()
         entry = ShardEntry(

@@ -1,22 +1,22 @@
 """The postings of a shard: which chunks hold a term and how often, as they are built, stored and looked up.
 
-Terms are those of both fields of ``analyzer``. A postings table has a row for each: its ``hash`` (uint64),
-the ``term``, the ``rows`` of the chunks that hold it (ascending) and, beside each, its frequency (``tfs``).
-Rows of the table ascend by hash. Most stems are written in one way in all of a shard: the row of such a stem
-has the hash of that word as ``form``, and the word no row of its own. Otherwise ``form`` is 0.
+Terms are those of both fields of ``analyzer``. A postings table has a row for each: the ``term``, the
+``rows`` of the chunks that hold it (ascending) and, beside each, its frequency (``tfs``). Most stems are
+written in one way in all of a shard: the row of such a stem has that word as ``form``, and the word no row of
+its own. In a shard's database the rows ascend by term; a search looks terms up by hash (:func:`by_hash`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from taboot_pipelines.shards.analyzer import QueryTerm, analyze_fields, form_stem, is_form
+from taboot_pipelines.shards.analyzer import QueryTerm, analyze_fields, form_stem
 from taboot_pipelines.shards.layout import numbers
 
 _made = tuple.__new__
@@ -26,8 +26,8 @@ _UNSIGNED = {"uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32}
 
 
 def term_hash(term: str) -> int:
-    """Where a term stands in the postings: 64 bits of BLAKE2b. The reader also compares the term itself."""
-    return int.from_bytes(hashlib.blake2b(_encoded(term), digest_size=8).digest(), "little")
+    """Where a term stands in the postings: 64 bits of BLAKE2b, never 0. The reader also compares the term."""
+    return int.from_bytes(hashlib.blake2b(_encoded(term), digest_size=8).digest(), "little") or 1
 
 
 def inverted_lists(texts: list[str]) -> tuple[pa.Table, npt.NDArray[np.int32]]:
@@ -46,31 +46,23 @@ def inverted_lists(texts: list[str]) -> tuple[pa.Table, npt.NDArray[np.int32]]:
         for term, tf in terms.items():
             ids.append(vocabulary.setdefault(term, len(vocabulary)))
             tfs.append(tf)
-    hashes = np.fromiter((term_hash(w) for w in vocabulary), dtype=np.uint64, count=len(vocabulary))
-    forms = _only_forms(vocabulary, hashes)
-    own = np.ones(len(vocabulary), dtype=bool)
-    own[[form for form, _ in forms]] = False
-    only = np.zeros(len(vocabulary), dtype=np.uint64)
-    for form, stem in forms:
-        only[stem] = hashes[form]
-
-    order = np.argsort(hashes, kind="stable")
-    order = order[own[order]]
-    place = np.zeros(len(vocabulary), dtype=np.int64)
-    place[order] = np.arange(len(order))
+    forms = _only_forms(vocabulary)
+    alone = set(forms.values())
+    words = sorted(word for word in vocabulary if word not in alone)
+    place = np.full(len(vocabulary), -1, dtype=np.int64)
+    place[[vocabulary[word] for word in words]] = np.arange(len(words))
     term_of = np.array(ids, dtype=np.int64)
-    held = own[term_of]
-    owner = place[term_of[held]]
+    owner = place[term_of]
+    held = owner >= 0
+    owner = owner[held]
     by_term = np.argsort(owner, kind="stable")
     rows = np.repeat(np.arange(len(texts), dtype=np.min_scalar_type(len(texts))), distinct)[held][by_term]
     counts = np.array(tfs, dtype=np.min_scalar_type(max(tfs, default=0)))[held][by_term]
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=len(order))))).astype(np.int32)
-    words = list(vocabulary)
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=len(words))))).astype(np.int32)
     table = pa.table(
         {
-            "hash": pa.array(hashes[order]),
-            "term": pa.array([words[i] for i in order], type=pa.string()),
-            "form": pa.array(only[order]),
+            "term": pa.array(words, pa.string()),
+            "form": pa.array(map(forms.get, words), pa.string()),
             "rows": pa.ListArray.from_arrays(pa.array(offsets), pa.array(rows)),
             "tfs": pa.ListArray.from_arrays(pa.array(offsets), pa.array(counts)),
         }
@@ -78,38 +70,33 @@ def inverted_lists(texts: list[str]) -> tuple[pa.Table, npt.NDArray[np.int32]]:
     return table, lengths
 
 
-def _only_forms(vocabulary: dict[str, int], hashes: npt.NDArray[np.uint64]) -> list[tuple[int, int]]:
-    """The words that are the only ones with their stem, each with the number of the stem."""
-    by_stem: dict[str, list[int]] = {}
-    for term, number in vocabulary.items():
+def _only_forms(vocabulary: Iterable[str]) -> dict[str, str]:
+    """The words that are the only ones with their stem, by the stem."""
+    by_stem: dict[str, list[str]] = {}
+    for term in vocabulary:
         if stem := form_stem(term):
-            by_stem.setdefault(stem, []).append(number)
-    return [
-        (own[0], vocabulary[stem]) for stem, own in by_stem.items() if len(own) == 1 and hashes[own[0]] != 0
-    ]
+            by_stem.setdefault(stem, []).append(term)
+    return {stem: own[0] for stem, own in by_stem.items() if len(own) == 1}
 
 
-def portable(postings: pa.Table) -> pa.Table:
-    """The stems and compounds of a postings table in the form of DuckDB's ``postings``, ascending by term: of
-    each its document frequency ``df`` and a blob of little-endian int32 pairs (row, frequency).
+def by_hash(postings: pa.Table) -> pa.Table:
+    """A postings table as a search maps it: its rows ascend by the ``hash`` (uint64) of their term, and
+    ``form`` is the hash of the word, 0 where there is none.
     """
-    import pyarrow.compute as pc
-
-    stems = [not is_form(t) for t in postings.column("term").to_pylist()]
-    postings = postings.filter(pa.array(stems, type=pa.bool_())).combine_chunks()
-    rows, tfs = postings.column("rows").combine_chunks(), postings.column("tfs").combine_chunks()
-    if len(rows):
-        pairs = np.stack(
-            [rows.flatten().to_numpy().astype("<i4"), tfs.flatten().to_numpy().astype("<i4")], axis=1
-        )
-        # Each pair is 8 bytes, so the offsets of the lists times 8 are those of the blobs.
-        starts = pa.array(rows.offsets.to_numpy() * np.int32(8)).buffers()[1]
-        blobs = pa.Array.from_buffers(pa.binary(), len(rows), [None, starts, pa.py_buffer(pairs.tobytes())])
-    else:
-        blobs = pa.array([], type=pa.binary())
+    terms, forms = (postings.column(name).to_pylist() for name in ("term", "form"))
+    hashes = np.fromiter(map(term_hash, terms), dtype=np.uint64, count=len(terms))
+    only = np.fromiter((term_hash(f) if f else 0 for f in forms), dtype=np.uint64, count=len(forms))
+    order = np.argsort(hashes, kind="stable")
+    found = postings.take(pa.array(order))
     return pa.table(
-        {"term": postings.column("term"), "df": pc.list_value_length(rows), "postings": blobs}
-    ).sort_by("term")
+        {
+            "hash": pa.array(hashes[order]),
+            "term": found.column("term"),
+            "form": pa.array(only[order]),
+            "rows": found.column("rows"),
+            "tfs": found.column("tfs"),
+        }
+    )
 
 
 class TermLookup(NamedTuple):
@@ -147,7 +134,7 @@ class TermMatches(NamedTuple):
 
 
 class Postings:
-    """A mapped postings table, looked up by term without a copy of its lists."""
+    """A postings table as :func:`by_hash` gives it, looked up by term without a copy of its lists."""
 
     def __init__(self, table: pa.Table) -> None:
         table = table.combine_chunks()

@@ -4,15 +4,12 @@ object store. One conformance suite runs against both.
 
 from __future__ import annotations
 
-import hashlib
-import mmap
-import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
@@ -26,6 +23,9 @@ from taboot_pipelines.shards.manifest import (
     manifest_number,
     parse_manifest,
 )
+
+if TYPE_CHECKING:
+    from taboot_pipelines.shards.cache import LocalCache
 
 #: Fills an empty folder with a shard's files, each synced to disk, and returns the entry that describes them.
 Build = Callable[[Path], ShardEntry]
@@ -98,10 +98,13 @@ class ShardStore(Protocol):
     """Every method raises ``E_STORAGE`` where the store refuses or does not answer.
 
     Namespaces that come here have been checked to be valid names. ``verified``: the local files that were
-    hashed.
+    hashed. ``cache``: where what is derived from the shards is kept; None: with each reader.
     """
 
     verified: Verified
+
+    @property
+    def cache(self) -> LocalCache | None: ...
 
     def read_manifest(self, namespace: str) -> tuple[bytes, str] | None:
         """The current manifest's bytes and its ETag for :meth:`swap_manifest`; None if there is none."""
@@ -220,19 +223,6 @@ def damaged_shards(store: ShardStore, manifest: Manifest) -> list[str]:
     return [s.key for s in manifest.shards if damaged(s)]
 
 
-def verify(store: ShardStore, manifest: Manifest) -> None:
-    """Hash every file that the manifest names, where the store keeps it.
-
-    Raises for the first file that is missing or differs, as :func:`verified_path` does.
-    """
-    for shard in manifest.shards:
-        for f in shard.files:
-            path = store.fetch(manifest.namespace, shard, f.name, fresh=True)
-            store.verified.forget(path)
-            verified_path(store, manifest.namespace, shard, f.name)
-    store.verified.keep()
-
-
 def verified_path(store: ShardStore, namespace: str, shard: ShardEntry, name: str) -> Path:
     """The local path of a shard's file. Its size is checked always, its SHA-256 as ``files.Verified`` says.
 
@@ -245,27 +235,3 @@ def verified_path(store: ShardStore, namespace: str, shard: ShardEntry, name: st
             store.mark_damaged(namespace, shard)
             raise files.corrupt(shard, name)
     return path
-
-
-def map_file(store: ShardStore, namespace: str, shard: ShardEntry, name: str) -> memoryview:
-    """A file's bytes, mapped read-only and verified as by :func:`verified_path`.
-
-    The mapping outlives the deletion of the file.
-    """
-    path = store.fetch(namespace, shard, name)
-    with files.opened(path, shard, name) as f:
-        try:
-            data = (
-                memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
-                if os.fstat(f.fileno()).st_size
-                else memoryview(b"")  # an empty file cannot be mapped
-            )
-        except (OSError, ValueError) as error:
-            raise TabootError(
-                "E_STORAGE", f"The shard file {path} cannot be mapped.", file=str(path)
-            ) from error
-        # Hashing the mapping rather than the file loads the pages that the scan will read.
-        if not store.verified.matches(path, f, shard.file(name), lambda: hashlib.sha256(data).hexdigest()):
-            store.mark_damaged(namespace, shard)
-            raise files.corrupt(shard, name)
-    return data

@@ -34,6 +34,7 @@ from taboot_pipelines.shards.protocol import (
     load_manifest,
     publisher_start,
 )
+from taboot_pipelines.shards.search_files import Buffer, add_search_file, derived
 
 #: In microseconds.
 _HOUR = 3_600_000_000
@@ -211,25 +212,36 @@ def _source_entry(given: Mapping[str, Any], policy: Policy | None) -> SourceEntr
 
 def _obtain(store: ShardStore, namespace: str, planned: PlannedShard) -> tuple[ShardEntry, int]:
     """The shard in its place and the bytes written for it; 0 if an earlier publish had finished it."""
+    sections: dict[str, Buffer] | None = None
+
+    def build(folder: Path) -> ShardEntry:
+        nonlocal sections
+        built = planned.write(folder)
+        # Of the rows at hand, and before anything is published of which a reader could not derive it.
+        sections = derived(built.contents) if built else None
+        return _finished(folder, planned.entry, built.length if built else 0)
+
     try:
-        return store.obtain(namespace, planned.entry.key, lambda folder: _build(folder, planned))
+        entry, size = store.obtain(namespace, planned.entry.key, build)
     except (ValueError, TypeError, KeyError, pa.ArrowException) as error:
         raise TabootError(
             "E_TABLE",
             f"The rows of shard {planned.entry.key[:16]} do not fit together ({type(error).__name__}).",
             shard=planned.entry.key,
         ) from error
+    if sections is not None:
+        add_search_file(store, namespace, entry, sections)
+    return entry, size
 
 
-def _build(folder: Path, planned: PlannedShard) -> ShardEntry:
-    """Write a shard into an empty folder: its files synced to disk, then its entry, all read-only."""
-    length = planned.write(folder)
+def _finished(folder: Path, planned: ShardEntry, length: int) -> ShardEntry:
+    """Sync a shard's files to disk, write its entry behind them, and make all of them read-only."""
     files = []
     for path in sorted(folder.iterdir()):
         with path.open("rb") as f:
             os.fsync(f.fileno())
         files.append(file_entry(path))
-    entry = planned.entry.model_copy(update={"length": length, "files": tuple(files)})
+    entry = planned.model_copy(update={"length": length, "files": tuple(files)})
     (folder / layout.ENTRY).write_text(entry.model_dump_json(), encoding="utf-8")
     for path in folder.iterdir():
         path.chmod(0o444)

@@ -1,4 +1,4 @@
-"""Reading published shards: the search files by memory mapping, everything else out of the DuckDB files."""
+"""Reading published shards: a search maps their search files, everything else is in the DuckDB files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from taboot_pipelines.embedding.protocol import Space
@@ -20,14 +18,12 @@ from taboot_pipelines.model import ids
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.attaching import attached
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry
-from taboot_pipelines.shards.postings import Postings, TermLookup, TermMatches
-from taboot_pipelines.shards.protocol import ShardStore, load_manifest, map_file, verified_path
+from taboot_pipelines.shards.protocol import ShardStore, load_manifest, verified_path
+from taboot_pipelines.shards.search_files import SearchFile, check_search_file, search_file
 
 
 class DocumentShard:
-    """One document shard, its files mapped on first use. Rows of ``chunks`` ascend by (doc_id,
-    chunk_index).
-    """
+    """One document shard, read on first use."""
 
     def __init__(self, store: ShardStore, namespace: str, entry: ShardEntry, dimension: int) -> None:
         self._store = store
@@ -36,66 +32,18 @@ class DocumentShard:
         self.dimension = dimension
 
     @cached_property
-    def chunks(self) -> pa.Table:
-        """chunk_index, start, end, text, section, content_type, tokens, document (row of ``documents``),
-        line, sha256, length (words), scale, error, radius (see ``quantize``)."""
-        return self._table(layout.CHUNKS, self.entry.chunks)
-
-    @cached_property
-    def documents(self) -> pa.Table:
-        """doc_id, source_id, path, url, title, lang, date, since, blob_sha256."""
-        return self._table(layout.DOCUMENTS, self.entry.documents)
-
-    @cached_property
-    def links(self) -> pa.Table:
-        """``links.LINKS``: the links of the shard's documents as observed, in the order of the documents."""
-        return self._table(layout.LINKS, None)
-
-    @cached_property
-    def names(self) -> pa.Table:
-        """``links.NAMES``: by what the shard's documents are led to, in their order."""
-        return self._table(layout.NAMES, None)
-
-    @cached_property
-    def int8(self) -> npt.NDArray[np.int8]:
-        """(chunks, dimension)"""
-        return np.frombuffer(self._map(layout.VECTORS_INT8), dtype=np.int8).reshape(-1, self.dimension)
-
-    @cached_property
-    def float32(self) -> npt.NDArray[np.float32]:
-        """(chunks, dimension)"""
-        return np.frombuffer(self._map(layout.VECTORS_FLOAT32), dtype="<f4").reshape(-1, self.dimension)
-
-    @cached_property
-    def _postings(self) -> Postings:
-        return Postings(self._table(layout.POSTINGS, None))
-
-    def postings(self, wanted: TermLookup) -> list[tuple[int, TermMatches]]:
-        """Where the wanted terms stand that any row holds, by their number, without a copy."""
-        return self._postings.find(wanted)
+    def mapped(self) -> SearchFile:
+        """What a search reads of it."""
+        return search_file(self._store, self._namespace, self.entry, self.dimension)
 
     def prepare(self) -> None:
-        """Verify and map everything that a search uses."""
-        _ = self.chunks, self.documents, self.int8, self.float32, self._postings
+        """Map everything that a search uses."""
+        mapped = self.mapped
+        _ = mapped.chunks, mapped.documents, mapped.int8, mapped.float32, mapped.postings
 
     def database(self) -> Path:
         """A local path of the DuckDB file, verified."""
         return verified_path(self._store, self._namespace, self.entry, layout.DATABASE)
-
-    def _map(self, name: str) -> memoryview:
-        return map_file(self._store, self._namespace, self.entry, name)
-
-    def _table(self, name: str, rows: int | None) -> pa.Table:
-        data = self._map(name)
-        table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
-        if rows is not None and table.num_rows != rows:
-            raise TabootError(
-                "E_SHARD_CORRUPT",
-                f"Shard {self.entry.key[:16]} holds another number of rows in {name} than the manifest says.",
-                shard=self.entry.key,
-                file=name,
-            )
-        return table
 
 
 @dataclass(frozen=True)
@@ -180,6 +128,21 @@ class Shards:
         return [pa.concat_tables(part) if part else pa.table({}) for part in parts]
 
 
+def verify(store: ShardStore, manifest: Manifest) -> None:
+    """Hash every file that the manifest names, where the store keeps it, and what is cached of it.
+
+    Raises for the first file that is missing or differs, as :func:`verified_path` does.
+    """
+    for shard in manifest.shards:
+        for f in shard.files:
+            path = store.fetch(manifest.namespace, shard, f.name, fresh=True)
+            store.verified.forget(path)
+            verified_path(store, manifest.namespace, shard, f.name)
+        if shard.kind == "documents":
+            check_search_file(store, manifest.namespace, shard)
+    store.verified.keep()
+
+
 # --- The vectors of texts in the shards in force: a shard that is built anew takes most of its own from
 #     them
 #
@@ -191,7 +154,7 @@ _SCHEMA = pa.schema([("sha256", pa.string()), ("vector", pa.list_(pa.float32()))
 
 def altered_texts(shard: DocumentShard) -> bool:
     """Whether the shard holds a chunk's text that is not that of the hash beside it."""
-    chunks = shard.chunks
+    chunks = shard.mapped.chunks
     return ids.altered(
         chunks.column("text").to_pylist(), (h.hex() for h in chunks.column("sha256").to_pylist())
     )
@@ -230,10 +193,10 @@ class PublishedVectors:
 def _rows(shard: DocumentShard, wanted: pa.Array) -> pa.Table:
     import pyarrow.compute as pc
 
-    held = shard.chunks.column("sha256").combine_chunks()
+    held = shard.mapped.chunks.column("sha256").combine_chunks()
     at = pc.index_in(wanted, value_set=held)
     here = pc.is_valid(at)
-    vectors = shard.float32[at.filter(here).to_numpy()]
+    vectors = shard.mapped.float32[at.filter(here).to_numpy()]
     offsets = pa.array(range(0, vectors.size + 1, vectors.shape[1]), pa.int32())
     return pa.table(
         [

@@ -19,9 +19,9 @@ from taboot_pipelines.shards.analyzer import ANALYZER
 from taboot_pipelines.shards.inputs import DocumentRows, ShardInput
 from taboot_pipelines.shards.manifest import Manifest, NewerManifest, ShardEntry
 from taboot_pipelines.shards.plan import plan
-from taboot_pipelines.shards.protocol import ShardStore, damaged_shards, load_manifest, verify
+from taboot_pipelines.shards.protocol import ShardStore, damaged_shards, load_manifest
 from taboot_pipelines.shards.publish import publish
-from taboot_pipelines.shards.reader import PublishedVectors, Shards, altered_texts
+from taboot_pipelines.shards.reader import PublishedVectors, Shards, altered_texts, verify
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot import (

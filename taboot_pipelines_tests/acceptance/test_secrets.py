@@ -155,11 +155,8 @@ def test_the_search_for_leaks_can_find_one(ingested: Ingested) -> None:
     each.
     """
     home, secret = ingested.world.home, next(iter(ingested.secrets.values()))
-    assert {Path(f).name for f in holding(home, "basaltview")} >= {
-        "shard-00000.duckdb",
-        "chunks.arrow",
-        "postings.arrow",
-    }
+    assert "shard-00000.duckdb" in {Path(f).name for f in holding(home, "basaltview")}
+    assert any(".search-" in f for f in holding(home, "basaltview"))
     assert any(f.endswith(".parquet") for f in holding(home, "basaltview"))
     assert any(f.startswith("blobs/sources/default/") for f in holding(home, secret))
     assert "catalog.db" in " ".join(holding(home, "strange/compose.yaml"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import statistics
 import sys
 from collections import Counter
@@ -315,35 +316,31 @@ def test_a_shard_that_goes_away_during_a_query_is_looked_for_in_the_next_manifes
 
 
 @pytest.mark.parametrize(("harm", "code"), [("flip", "E_SHARD_CORRUPT"), ("remove", "E_SHARD_MISSING")])
-def test_damage_is_found_by_the_first_query_that_needs_the_file(tmp_path, harm, code):
+@pytest.mark.parametrize("cached", [True, False])
+def test_damage_is_found_by_the_first_query_that_needs_the_file(tmp_path, harm, code, cached):
     docs = [Doc("a.md", "redis backup", source="docs")]
     build(tmp_path, docs)
-    for path in sorted(shards_dir(tmp_path / "kb", NAMESPACE).glob("*/*")):
-        if path.name == "shard.json":
-            continue
-        data = path.read_bytes()
-        path.chmod(0o644)
-        path.unlink()
-        if harm == "flip":
-            path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
-        kb = KnowledgeBase.open(settings=Settings(home=tmp_path), embedder=HashEmbedder())
+    path = next(shards_dir(tmp_path / "kb", NAMESPACE).glob("*/shard-00000.duckdb"))
+    data = path.read_bytes()
+    path.chmod(0o644)
+    path.unlink()
+    if harm == "flip":
+        path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    if not cached:
+        shutil.rmtree(tmp_path / "cache")
+    kb = KnowledgeBase.open(settings=Settings(home=tmp_path), embedder=HashEmbedder())
+    if cached:
+        assert len(kb.search("redis").hits) == 1 and kb.links("a.md")
+    for ask in [kb.nodes] if cached else [kb.nodes, lambda: kb.search("redis"), lambda: kb.links("a.md")]:
         with pytest.raises(TabootError) as caught:
-            if path.suffix == ".duckdb":
-                kb.nodes()
-            elif path.name in ("links.arrow", "names.arrow"):
-                kb.links("a.md")
-            else:
-                kb.search("redis")
+            ask()
         assert caught.value.code == code and path.name in caught.value.message
-        assert (
-            publish(
-                open_shards(Settings(home=tmp_path)),
-                World(docs, sources=SOURCES).input(),
-                ShardSettings(max_chunks=6),
-            ).shards_new
-            == 1
-        )
-        assert len(kb.search("redis").hits) == 1 and len(kb.nodes()) == 1
+    world = World(docs, sources=SOURCES)
+    assert (
+        publish(open_shards(Settings(home=tmp_path)), world.input(), ShardSettings(max_chunks=6)).shards_new
+        == 1
+    )
+    assert len(kb.search("redis").hits) == 1 and len(kb.nodes()) == 1
 
 
 def test_no_knowledge_base_yet(tmp_path):

@@ -23,9 +23,11 @@ from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import Settings, ShardSettings, load_settings
 from taboot_pipelines.shards import files, open_shards
 from taboot_pipelines.shards.analyzer import ANALYZER
+from taboot_pipelines.shards.layout import search_file_name
 from taboot_pipelines.shards.manifest import Manifest, SpaceEntry
-from taboot_pipelines.shards.protocol import ShardStore, damaged_shards, load_manifest, verify
+from taboot_pipelines.shards.protocol import ShardStore, damaged_shards, load_manifest
 from taboot_pipelines.shards.publish import PublishReport, prune, publish
+from taboot_pipelines.shards.reader import verify
 from taboot_pipelines_tests.objects import Bucket
 from taboot_pipelines_tests.shards.builder import NAMESPACE, SPACE, Doc, HashEmbedder, World
 from taboot_pipelines_tests.shards.swapping import increments
@@ -49,7 +51,7 @@ class Kept:
 
     def settings(self, home: Path) -> Settings:
         if self.bucket is None:
-            return load_settings(home=self.home)
+            return load_settings(home=home, shard_url=self.directory.as_uri())
         return load_settings(home=home, shard_url=self.bucket.url, storage=self.bucket.storage.model_dump())
 
     def reader(self, home: Path) -> KnowledgeBase:
@@ -167,7 +169,7 @@ def test_prune_keeps_the_manifests_shards_and_the_grace(kept: Kept) -> None:
     edit(w, "0.md", "harmless")
     publish(kept.store, w.input("s3"), SMALL)
     # What a killed publish and a killed download leave.
-    for name in (".building-x/chunks.arrow", ".loading-x"):
+    for name in (".building-x/shard-00000.duckdb", ".loading-x"):
         for folder in kept.home.glob(f"cache/shards/*/{NAMESPACE}"):
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text("unique-secret-word")
@@ -200,7 +202,7 @@ def test_content_that_comes_back_finds_its_shard_again(kept: Kept) -> None:
 def test_a_damaged_file_is_named_and_the_next_publish_mends_it(kept: Kept, tmp_path: Path, harm: str) -> None:
     w = world(3)
     publish(kept.store, w.input(), SMALL)
-    path = next(p for p in kept.paths() if p.endswith("chunks.arrow"))
+    path = next(p for p in kept.paths() if p.endswith("shard-00000.duckdb"))
     data = bytearray(kept.read(path))
     if harm == "remove":
         kept.remove(path)
@@ -211,7 +213,7 @@ def test_a_damaged_file_is_named_and_the_next_publish_mends_it(kept: Kept, tmp_p
         found(kept.reader(tmp_path / "laptop"), "s1")
     assert (
         caught.value.code == ("E_SHARD_MISSING" if harm == "remove" else "E_SHARD_CORRUPT")
-        and "chunks.arrow" in caught.value.message
+        and "shard-00000.duckdb" in caught.value.message
     )
     manifest = load_manifest(kept.store, NAMESPACE)
     assert manifest is not None and len(damaged_shards(kept.store, manifest)) == 1
@@ -231,7 +233,7 @@ def test_a_reader_that_only_reads_leaves_no_trace(
     publish(kept.store, world(3).input(), SMALL)
     manifest, home = load_manifest(kept.store, NAMESPACE), tmp_path / "laptop"
     assert manifest is not None
-    path = next(p for p in kept.paths() if p.endswith("chunks.arrow"))
+    path = next(p for p in kept.paths() if p.endswith("shard-00000.duckdb"))
     data = kept.read(path)
     kept.write(path, bytes([data[0] ^ 1]) + data[1:])
     before = kept.paths(), tree(tmp_path)
@@ -354,7 +356,7 @@ def test_killed_at_any_request_the_old_state_stands_and_the_next_publish_complet
         verify(kept.open(tmp_path / "reader"), manifest)
         publish(kept.store, w.input(str(allowed)), SMALL)
         assert found(kept.reader(tmp_path / "reader"), f"edit {allowed}")
-    assert done > 8  # files, the shard's own record, the manifest, and the marks of what left
+    assert done > 4  # databases, the shards' own records, the manifest, and the marks of what left
     prune(kept.store, NAMESPACE)
     fresh = Kept(tmp_path / "fresh", Bucket(s3))
     publish(fresh.store, w.input(str(done)), SMALL)
@@ -419,6 +421,16 @@ def test_a_shard_that_vanished_is_looked_for_in_the_next_manifest(s3: Any, tmp_p
     assert found(kb, "moved") == ["service moved"]
 
 
+def cached_in(home: Path) -> set[str]:
+    return {p.name for p in (home / "cache" / "shards").rglob("*") if p.is_file()}
+
+
+def named_by(manifest: Manifest | None) -> set[str]:
+    assert manifest is not None
+    databases = {f.sha256 for s in manifest.shards for f in s.files}
+    return databases | set(map(search_file_name, databases))
+
+
 def test_readers_share_the_cache_and_it_holds_the_newest_manifest_only(
     s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -435,16 +447,13 @@ def test_readers_share_the_cache_and_it_holds_the_newest_manifest_only(
     for t in threads:
         t.join()
     assert results == [["service s3 of the lab"]] * 4
-    cached = {p.name for p in (laptop / "cache").rglob("*") if p.is_file()}
-    named = {f.sha256 for s in load_manifest(kept.store, NAMESPACE).shards for f in s.files}
-    assert cached <= named and len(cached) >= 5
-    monkeypatch.setattr("taboot_pipelines.shards.bucket._CACHE_GRACE_SECONDS", 0.0)
+    assert cached_in(laptop) == named_by(load_manifest(kept.store, NAMESPACE))
+    monkeypatch.setattr("taboot_pipelines.shards.cache.GRACE_SECONDS", 0.0)
     for d in w.docs.values():
         d.text += "\n\nmore"
     publish(kept.store, w.input("s2"), SMALL)
     assert found(kept.reader(laptop), "more")
-    cached = {p.name for p in (laptop / "cache").rglob("*") if p.is_file()}
-    assert cached <= {f.sha256 for s in load_manifest(kept.store, NAMESPACE).shards for f in s.files}
+    assert cached_in(laptop) == named_by(load_manifest(kept.store, NAMESPACE))
 
 
 def test_a_cached_file_that_rotted_is_fetched_again(s3: Any, tmp_path: Path) -> None:

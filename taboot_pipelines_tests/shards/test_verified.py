@@ -11,12 +11,14 @@ import pytest
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import ShardSettings
 from taboot_pipelines.shards import files
+from taboot_pipelines.shards.cache import LocalCache
 from taboot_pipelines.shards.directory import DirectoryShards
 from taboot_pipelines.shards.files import Verified, file_entry, hash_open
-from taboot_pipelines.shards.protocol import load_manifest, verify
+from taboot_pipelines.shards.protocol import load_manifest
 from taboot_pipelines.shards.publish import publish
-from taboot_pipelines.shards.reader import Shards
+from taboot_pipelines.shards.reader import Shards, verify
 from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc, World
+from taboot_pipelines_tests.shards.searching import search_path
 
 
 @pytest.fixture(autouse=True)
@@ -126,24 +128,38 @@ def test_a_reader_hashes_no_shard_twice_and_an_audit_hashes_all(tmp_path, monkey
     assert manifest is not None
 
     def reader() -> DirectoryShards:
-        return DirectoryShards(tmp_path / "kb", Verified(tmp_path / "cache" / "verified.json"))
+        verified = Verified(tmp_path / "cache" / "verified.json")
+        return DirectoryShards(tmp_path / "kb", verified, LocalCache(tmp_path / "cache"))
 
     Shards.open(reader(), manifest).prepare()
-    path = Path(Shards.open(reader(), manifest).documents[0].database()).with_name("vectors.f32")
+    shard = Shards.open(reader(), manifest).documents[0]
+    database, cached = shard.database(), search_path(reader(), manifest, 0)
+    whole = cached.read_bytes()
     monkeypatch.setattr(files.Verified, "_trusts", _counting(asked := []))
     Shards.open(reader(), manifest).prepare()
     assert asked and all(asked)
     # Bits that change below the file system leave no trace: only who hashes everything sees them.
-    state = path.stat()
-    path.write_bytes(bytes(state.st_size))
-    monkeypatch.setattr(files.os, "fstat", _pretending(path.stat().st_ino, state))
-    Shards.open(reader(), manifest).prepare()
-    with pytest.raises(TabootError, match=r"vectors\.f32") as caught:
+    for path in (cached, database):
+        state = path.stat()
+        path.chmod(0o600)
+        with path.open("r+b") as f:
+            f.seek(-1, os.SEEK_END)
+            last = f.read(1)[0]
+            f.seek(-1, os.SEEK_END)
+            f.write(bytes([last ^ 1]))
+        monkeypatch.setattr(files.os, "fstat", _pretending(path.stat().st_ino, state))
+        Shards.open(reader(), manifest).prepare()
+        if path == cached:
+            verify(reader(), manifest)  # what is derived is made again by who needs it next
+            assert not path.exists()
+            Shards.open(reader(), manifest).prepare()
+            assert path.read_bytes() == whole
+    with pytest.raises(TabootError, match=r"shard-00000\.duckdb") as caught:
         verify(reader(), manifest)
     assert caught.value.code == "E_SHARD_CORRUPT"
     # From then on every process knows.
-    with pytest.raises(TabootError, match=r"vectors\.f32"):
-        Shards.open(reader(), manifest).prepare()
+    with pytest.raises(TabootError, match=r"shard-00000\.duckdb"):
+        Shards.open(reader(), manifest).documents[0].database()
 
 
 def _counting(asked: list[bool]):

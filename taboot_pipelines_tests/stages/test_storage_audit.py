@@ -275,7 +275,7 @@ def published(world: World) -> Path:
 
 
 def flipped_shard(world: World) -> tuple[str, str]:
-    path = published(world) / "vectors.f32"
+    path = published(world) / "shard-00000.duckdb"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.chmod(0o644)
