@@ -647,6 +647,13 @@ class Settings(BaseSettings):
             " would change something raises E_READ_ONLY."
         ),
     )
+    cache_dir: Path | None = Field(
+        None,
+        description=(
+            "Directory of what can be fetched or made again: parts of shards, compiled models. Default"
+            " `cache` under TABOOT_HOME, which is left as it is where TABOOT_READ_ONLY is set."
+        ),
+    )
     executor: Literal["in_process", "multiprocess", "celery", "k8s"] = Field(
         "in_process", description="Where the steps of a run are carried out."
     )
@@ -697,6 +704,16 @@ class Settings(BaseSettings):
     @property
     def home_dir(self) -> Path:
         return self.home.expanduser().absolute()
+
+    @property
+    def cache(self) -> Path:
+        """The directory of what can be fetched or made again."""
+        return self.cache_dir.expanduser().absolute() if self.cache_dir else self.home_dir / "cache"
+
+    @property
+    def caches(self) -> bool:
+        """Whether that directory may be written."""
+        return self.cache_dir is not None or not self.read_only
 
     @property
     def dagster_home(self) -> Path:

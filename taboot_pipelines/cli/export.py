@@ -1,8 +1,6 @@
-"""``export``: the knowledge base as one file."""
+"""``export``: the knowledge base elsewhere, as a copy or as one file."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import click
 
@@ -10,19 +8,23 @@ from taboot_pipelines.cli.output import emit_json, json_option, namespace_option
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--replace", is_flag=True, help="Put it in the place of a file that is there.")
+@click.argument("where", metavar="WHERE")
+@click.option("--single", is_flag=True, help="Write one DuckDB file instead, which needs nothing of ours.")
+@click.option("--replace", is_flag=True, help="Put it in the place of one that is there.")
 @namespace_option
 @json_option
-def export(file: Path, replace: bool, namespace: str | None, as_json: bool) -> None:
-    """Write all that is published to FILE, one DuckDB database that needs nothing of ours.
+def export(where: str, single: bool, replace: bool, namespace: str | None, as_json: bool) -> None:
+    """Copy all that is published to WHERE, a folder or an object store (s3://bucket/prefix).
 
-    It has the tables documents, chunks (with text and vectors), nodes, edges and about; secrets are masked in
-    it as they are in what is served.
+    KnowledgeBase.open, TABOOT_HOME (a folder) and TABOOT_SHARD_URL with TABOOT_READ_ONLY open the copy with
+    nothing but the package; a folder can be put on a web server. The file that --single writes has the tables
+    documents, chunks (with text and vectors), nodes, edges and about. Secrets are masked in both as they are
+    in what is served.
     """
-    done = open_kb(namespace).export(file, replace=replace)
+    done = open_kb(namespace).export(where, single=single, replace=replace)
     if as_json:
-        emit_json({"path": str(done.path), "bytes": done.bytes, "tables": done.tables})
-    else:
-        held = ", ".join(f"{count:,} {name}" for name, count in done.tables.items() if name != "about")
-        plain(f"{done.path}: {held}; {done.bytes / 1e6:.1f} MB.")
+        emit_json({"path": done.path, "bytes": done.bytes, "written": done.written, "tables": done.tables})
+        return
+    held = ", ".join(f"{count:,} {name}" for name, count in done.tables.items() if name != "about")
+    new = "" if done.written == done.bytes else f", of which {done.written / 1e6:.1f} MB were written"
+    plain(f"{done.path}: {held}; {done.bytes / 1e6:.1f} MB{new}.")

@@ -55,10 +55,11 @@ def open_embedder(settings: Settings, circuit: Circuit | None = None) -> Embedde
         return TorchEmbedder(settings.embedding.torch)
     from taboot_pipelines.embedding.minilm import MiniLmEmbedder
 
+    # Asking for a vector makes no home, and leaves nothing in a folder that is none.
     home = settings.home_dir
-    # Asking for a vector makes no home.
+    kept = settings.cache_dir is not None or (home / "cache").is_dir() or (home / "kb").is_dir()
     return MiniLmEmbedder(
         settings.embedding,
-        cache=home / "cache" / "models" if home.is_dir() else None,
-        read_only=settings.read_only,
+        cache=settings.cache / "models" if kept else None,
+        read_only=not settings.caches,
     )

@@ -1,4 +1,4 @@
-"""All of one manifest as a single DuckDB file, which whoever gets it reads with DuckDB alone."""
+"""All of one manifest elsewhere: as a copy that a knowledge base is opened from, or as one DuckDB file."""
 
 from __future__ import annotations
 
@@ -14,20 +14,54 @@ from taboot_pipelines.retrieval import tables
 from taboot_pipelines.retrieval.documents import documents
 from taboot_pipelines.retrieval.filters import read_filter
 from taboot_pipelines.retrieval.session import View
+from taboot_pipelines.settings import Settings
+from taboot_pipelines.shards import open_target
 from taboot_pipelines.shards.attaching import attached
+from taboot_pipelines.shards.protocol import ShardStore
+from taboot_pipelines.shards.publish import copy
 from taboot_pipelines.stores.disk import on_disk, refusal, storage_error
 
 
 @dataclass(frozen=True)
 class Exported:
-    """The file that was written, its bytes, and {table: rows} of it."""
+    """Where it was written, its bytes and of these how many were written now, and how many rows it has of
+    each kind."""
 
-    path: Path
+    path: str
     bytes: int
+    written: int
     tables: dict[str, int]
 
 
-def export(view: View, path: Path, *, replace: bool = False) -> Exported:
+def export_copy(
+    store: ShardStore, view: View, where: str | Path, settings: Settings, *, replace: bool = False
+) -> Exported:
+    """Copy the shards that ``view`` serves, and its manifest, to a folder or the URL of an object store; what
+    is there already is not copied again.
+
+    Raises ``E_CONFLICT`` where another publication lies there that is not to be replaced, ``E_CONFIG`` for an
+    unusable URL, ``E_STORAGE``, and what reading raises.
+    """
+    manifest, target = view.manifest, open_target(where, settings)
+    there = target.read_manifest(manifest.namespace)
+    if there is not None and not replace:
+        raise _conflict(where, manifest.namespace)
+    done = copy(store, manifest, target)
+    rows = {"documents": done.documents, "chunks": done.chunks, "entities": done.entities}
+    size = sum(f.size for s in manifest.shards for f in s.files)
+    return Exported(str(where), size, done.bytes_written, rows)
+
+
+def _conflict(where: str | Path, namespace: str | None = None) -> TabootError:
+    return TabootError(
+        "E_CONFLICT",
+        f"{where} holds a knowledge base {namespace!r}." if namespace else f"{where} is there already.",
+        remedy="Name another place, or say that it is replaced (--replace, replace=True).",
+        path=str(where),
+    )
+
+
+def export_file(view: View, path: Path, *, replace: bool = False) -> Exported:
     """Write what ``view`` serves to a DuckDB file: ``about``, ``documents``, ``chunks`` with their text and
     vectors, ``nodes`` and ``edges``; documents, nodes and edges have the columns of ``KnowledgeBase``.
 
@@ -36,12 +70,7 @@ def export(view: View, path: Path, *, replace: bool = False) -> Exported:
     reading raises.
     """
     if path.exists() and not (replace and path.is_file()):
-        raise TabootError(
-            "E_CONFLICT",
-            f"{path} is there already.",
-            remedy="Name another file, or say that it is replaced (--replace, replace=True).",
-            path=str(path),
-        )
+        raise _conflict(path)
     with (
         on_disk("The knowledge base cannot be exported", path),
         tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder,
@@ -50,7 +79,8 @@ def export(view: View, path: Path, *, replace: bool = False) -> Exported:
         rows = _write(view, made)
         made.chmod(0o600)
         made.replace(path)
-        return Exported(path, path.stat().st_size, rows)
+        size = path.stat().st_size
+        return Exported(str(path), size, size, rows)
 
 
 def _write(view: View, path: Path) -> dict[str, int]:

@@ -58,7 +58,7 @@ class Index:
         counts = [len(s.chunks) for s in self.shards]
         #: Row at which each shard starts, and the end.
         self.starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-        #: One row a document; see ``DocumentShard.documents``.
+        #: One row a document; see ``SearchFile.documents``.
         self.documents = _concat([s.documents for s in self.shards])
         #: The chunk's document, as a row of ``documents``.
         self.document = self._column("document", np.int32, np.int64)

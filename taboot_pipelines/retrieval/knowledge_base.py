@@ -31,6 +31,7 @@ from taboot_pipelines.retrieval.request import (
 from taboot_pipelines.retrieval.search import Search
 from taboot_pipelines.retrieval.session import Session
 from taboot_pipelines.settings import Settings, load_settings
+from taboot_pipelines.shards import settings_of_copy
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -183,7 +184,9 @@ class KnowledgeBase:
         chat: ChatModel | None = None,
         read_only: bool = False,
     ) -> KnowledgeBase:
-        """Open the knowledge base under ``home`` (default: ``TABOOT_HOME``).
+        """Open the knowledge base under ``home`` (default: ``TABOOT_HOME``), or the copy of one
+        (:meth:`export`) in a folder, at the URL of an object store (``s3://…``) or of a web server
+        (``https://…``): that is read only, and needs nothing but the package.
 
         ``embedder``, ``blobs``, ``reranker`` and ``chat`` default to what the settings name and are opened
         when first needed. ``read_only``, and with it ``TABOOT_READ_ONLY``: nothing is written to the home,
@@ -193,11 +196,12 @@ class KnowledgeBase:
         nothing was published for the namespace yet.
         """
         settings = settings or load_settings()
-        if home is not None:
-            settings = settings.model_copy(update={"home": Path(home)})
+        namespace = settings.namespace if namespace is None else namespace
+        where = settings.home if home is None else home
+        copy = settings_of_copy(where, check_namespace(namespace), settings)
         kb = cls(
-            settings,
-            settings.namespace if namespace is None else namespace,
+            copy or settings.model_copy(update={"home": Path(where)}),
+            namespace,
             embedder=embedder,
             blobs=blobs,
             reranker=reranker,
@@ -682,15 +686,21 @@ class KnowledgeBase:
         wanted = read_filter(**filters)
         return self._session.ask(lambda view: documents(view, wanted, after, limit))
 
-    def export(self, path: str | Path, *, replace: bool = False) -> Exported:
-        """Write all that is published to one DuckDB file, for whoever has no more than DuckDB.
+    def export(self, where: str | Path, *, single: bool = False, replace: bool = False) -> Exported:
+        """Copy all that is published to a folder or the URL of an object store, from which :meth:`open` opens
+        it with nothing else; or, ``single``, write it to one DuckDB file.
 
-        It has the tables documents, chunks (with text and vectors), nodes, edges and about. Raises
-        ``E_CONFLICT`` where there is a file already that is not to be replaced, ``E_STORAGE``.
+        Of a copy that is there (``replace``) only what is new is written. The file has the tables documents,
+        chunks (with text and vectors), nodes, edges and about. Raises ``E_CONFLICT`` where there is one
+        already that is not to be replaced, ``E_CONFIG`` for an unusable URL, ``E_STORAGE``.
         """
-        from taboot_pipelines.retrieval.export import export
+        from taboot_pipelines.retrieval.export import export_copy, export_file
 
-        return self._session.ask(lambda view: export(view, Path(path), replace=replace))
+        if single:
+            return self._session.ask(lambda view: export_file(view, Path(where), replace=replace))
+        return self._session.ask(
+            lambda view: export_copy(self._session.store, view, where, self._settings, replace=replace)
+        )
 
     def handbook(self, path: str | Path) -> Made:
         """Write the handbook of the house to the folder ``path``: pages in Markdown and HTML of all services,

@@ -53,7 +53,7 @@ class _Names(NamedTuple):
 
 
 class LinkGraph:
-    """Loaded once per manifest. A document goes by its row in ``documents`` (``DocumentShard.documents``,
+    """Loaded once per manifest. A document goes by its row in ``documents`` (``SearchFile.documents``,
     ascending by doc_id: the row of ``Index.documents``), a link by its row over all shards' ``links``.
 
     An edge is a link to a document other than the one that holds it; a title that several documents have

@@ -198,7 +198,7 @@ class Session:
         self._settings = settings
         self._namespace = namespace
         self._publication = publication
-        self._store = open_shards(settings)
+        self.store = open_shards(settings)
         self._pinned: View | None = None
         #: Views that cursors refer to, by id, the latest last, and the monotonic time until which each stays.
         self._held: OrderedDict[str, tuple[View, float]] = OrderedDict()
@@ -215,10 +215,10 @@ class Session:
             seen: ManifestVersion | None
             if self._publication is not None:
                 # An erasure leaves none of before, nor what is open of one.
-                is_kept = last is not None and self._publication in self._store.kept(self._namespace)
+                is_kept = last is not None and self._publication in self.store.kept(self._namespace)
                 seen = last.seen if last is not None and is_kept else self._kept(self._publication)
             else:
-                seen = self._store.look(self._namespace, last.seen if last else None, now=now)
+                seen = self.store.look(self._namespace, last.seen if last else None, now=now)
             if seen is None:
                 where = "TABOOT_SHARD_URL" if self._settings.shard_url else self._settings.home_dir
                 raise TabootError(
@@ -237,14 +237,14 @@ class Session:
         mapped = {s.entry.key: s for s in last.shards.documents} if last is not None else None
         return View(
             seen,
-            Shards.open(self._store, seen.manifest, mapped),
+            Shards.open(self.store, seen.manifest, mapped),
             bm25_k1=self._settings.retrieval.bm25_k1,
             bm25_b=self._settings.retrieval.bm25_b,
         )
 
     def oldest(self) -> Kept | None:
         """The oldest kept publication."""
-        return next(iter(self._store.kept(self._namespace)), None)
+        return next(iter(self.store.kept(self._namespace)), None)
 
     def at(self, publication: Kept) -> View:
         """The view of a kept publication, which uses the current one's mapped shards. Raises
@@ -256,7 +256,7 @@ class Session:
         """The newest kept publication not after ``moment``. Raises ``E_MANIFEST_GONE`` naming the oldest kept
         if none is.
         """
-        kept = self._store.kept(self._namespace)
+        kept = self.store.kept(self._namespace)
         found = [x for x in kept if x.at <= moment.timestamp() * 1e6]
         if found:
             return found[-1]
@@ -269,8 +269,8 @@ class Session:
         )
 
     def _kept(self, publication: Kept) -> ManifestVersion:
-        current = load_manifest(self._store, self._namespace)
-        manifest = None if current is None else kept_manifest(self._store, current, publication)
+        current = load_manifest(self.store, self._namespace)
+        manifest = None if current is None else kept_manifest(self.store, current, publication)
         if manifest is None:
             raise TabootError(
                 "E_MANIFEST_GONE",
@@ -315,4 +315,4 @@ class Session:
 
     def verify(self) -> None:
         """Hash every file of the current manifest. Raises ``E_SHARD_CORRUPT`` or ``E_SHARD_MISSING``."""
-        self.ask(lambda view: verify(self._store, view.manifest))
+        self.ask(lambda view: verify(self.store, view.manifest))

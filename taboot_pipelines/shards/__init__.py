@@ -26,47 +26,96 @@ everything else about a query (``retrieval/``), and buckets, credentials and the
 from __future__ import annotations
 
 import functools
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.settings import Settings
 
 if TYPE_CHECKING:
+    from taboot_pipelines.shards.cache import LocalCache
     from taboot_pipelines.shards.protocol import ShardStore
 
 
 def open_shards(settings: Settings) -> ShardStore:
-    """Open the shards at ``TABOOT_SHARD_URL``, with a cache in the home; by default those of the home.
+    """Open the shards at ``TABOOT_SHARD_URL``, with a cache; by default those of the home.
 
-    Where TABOOT_READ_ONLY is set nothing is written to that cache, and what is read of an object store lies
-    in a temporary folder, which ends with the process. Touches no network. Raises ``E_CONFIG`` for an
-    unusable URL.
+    Where nothing may be cached, what is read of an object store lies in a temporary folder, which ends with
+    the process. Touches no network. Raises ``E_CONFIG`` for an unusable URL.
     """
-    home, url = settings.home_dir, settings.shard_url
     from taboot_pipelines.shards.cache import LocalCache
-    from taboot_pipelines.shards.directory import DirectoryShards
+
+    url = settings.shard_url or (settings.home_dir / "kb").as_uri()
+    called = _called(url) if settings.shard_url else "home"
+    cache = LocalCache(settings.cache / "shards" / called, read_only=not settings.caches)
+    return _opened("TABOOT_SHARD_URL", url, settings, cache, read_only=settings.read_only)
+
+
+def open_target(where: str | Path, settings: Settings) -> ShardStore:
+    """Open the folder or the URL that a copy of shards is written to. Raises ``E_CONFIG`` for an unusable
+    URL.
+    """
+    return _opened("The place of the copy", _url(where), settings, None, read_only=False)
+
+
+def settings_of_copy(where: str | Path, namespace: str, settings: Settings) -> Settings | None:
+    """The settings to read the copy of a knowledge base at a URL, or in the folder that holds its manifest;
+    None if it is the home of one.
+
+    Of ``settings`` it has what says how is searched and answered, and where blobs are, which go by their
+    hash. It has no servers and no catalog, and its cache is the user's where none is named.
+    """
+    from taboot_pipelines.shards.layout import manifest_path
+
+    if "://" not in str(where) and not manifest_path(Path(where).expanduser(), namespace).is_file():
+        return None
+    url = _url(where)
+    shared = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "taboot").expanduser()
+    cache = settings.cache_dir or shared
+    unset = {
+        name: Settings.model_fields[name].get_default(call_default_factory=True)
+        for name in ("table_url", "catalog_url", "catalog_admin_url", "redis", "qdrant", "neo4j")
+    }
+    # Nothing is ever written there.
+    home = cache / "copies" / _called(url)
+    own = {"home": home, "sources": home / "sources.yaml", "shard_url": url, "cache_dir": cache}
+    return settings.model_copy(update={**unset, **own, "read_only": True})
+
+
+def _url(where: str | Path) -> str:
+    return str(where) if "://" in str(where) else Path(where).expanduser().absolute().as_uri()
+
+
+def _called(url: str) -> str:
+    return sha256_hex(url.rstrip("/"))[:16]
+
+
+def _opened(
+    setting: str, url: str, settings: Settings, cache: LocalCache | None, *, read_only: bool
+) -> ShardStore:
     from taboot_pipelines.shards.files import verified_at
-
-    read_only = settings.read_only
-    verified = verified_at(home / "cache" / "verified.json", read_only=read_only)
-    cached = home / "cache" / "shards"
-
-    def directory(root: Path, called: str) -> DirectoryShards:
-        cache = LocalCache(cached / called, read_only=read_only)
-        return DirectoryShards(root, verified, cache, read_only=read_only)
-
-    if not url:
-        return directory(home / "kb", "home")
     from taboot_pipelines.stores.objects import place
 
-    at = place("TABOOT_SHARD_URL", url, settings.storage)
-    called = sha256_hex(at.url.rstrip("/"))[:16]
+    verified = verified_at(settings.cache / "verified.json", read_only=not settings.caches)
+    at = place(setting, url, settings.storage, http=True)
     if at.directory is not None:
-        return directory(at.directory, called)
-    from taboot_pipelines.shards.bucket import BucketShards
+        from taboot_pipelines.shards.directory import DirectoryShards
 
-    cache = LocalCache((_temporary() if read_only else cached) / called)
+        return DirectoryShards(at.directory, verified, cache, read_only=read_only)
+    if at.backend == "http" and not read_only:
+        raise TabootError(
+            "E_CONFIG",
+            f"{setting} is a web server, of which shards can only be read.",
+            remedy="Set TABOOT_READ_ONLY, or name a folder or an object store.",
+            setting=setting,
+        )
+    from taboot_pipelines.shards.bucket import BucketShards
+    from taboot_pipelines.shards.cache import LocalCache
+
+    if cache is None or cache.read_only:
+        cache = LocalCache(_temporary() / _called(url))
     return BucketShards(at, cache, verified, read_only=read_only)
 
 

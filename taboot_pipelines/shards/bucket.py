@@ -8,6 +8,9 @@ Objects under the URL's prefix:
     {namespace}.duckdb.shards/{key}/damaged, …/left      marks: see ``layout``
     {namespace}.duckdb.kept/{version}-{time}.json        the manifest of a publication that is kept
 
+A copy of a folder of shards, put there by other programs or shown by a web server, is read as well: its files
+lie at {key}/{name}.
+
 Two publishers of one shard never overwrite each other, since files of other bytes have other paths.
 """
 
@@ -36,9 +39,9 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.model.ids import sha256_hex
 from taboot_pipelines.shards import files, layout
-from taboot_pipelines.shards.cache import LocalCache
+from taboot_pipelines.shards.cache import LocalCache, RemovedShard, doomed
 from taboot_pipelines.shards.manifest import FileEntry, Manifest, ShardEntry, parse_manifest
-from taboot_pipelines.shards.protocol import Build, Kept, ManifestVersion, RemovedShard, doomed
+from taboot_pipelines.shards.protocol import Build, Kept, ManifestVersion
 from taboot_pipelines.stores.objects import StorageLocation, is_absent
 
 #: A reader asks for a new manifest at most this often.
@@ -132,6 +135,8 @@ class BucketShards:
             obstore.put(self._store, name, manifest.written(), use_multipart=False)
 
     def kept(self, namespace: str) -> list[Kept]:
+        if self._at.backend == "http":  # which lists nothing
+            return []
         return Kept.listed(x.path.rpartition("/")[2] for x in self._list(layout.kept_name(namespace)))
 
     def read_kept(self, namespace: str, kept: Kept) -> bytes | None:
@@ -192,7 +197,8 @@ class BucketShards:
         with self.cache.needed("built"):
             aside = Path(tempfile.mkdtemp(dir=self.cache.folder(namespace), prefix=layout.BUILDING))
         try:
-            entry = build(aside)
+            with self.cache.needed("built"):
+                entry = build(aside)
             with ThreadPoolExecutor(_MAX_PARALLEL_UPLOADS) as pool:
                 done = pool.map(
                     lambda f: self._upload(_path(namespace, key, f), aside / f.name, f), entry.files
@@ -305,19 +311,19 @@ class BucketShards:
             if not fresh and self.verified.holds(target, expected):
                 return target
         for _ in range(2):  # once more, since the bytes may have been damaged on the way
-            if self._download(_path(namespace, shard.key, expected), target, shard, expected):
+            if self._download(namespace, target, shard, expected):
                 return target
         self.mark_damaged(namespace, shard)
         raise files.corrupt(shard, name)
 
-    def _download(self, path: str, target: Path, shard: ShardEntry, expected: FileEntry) -> bool:
+    def _download(self, namespace: str, target: Path, shard: ShardEntry, expected: FileEntry) -> bool:
         """Put the object's bytes into the cache if they are what they should be; returns whether they are."""
         digest, size = hashlib.sha256(), 0
         with self.cache.needed("written"):
             fd, temporary = tempfile.mkstemp(dir=target.parent, prefix=".loading-")
         try:
             with self.cache.needed("written"), os.fdopen(fd, "wb") as f:
-                for part in self._stream(path, shard, expected):
+                for part in self._stream(namespace, shard, expected):
                     size += len(part)
                     if size > expected.size:
                         break
@@ -334,9 +340,15 @@ class BucketShards:
         finally:
             Path(temporary).unlink(missing_ok=True)
 
-    def _stream(self, path: str, shard: ShardEntry, expected: FileEntry) -> Iterator[bytes]:
+    def _stream(self, namespace: str, shard: ShardEntry, expected: FileEntry) -> Iterator[bytes]:
         try:
-            for part in obstore.get(self._store, path).stream(min_chunk_size=_DOWNLOAD_PART):
+            try:
+                found = obstore.get(self._store, _path(namespace, shard.key, expected))
+            except (OSError, BaseError) as error:
+                if not is_absent(error):
+                    raise
+                found = obstore.get(self._store, _marker(namespace, shard.key, expected.name))
+            for part in found.stream(min_chunk_size=_DOWNLOAD_PART):
                 yield bytes(part)
         except (OSError, BaseError) as error:
             if is_absent(error):
@@ -377,5 +389,5 @@ def _path(namespace: str, key: str, file: FileEntry) -> str:
 
 
 def _marker(namespace: str, key: str, name: str) -> str:
-    """Where a shard's entry or mark is kept."""
+    """Where a shard's entry or mark is kept; in a folder of shards, each of its files."""
     return f"{layout.shards_name(namespace)}/{key}/{name}"

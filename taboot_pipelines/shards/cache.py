@@ -9,20 +9,48 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.manifest import Manifest
-from taboot_pipelines.shards.protocol import RemovedShard, doomed
 
 #: Files that the manifest does not name stay this long, since another process may be about to map them. A
 #: reader sweeps the cache as often.
 GRACE_SECONDS = 60.0
 #: In a younger folder of the cache another process may still be building.
 _BUILDING_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedShard:
+    """A shard that the manifest does not name: when it was written or left it (Unix time), and its bytes."""
+
+    since: float
+    bytes: int
+
+
+#: A reader that has just looked at the manifest has opened its files by then, however little room there is.
+LEAST_GRACE_SECONDS = 10.0
+
+
+def doomed(
+    left: Mapping[str, RemovedShard], now: float, min_age_seconds: float, max_bytes: int | None = None
+) -> list[str]:
+    """Return the names of the shards to delete: the old ones, and the oldest of an excess of bytes."""
+    gone = {name for name, shard in left.items() if now - shard.since >= min_age_seconds}
+    if max_bytes is not None:
+        rest = sorted(left.keys() - gone, key=lambda name: (left[name].since, name))
+        excess = sum(left[name].bytes for name in rest) - max_bytes
+        for name in rest:
+            if excess <= 0 or now - left[name].since < LEAST_GRACE_SECONDS:
+                break
+            gone.add(name)
+            excess -= left[name].bytes
+    return sorted(gone)
 
 
 class LocalCache:

@@ -19,10 +19,10 @@ from pydantic import ValidationError
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.shards import layout
-from taboot_pipelines.shards.cache import LocalCache
+from taboot_pipelines.shards.cache import LocalCache, RemovedShard, doomed
 from taboot_pipelines.shards.files import Verified, hash_file, verified_at
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry, parse_manifest
-from taboot_pipelines.shards.protocol import Build, Kept, ManifestVersion, RemovedShard, doomed
+from taboot_pipelines.shards.protocol import Build, Kept, ManifestVersion
 from taboot_pipelines.stores.disk import replace_file
 from taboot_pipelines.stores.objects import directory_health
 
@@ -60,7 +60,7 @@ class DirectoryShards:
     def swap_manifest(self, manifest: Manifest, etag: str) -> None:
         path = layout.manifest_path(self.root, manifest.namespace)
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _locked(path.with_suffix(".lock")):
                 current = self.read_manifest(manifest.namespace)
                 if (current[1] if current else "") != etag:
@@ -136,7 +136,8 @@ class DirectoryShards:
             adopted = _finished(target)
             if adopted is not None and adopted.key == key and not _damaged(target, adopted):
                 return adopted, 0
-            parent.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            parent.mkdir(exist_ok=True)
             aside = Path(tempfile.mkdtemp(dir=parent, prefix=layout.BUILDING))
             try:
                 entry = build(aside)

@@ -5,16 +5,17 @@ object store. One conformance suite runs against both.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.health import Health
 from taboot_pipelines.model.ids import check_namespace
 from taboot_pipelines.shards import files
+from taboot_pipelines.shards.cache import LocalCache
 from taboot_pipelines.shards.files import Verified
 from taboot_pipelines.shards.manifest import (
     Manifest,
@@ -23,9 +24,6 @@ from taboot_pipelines.shards.manifest import (
     manifest_number,
     parse_manifest,
 )
-
-if TYPE_CHECKING:
-    from taboot_pipelines.shards.cache import LocalCache
 
 #: Fills an empty folder with a shard's files, each synced to disk, and returns the entry that describes them.
 Build = Callable[[Path], ShardEntry]
@@ -64,34 +62,6 @@ class Kept:
 
 
 _KEPT = re.compile(r"([0-9]{8,12})-([0-9]{1,18})\.json")
-
-
-@dataclass(frozen=True, slots=True)
-class RemovedShard:
-    """A shard that the manifest does not name: when it was written or left it (Unix time), and its bytes."""
-
-    since: float
-    bytes: int
-
-
-#: A reader that has just looked at the manifest has opened its files by then, however little room there is.
-LEAST_GRACE_SECONDS = 10.0
-
-
-def doomed(
-    left: Mapping[str, RemovedShard], now: float, min_age_seconds: float, max_bytes: int | None = None
-) -> list[str]:
-    """Return the names of the shards to delete: the old ones, and the oldest of an excess of bytes."""
-    gone = {name for name, shard in left.items() if now - shard.since >= min_age_seconds}
-    if max_bytes is not None:
-        rest = sorted(left.keys() - gone, key=lambda name: (left[name].since, name))
-        excess = sum(left[name].bytes for name in rest) - max_bytes
-        for name in rest:
-            if excess <= 0 or now - left[name].since < LEAST_GRACE_SECONDS:
-                break
-            gone.add(name)
-            excess -= left[name].bytes
-    return sorted(gone)
 
 
 class ShardStore(Protocol):
@@ -163,7 +133,7 @@ class ShardStore(Protocol):
     ) -> list[str]:
         """Delete what ``keep`` does not name and what was written, or left the manifest, at least
         ``min_age_seconds`` ago; of the rest the oldest shards, while they have more than ``max_bytes``
-        together (see :func:`doomed`). Returns the names of the shards' folders that are gone, sorted.
+        together (see :func:`cache.doomed`). Returns the names of the shards' folders that are gone, sorted.
         """
 
     def health(self) -> Health: ...

@@ -8,6 +8,7 @@ and the next one adopts the shards that were finished.
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from taboot_pipelines.model.retention import Policy
 from taboot_pipelines.settings import ShardSettings
 from taboot_pipelines.shards import layout
 from taboot_pipelines.shards.analyzer import ANALYZER
-from taboot_pipelines.shards.files import file_entry
+from taboot_pipelines.shards.files import corrupt, file_entry
 from taboot_pipelines.shards.inputs import ShardInput
 from taboot_pipelines.shards.manifest import Manifest, RetentionEntry, ShardEntry, SourceEntry, SpaceEntry
 from taboot_pipelines.shards.plan import PlannedShard, planned_shards
@@ -33,6 +34,7 @@ from taboot_pipelines.shards.protocol import (
     kept_manifest,
     load_manifest,
     publisher_start,
+    verified_path,
 )
 from taboot_pipelines.shards.search_files import Buffer, add_search_file, derived
 
@@ -101,17 +103,59 @@ def publish(store: ShardStore, shard_input: ShardInput, settings: ShardSettings)
             "A source of the knowledge base has no type, or its tags or root are not text.",
             namespace=namespace,
         ) from error
+    return _swapped(store, manifest, previous, etag, new, written)
+
+
+def copy(store: ShardStore, manifest: Manifest, target: ShardStore) -> PublishReport:
+    """Make the knowledge base at ``target`` equal to a manifest of ``store``: the shards that it lacks are
+    copied, each file hashed, then its manifest follows.
+
+    Raises ``E_SHARD_MISSING`` or ``E_SHARD_CORRUPT`` if a shard cannot be read, ``E_CONFLICT`` if another
+    publisher was first, ``E_STORAGE`` if the target refuses.
+    """
+    namespace = manifest.namespace
+    previous, version, etag = publisher_start(target, namespace)
+    damaged = target.damage(namespace)
+    known = {s.key: s for s in previous.shards} if previous else {}
+    shards: list[ShardEntry] = []
+    new = written = 0
+    for wanted in manifest.shards:
+        entry = known.get(wanted.key)
+        if entry is None or damaged(entry):
+
+            def build(folder: Path, wanted: ShardEntry = wanted) -> ShardEntry:
+                for f in wanted.files:
+                    shutil.copyfile(verified_path(store, namespace, wanted, f.name), folder / f.name)
+                made = _finished(folder, wanted, wanted.length)
+                if made.files != wanted.files:
+                    raise corrupt(wanted, wanted.files[0].name)
+                return made
+
+            entry, size = target.obtain(namespace, wanted.key, build)
+            new += 1
+            written += size
+        shards.append(entry)
+    copied = manifest.model_copy(update={"version": version + 1, "shards": tuple(shards)})
+    return _swapped(target, copied, previous, etag, new, written)
+
+
+def _swapped(
+    store: ShardStore, manifest: Manifest, previous: Manifest | None, etag: str, new: int, written: int
+) -> PublishReport:
+    """Put a manifest, of whose shards ``new`` were written in so many bytes, in the place of ``previous``,
+    unless both say the same."""
+    known = {s.key for s in previous.shards} if previous else set[str]()
     stale = previous is None or not manifest.same_content(previous)
-    left = known.keys() - {s.key for s in shards}
+    left = known - {s.key for s in manifest.shards}
     if stale:
         # First: what was published is never missing among what is kept, whenever this process is killed.
         store.keep(manifest, time.time_ns() // 1000)
         store.swap_manifest(manifest, etag)
         # Readers may just have opened the previous manifest: what it named stays for a while.
-        store.leave(namespace, left)
+        store.leave(manifest.namespace, left)
     return PublishReport(
         shards_new=new,
-        shards_reused=len(shards) - new,
+        shards_reused=len(manifest.shards) - new,
         shards_removed=len(left),
         bytes_written=written,
         chunks=manifest.chunks,

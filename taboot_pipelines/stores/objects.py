@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: URL scheme -> name of the provider in health reports.
 SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az", "file": "directory"}
+#: Where files can be read and nothing else.
+_READABLE = {"https": "http", "http": "http"}
 _FORMS = "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///directory"
 
 #: The codes of S3, GCS and Azure if the bucket does not exist, or the caller is unknown or has no access.
@@ -67,7 +69,7 @@ class StorageLocation:
 
     @property
     def backend(self) -> str:
-        return SCHEMES[urlsplit(self.url).scheme]
+        return {**SCHEMES, **_READABLE}[urlsplit(self.url).scheme]
 
     @property
     def bucket(self) -> str:
@@ -159,6 +161,8 @@ class StorageLocation:
 
     @property
     def _plain_http(self) -> bool:
+        if self.backend == "http":
+            return self.url.startswith("http:")
         endpoint = (
             self.storage.endpoint
             or os.environ.get("AWS_ENDPOINT_URL_S3")
@@ -224,6 +228,10 @@ class StorageLocation:
             import obstore
 
             with self.asked(f"The {part} cannot be listed"):
+                if self.backend == "http":  # which lists nothing
+                    with contextlib.suppress(FileNotFoundError):
+                        obstore.head(self.store(retries=0), ".health")
+                    return None, ""
                 # A prefix that holds nothing: the answer is empty, and proves that address, bucket and
                 # permissions are correct.
                 next(iter(obstore.list(self.store(retries=0), prefix=".health", chunk_size=1)), None)
@@ -232,8 +240,8 @@ class StorageLocation:
         return probe(part, self.backend, ask)
 
 
-def place(setting: str, url: str, storage: StorageSettings) -> StorageLocation:
-    """Return the place that a setting names.
+def place(setting: str, url: str, storage: StorageSettings, *, http: bool = False) -> StorageLocation:
+    """Return the place that a setting names; ``http``: it may be a web server, of which is only read.
 
     Raises ``E_CONFIG``, which names the setting, for anything that is not such a URL.
     """
@@ -242,7 +250,7 @@ def place(setting: str, url: str, storage: StorageSettings) -> StorageLocation:
         scheme, host, user = parts.scheme, parts.netloc, parts.username
     except ValueError:
         scheme, host, user = "", "", None
-    if scheme not in SCHEMES:
+    if scheme not in SCHEMES and not (http and scheme in _READABLE):
         raise TabootError(
             "E_CONFIG",
             f"{setting} is not the URL of an object store.",
@@ -264,6 +272,9 @@ def place(setting: str, url: str, storage: StorageSettings) -> StorageLocation:
                 remedy="Use file:///directory.",
                 setting=setting,
             )
+    elif scheme in _READABLE:
+        if not re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?", host):
+            raise TabootError("E_CONFIG", f"{setting} names no server.", setting=setting)
     elif not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._@-]+", host):
         raise TabootError("E_CONFIG", f"{setting} names no bucket.", remedy=f"Use {_FORMS}.", setting=setting)
     if storage.endpoint is not None and not re.fullmatch(r"https?://[^\s/@?#]+/?", storage.endpoint):

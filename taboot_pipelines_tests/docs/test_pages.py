@@ -10,10 +10,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
+import duckdb
 import pytest
 
+from taboot_pipelines import KnowledgeBase
 from taboot_pipelines.cli.group import cli
 from taboot_pipelines.errors import CODES
 from taboot_pipelines.model.graph import EDGES, NODES
@@ -171,9 +174,38 @@ def test_the_pages_python_runs(ingested: Path, tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_the_served_folder_alone_can_be_searched(ingested: Path, tmp_path: Path) -> None:
-    from taboot_pipelines import KnowledgeBase
+def test_the_page_about_shards_lets_duckdb_alone_read_one(
+    ingested: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TABOOT_HOME", str(ingested))
+    blocks = fenced(TEXTS["shards.md"], "python")
+    assert "taboot_pipelines" not in "".join(blocks)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "shards.md", "exec"), names)
+    assert "restore-postgres.md" in capsys.readouterr().out
+    stated = {
+        name: re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", columns))
+        for name, columns in re.findall(r"^\| `(\w+)` \| [^|]+ \| (.*) \|$", TEXTS["shards.md"], re.MULTILINE)
+    }
+    held: dict[str, list[str]] = {}
+    for kind in ("documents", "entities"):
+        key = next(s["key"] for s in names["manifest"]["shards"] if s["kind"] == kind)
+        file = names["folder"] / "default.duckdb.shards" / key / "shard-00000.duckdb"
+        with duckdb.connect(str(file), read_only=True) as alone:
+            columns = "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal ORDER BY 1, "
+            for table, column in alone.sql(columns + "column_index").fetchall():
+                held.setdefault(table, []).append(column)
+    assert stated == held
+    single = tmp_path / "single.duckdb"
+    KnowledgeBase.open(ingested).export(single, single=True)
+    with duckdb.connect(str(single), read_only=True) as alone:
+        for query in fenced(TEXTS["shards.md"], "sql")[0].strip().splitlines():
+            assert alone.sql(query).fetchall(), query
 
+
+@pytest.mark.slow
+def test_the_served_folder_alone_can_be_searched(ingested: Path, tmp_path: Path) -> None:
     shutil.copytree(ingested / "kb", tmp_path / "kb")
     assert (
         KnowledgeBase.open(tmp_path)

@@ -30,7 +30,7 @@ def world(tmp_path: Path, tei: FakeTei) -> World:
 def test_the_file_holds_what_the_knowledge_base_tells(world: World, tmp_path: Path) -> None:
     kb, file = world.kb(), tmp_path / "it's all.duckdb"
     assert len(kb.manifest.of_kind("documents")) > 1
-    done = kb.export(file)
+    done = kb.export(file, single=True)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600 and done.bytes == file.stat().st_size
     with duckdb.connect(str(file), read_only=True) as alone:
         for name, table in (("documents", kb.documents()), ("nodes", kb.nodes()), ("edges", kb.edges())):
@@ -48,10 +48,10 @@ def test_no_file_is_lost_and_none_is_left_half(world: World, tmp_path: Path) -> 
     file = tmp_path / "kept.duckdb"
     file.write_text("of somebody else")
     with pytest.raises(TabootError, match="E_CONFLICT"):
-        world.kb().export(file)
+        world.kb().export(file, single=True)
     with pytest.raises(TabootError, match="E_STORAGE"):
-        world.kb().export(tmp_path / "nowhere" / "x.duckdb")
+        world.kb().export(tmp_path / "nowhere" / "x.duckdb", single=True)
     assert file.read_text() == "of somebody else"
     before = set(tmp_path.iterdir())
-    world.kb().export(file, replace=True)
+    world.kb().export(file, single=True, replace=True)
     assert set(tmp_path.iterdir()) == before and duckdb.connect(str(file)).sql("FROM about")

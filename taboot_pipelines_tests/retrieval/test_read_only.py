@@ -51,7 +51,7 @@ def told(code: str, ask: Callable[[], object]) -> str:
 
 def exported(kb: KnowledgeBase) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as folder:
-        return kb.export(Path(folder, "all.duckdb")).tables
+        return kb.export(Path(folder, "all.duckdb"), single=True).tables
 
 
 def handbook(kb: KnowledgeBase) -> int:

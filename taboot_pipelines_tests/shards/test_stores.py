@@ -401,7 +401,7 @@ def test_an_unchanged_manifest_is_not_sent_again_and_asked_for_at_most_once_a_se
     looks = [options for path, options in asked if path == MANIFEST]
     assert len(looks) <= 3
     view = kb._session.view()
-    kb._session._store._looked.clear()
+    kb._session.store._looked.clear()
     assert kb._session.view() is view
     assert asked[-1][1]["options"]["if_none_match"] == view.seen.state
 

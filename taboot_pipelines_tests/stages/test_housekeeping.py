@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taboot_pipelines.model.jobs import JobState
-from taboot_pipelines.shards.protocol import LEAST_GRACE_SECONDS, RemovedShard, doomed
+from taboot_pipelines.shards.cache import LEAST_GRACE_SECONDS, RemovedShard, doomed
 from taboot_pipelines.stages import embeddings, housekeeping
 from taboot_pipelines.stores.state.keys import JOB
 from taboot_pipelines.stores.tables import NAMESPACE

@@ -406,7 +406,7 @@ class _MemoryShards:
             "documents": [documents, relations],
             "entities": [entities, names, tables.empty("decisions")],
         }
-        self.documents = (_MemoryShard(manifest.shards[0], documents),)
+        self.documents = (_MemoryShard(manifest.shards[0], _MemoryFile(documents)),)
 
     def prepare(self) -> None:
         """There is nothing to map."""
@@ -415,11 +415,18 @@ class _MemoryShards:
         return self._tables[kind]
 
 
+@dataclass(frozen=True)
 class _MemoryShard:
-    """The part of ``shards.reader.DocumentShard`` by which texts are read: a chunk for each document."""
+    """The part of ``shards.reader.DocumentShard`` by which texts are read."""
 
-    def __init__(self, entry: ShardEntry, documents: pa.Table) -> None:
-        self.entry = entry
+    entry: ShardEntry
+    mapped: _MemoryFile
+
+
+class _MemoryFile:
+    """The part of ``shards.search_files.SearchFile`` by which texts are read: a chunk for each document."""
+
+    def __init__(self, documents: pa.Table) -> None:
         columns = ["doc_id", "source_id", "path", "url", "title", "lang", "date", "since", "blob_sha256"]
         nothing = pa.nulls(len(documents), pa.string())
         self.documents = documents.select(columns).append_column("places", nothing)
