@@ -55,9 +55,9 @@ def open_embedder(settings: Settings, circuit: Circuit | None = None) -> Embedde
         return TorchEmbedder(settings.embedding.torch)
     from taboot_pipelines.embedding.minilm import MiniLmEmbedder
 
-    # Asking for a vector makes no home, and leaves nothing in a folder that is none.
+    # Asking for a vector makes no home, and leaves nothing in a copy of what one has published.
     home = settings.home_dir
-    kept = settings.cache_dir is not None or (home / "cache").is_dir() or (home / "kb").is_dir()
+    kept = settings.cache_dir is not None or (home.is_dir() and not any(home.glob("*.manifest.json")))
     return MiniLmEmbedder(
         settings.embedding,
         cache=settings.cache / "models" if kept else None,

@@ -129,10 +129,10 @@ class KnowledgeBase:
         read_only: bool = False,
         publication: Kept | None = None,
     ) -> None:
+        self.namespace = check_namespace(namespace)
         if read_only:
             settings = settings.model_copy(update={"read_only": True})
-        self._settings = settings
-        self.namespace = check_namespace(namespace)
+        self._settings = settings = settings_of_copy(settings.home, namespace, settings) or settings
         self._session = Session(settings, namespace, publication)
         #: When what :meth:`as_of` a date shows was published; None: what is published now is shown.
         self.held_at = None if publication is None else publication.made_at
@@ -197,10 +197,11 @@ class KnowledgeBase:
         """
         settings = settings or load_settings()
         namespace = settings.namespace if namespace is None else namespace
-        where = settings.home if home is None else home
-        copy = settings_of_copy(where, check_namespace(namespace), settings)
+        if home is not None:
+            copy = settings_of_copy(home, check_namespace(namespace), settings)
+            settings = copy or settings.model_copy(update={"home": Path(home)})
         kb = cls(
-            copy or settings.model_copy(update={"home": Path(where)}),
+            settings,
             namespace,
             embedder=embedder,
             blobs=blobs,
@@ -212,7 +213,9 @@ class KnowledgeBase:
         return kb
 
     def __repr__(self) -> str:
-        return f"KnowledgeBase({str(self.settings.home_dir)!r}, {self.namespace!r})"
+        return (
+            f"KnowledgeBase({str(self.settings.shard_url or self.settings.home_dir)!r}, {self.namespace!r})"
+        )
 
     @property
     def settings(self) -> Settings:

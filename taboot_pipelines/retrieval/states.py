@@ -149,7 +149,7 @@ def source_states(settings: Settings, namespace: str, session: Session) -> Sourc
     if not catalog_exists(settings):
         return SourceStates(
             sources=tuple(published.values()),
-            note=f"There is no catalog under {settings.home_dir}: jobs and dead letters are not known here.",
+            note=f"There is no catalog under {settings.home_dir}: jobs and dead letters stay with the home.",
         )
     from taboot_pipelines.stages.workspace import Workspace
 

@@ -479,7 +479,7 @@ def test_an_empty_knowledge_base(world: World) -> None:
 def test_a_copy_of_the_shards_alone_is_read(house: House, tmp_path: Path) -> None:
     shutil.copytree(house.settings.home_dir / "kb", tmp_path / "kb")
     client = open_client(KnowledgeBase.open(tmp_path))
-    assert "are not known here" in text_of(page(client, "/"))
+    assert "stay with the home" in text_of(page(client, "/"))
     tree = page(client, "/search?q=redis")
     document = page(client, links(tree, ".hit h2 a")[0].partition("#")[0])
     assert "E_BLOB_MISSING" in text_of(document) and document.css("li.cited")
