@@ -160,7 +160,8 @@ class Side:
 class Drift:
     """A disagreement about a node. ``sides``: what was said against what is configured comes first; where
     something is missing there is one side. ``record``: the first side is a text of a day (``Authority``).
-    ``as_of``: when what runs was told, where that is the first side."""
+    ``as_of``: when what runs was told, where that is the first side. ``supposed``: only so if a source
+    that names no machine is of one (rule ``unnamed-machine``)."""
 
     kind: DriftKind
     label: str
@@ -170,12 +171,13 @@ class Drift:
     sides: tuple[Side, ...]
     record: bool = False
     as_of: datetime | None = None
+    supposed: bool = False
 
     @property
     def order(self) -> tuple[Any, ...]:
         kinds = list(DriftKind)
         places = tuple((p.doc_id, p.line, p.edge_id) for s in self.sides for p in s.places)
-        return self.record, kinds.index(self.kind), self.name, self.key, self.statement, places
+        return self.record, self.supposed, kinds.index(self.kind), self.name, self.key, self.statement, places
 
 
 #: The text of a document by its id; empty if it is not known.

@@ -26,50 +26,61 @@ _MAX_PAIRS = 10_000
 
 
 def ports_bound_twice(declared: Declared) -> Iterator[Drift]:
-    """Two services of one machine (or, where the machine is not known, of one project) that publish the same
-    port and protocol on addresses that overlap.
+    """Two services of one machine that publish the same port and protocol on addresses that overlap.
 
-    Containers, sockets of systemd, and ports that Kubernetes takes of a machine or of an address. Not where
-    profiles exclude each other, nor for files of one folder that are projects of their own: these are
-    variants of which one runs.
+    Containers, sockets of systemd, and ports that Kubernetes takes of a machine or of an address. Where the
+    machine is not known, one project is surely on one; that a whole source is, is supposed (rule
+    ``unnamed-machine``). Not where profiles exclude each other, nor for files of one folder that are
+    projects of their own: these are variants of which one runs.
     """
     bound: dict[tuple[str, int, str], list[tuple[Service, Fact]]] = defaultdict(list)
     for service in declared.services.values():
         for fact in (*service.binds(), *service.taken):
-            of_project = fact.end_label == "IP" and fact not in service.taken
             port, protocol = fact.port(), str(fact.properties.get("protocol"))
             if port is not None:
-                bound[service.scope if of_project else fact.end_key, port, protocol].append((service, fact))
-    for (_, port, protocol), found in sorted(bound.items()):
+                machine = service.host if _is_unnamed(service, fact) else fact.end_key
+                bound[machine, port, protocol].append((service, fact))
+    for (machine, port, protocol), found in sorted(bound.items()):
         found.sort(key=lambda pair: (pair[0].key, pair[1].place))
-        clashing: dict[str, tuple[Service, Fact]] = {}
+        # By the project that all are of, if that is why they are surely on one machine.
+        clashing: dict[tuple[bool, str], dict[str, tuple[Service, Fact]]] = defaultdict(dict)
         for (one, mine), (other, theirs) in islice(combinations(found, 2), _MAX_PAIRS):
             if (
                 one is not other
                 and _overlap(mine, theirs)
                 and not _are_alternatives(declared, one, other, mine)
             ):
-                clashing.setdefault(one.key, (one, mine))
-                clashing.setdefault(other.key, (other, theirs))
-        if clashing:
-            yield _bound_twice(f"{port}/{protocol}", [clashing[key] for key in sorted(clashing)])
+                unnamed = _is_unnamed(one, mine)
+                supposed = unnamed and not _are_together(declared, one, other, mine)
+                group = clashing[supposed, one.scope if unnamed and not supposed else ""]
+                group.setdefault(one.key, (one, mine))
+                group.setdefault(other.key, (other, theirs))
+        for (supposed, _), group in sorted(clashing.items()):
+            sides = [group[key] for key in sorted(group)]
+            yield _bound_twice(f"{port}/{protocol}", sides, machine if supposed else "")
 
 
-def _bound_twice(port: str, bound: list[tuple[Service, Fact]]) -> Drift:
+def _is_unnamed(service: Service, fact: Fact) -> bool:
+    """Whether nothing says of which machine a port is."""
+    return fact.end_label == "IP" and fact not in service.taken
+
+
+def _bound_twice(port: str, bound: list[tuple[Service, Fact]], source: str) -> Drift:
+    """``source``: whose machine is supposed to be one; empty where it is known to be one."""
     service, fact = bound[0]
     *most, last = [_called(s) for s, _ in bound]
-    of_project = fact.end_label == "IP" and fact not in service.taken
-    where = f"project {service.scope.rpartition('/')[2]}" if of_project else fact.end_name
-    at = (
-        ("Service", service.key, service.name)
-        if of_project
-        else (fact.end_label, fact.end_key, fact.end_name)
-    )
+    where, at = fact.end_name, (fact.end_label, fact.end_key, fact.end_name)
+    if source:
+        where, at = f"the machine of {source} (no `host` names it)", ("Host", source, source)
+    elif _is_unnamed(service, fact):
+        project = service.scope.rpartition("/")[2]
+        where, at = f"project {project}", ("Service", service.key, service.name)
     return Drift(
         DriftKind.PORT_TWICE,
         *at,
         f"{', '.join(most)} and {last} publish {port} on {where}, which one service can have.",
         tuple(Side(_published(s, f), (f,)) for s, f in bound),
+        supposed=bool(source),
     )
 
 
@@ -97,21 +108,28 @@ def _overlap(one: Fact, other: Fact) -> bool:
 
 
 def _are_alternatives(declared: Declared, one: Service, other: Service, mine: Fact) -> bool:
-    """Whether only one of two services is meant to run: their profiles exclude each other, they are of
-    different files of one folder or project, or their units are of folders that may be of different
-    machines."""
+    """Whether only one of two services is meant to run: their profiles exclude each other, or they are of
+    different files of one folder or project."""
     a, b = (set(s.properties.get("profiles") or ()) for s in (one, other))
     if a and b and a.isdisjoint(b):
         return True
     if not (one.container and other.container):
         return False
-    meet = not declared.folders(one).isdisjoint(declared.folders(other))
     if one.scope != other.scope:
-        return meet
-    if any(m.startswith("quadlet_") for m in mine.methods):
-        return not meet and mine.end_label == "IP"
-    # Files of one project name, none of which holds both.
-    return one.documents.isdisjoint(other.documents)
+        return not declared.folders(one).isdisjoint(declared.folders(other))
+    # Files of one project name, none of which holds both. Of quadlets each is a file of its own.
+    return not _is_quadlet(mine) and one.documents.isdisjoint(other.documents)
+
+
+def _are_together(declared: Declared, one: Service, other: Service, mine: Fact) -> bool:
+    """Whether two services are of one machine, whichever it is: of one project, and units of one folder."""
+    if one.scope != other.scope:
+        return False
+    return not _is_quadlet(mine) or not declared.folders(one).isdisjoint(declared.folders(other))
+
+
+def _is_quadlet(fact: Fact) -> bool:
+    return any(m.startswith("quadlet_") for m in fact.methods)
 
 
 def unreachable_names(declared: Declared) -> Iterator[Drift]:

@@ -150,9 +150,10 @@ def _drifts(before: Side, after: Side) -> Iterator[CheckProblem]:
         if drift.kind is DriftKind.PORT_TWICE and _is_renamed(drift, known, before):
             continue
         rule = _DRIFTS.get(drift.kind, "document_contradicted")
-        # Told where the side stands that is new, but of a document there.
+        # Told where the side stands that is new, and of several that came, but of a document there.
         held = known.get((drift.kind.value, drift.label, drift.key), frozenset())
         news = [s for s in drift.sides if s.says not in held and rule != "document_contradicted"]
+        news.sort(key=lambda s: any(f.edge_id in before.edges for f in s.facts))
         place = (news or drift.sides)[0].places[0]
         yield _problem(rule, drift.statement, after, place.doc_id, place.line)
 

@@ -77,7 +77,8 @@ class Drifts:
         return self._house(view).all
 
     def by_edges(self, view: View) -> tuple[Drift, ...]:
-        """What drifted of what edges say: all but values that have no edge, for which every text is read."""
+        """What drifted of what edges say, also only if a source is of one machine (rule ``unnamed-machine``);
+        not of values that have no edge, for which every text is read."""
         return self._house(view).by_edges
 
     def of_documents(self, view: View, doc_ids: Iterable[str]) -> tuple[Drift, ...]:
@@ -207,7 +208,7 @@ class _HouseDrift:
     def beside_an_answer(self, doc_ids: Collection[str]) -> tuple[Drift, ...]:
         """What edges say, and of a house of few files the values of these documents."""
         if not self._is_small:
-            return self.by_edges
+            return self._certain
         return self.with_values_of([i for i in doc_ids if i in self.documents])
 
     @cached_property
@@ -227,8 +228,12 @@ class _HouseDrift:
             if all((drift.kind, p.doc_id, p.line) not in said for p in drift.sides[0].places)
         ]
         if not differing:
-            return self.by_edges
-        return tuple(sorted([*self.by_edges, *differing], key=lambda d: d.order))
+            return self._certain
+        return tuple(sorted([*self._certain, *differing], key=lambda d: d.order))
+
+    @cached_property
+    def _certain(self) -> tuple[Drift, ...]:
+        return tuple(d for d in self.by_edges if not d.supposed)
 
     @cached_property
     def by_edges(self) -> tuple[Drift, ...]:

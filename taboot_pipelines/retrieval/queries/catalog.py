@@ -107,7 +107,7 @@ _ALL = (
         ("BINDS",),
         services.port_conflicts,
         Sentence("", "", "{statement}"),
-        "no port of one machine is published twice; where no source says `host`, a project counts as one",
+        "no port of one machine is published twice; what a source without `host` has counts as one machine",
         answers=("port_conflicts",),
     ),
     # --- Images

@@ -291,7 +291,8 @@ def secret_in_plain(house: RuleHouse) -> Iterator[Violation]:
 def _twice(
     house: RuleHouse, said: Callable[[Declaration], Iterator[tuple[object, str, ConfigEntry]]], what: str
 ) -> Iterator[Violation]:
-    """Where two services that run together on one machine have the same of what only one can have."""
+    """Where two services that run together on one machine, which a source may leave unnamed
+    (rule ``unnamed-machine``), have the same of what only one can have."""
     held: dict[object, list[tuple[Declaration, str, ConfigEntry]]] = defaultdict(list)
     for one in house.declarations:
         for key, shown, entry in said(one):

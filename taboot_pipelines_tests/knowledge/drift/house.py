@@ -57,7 +57,8 @@ class House:
         return running_drift(declared, dumps, ("stacks", "proxy", "etc"), lambda *_: None, confs)
 
     def found(self) -> list[tuple[str, str]]:
-        return [(d.kind.value, d.name) for d in self.drifts()]
+        """What is certain."""
+        return [(d.kind.value, d.name) for d in self.drifts() if not d.supposed]
 
     def _projects(self) -> list[tuple[str, Interpretation]]:
         extractor, facts = ComposeExtractor(), SourceFacts(NAMESPACE, "stacks", self.host, "traefik")

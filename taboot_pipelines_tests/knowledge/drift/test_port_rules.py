@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from taboot_pipelines.knowledge.drift.facts import Drift
 from taboot_pipelines_tests.knowledge.drift.house import House
 
 
@@ -52,8 +53,23 @@ def test_addresses_and_protocols(one: str, other: str, clash: bool) -> None:
     assert twice(binding("a", one), binding("b", other)) == expected
 
 
-def test_unknown_machines_are_not_one_machine() -> None:
-    assert twice(binding("a", "80:80"), binding("b", "80:80"), host=None) == []
+def test_a_source_without_host_is_supposed_to_be_one_machine() -> None:
+    def drifts(one: str, other: str) -> tuple[Drift, ...]:
+        return House({"a/compose.yaml": one, "b/compose.yaml": other}, None).drifts()
+
+    (drift,) = drifts(binding("a", "80:80"), binding("b", "80:8080"))
+    assert (
+        drift.supposed and "publish 80/tcp on the machine of stacks (no `host` names it)" in drift.statement
+    )
+    assert [s.says for s in drift.sides] == ["a/a publishes 80", "b/b publishes 80"]
+    assert drifts(binding("a", "127.0.0.1:80:80"), binding("b", "192.168.1.2:80:80")) == ()
+    profiles = [binding(n, "80:80", f"    profiles: [{n}]\n") for n in ("a", "b")]
+    assert drifts(*profiles) == ()
+    # What is of one project is on one machine, whichever it is.
+    project = binding("a", "80:80") + "  b:\n    image: b\n    ports: ['80:8080']\n"
+    sure, supposed = drifts(project, binding("c", "80:80"))
+    assert (sure.name, sure.supposed, len(sure.sides)) == ("a", False, 2)
+    assert (supposed.name, supposed.supposed, len(supposed.sides)) == ("stacks", True, 3)
 
 
 def test_one_project_is_on_one_machine_whichever_it_is() -> None:
@@ -112,7 +128,7 @@ def test_sockets_and_quadlets_take_ports_of_their_machine() -> None:
     assert House(prometheus | socket, None).found() == []
     assert House(quadlets, None).found() == [("port_twice", "a")]
     apart = {f"etc/{n}/{n}.container": QUADLET.format("9090:9090") for n in ("a", "b")}
-    assert House(apart, None).found() == []
+    assert [d.supposed for d in House(apart, None).drifts()] == [True]
 
 
 def test_a_socket_of_its_own_service_is_no_second_one() -> None:

@@ -19,6 +19,7 @@ from taboot_pipelines.knowledge.runs import Outcome
 from taboot_pipelines.retrieval.check import states
 from taboot_pipelines.retrieval.check.checker import Checker
 from taboot_pipelines.retrieval.check.problems import RULES
+from taboot_pipelines.retrieval.check.sides import Side
 from taboot_pipelines.retrieval.check.states import Files, Held, Reader, files_of
 from taboot_pipelines.retrieval.check.written import markdown, sarif
 from taboot_pipelines.retrieval.results.check import CheckReport
@@ -310,6 +311,30 @@ def test_a_new_name_makes_no_new_conflict(settings: Settings, tmp_path: Path) ->
         )
     assert checker.check(sides[0], sides[1]).problems == ()
     assert [p.rule for p in checker.check(sides[0], sides[2]).problems] == ["port_taken"]
+
+
+def test_projects_of_a_source_that_names_no_machine_share_one(settings: Settings, tmp_path: Path) -> None:
+    project = "services:\n  {0}:\n    image: example/{0}:1\n    ports: ['{1}']\n"
+    ports = {"front": "80:80", "photos": "2283:2283", "wiki": "3000:80", "notes": "3000:3000"}
+
+    def side(host: str | None, photos: str) -> Side:
+        of = ports | {"photos": photos}
+        write(tmp_path, {f"{name}/compose.yaml": project.format(name, port) for name, port in of.items()})
+        fields = {"id": "stacks", "type": "compose", "path": "."} | ({"host": host} if host else {})
+        entry = Entry("default", "stacks", "active", parse_entry(fields), tmp_path)
+        return checker.side([files_of(entry, "/.", settings)])
+
+    checker = Checker(settings)
+    for host, where in ((None, "the machine of stacks"), ("nas", "on nas")):
+        before = side(host, "2283:2283")
+        (clash,) = checker.check(before, side(host, "80:2283")).problems
+        assert (clash.rule, clash.file, clash.line) == ("port_taken", "photos/compose.yaml", 4)
+        assert "front/front and photos/photos publish 80/tcp" in clash.statement and where in clash.statement
+        # Of the port that two published before nothing is told, whatever else changes.
+        assert checker.check(before, side(host, "80:2283/udp")).problems == ()
+        (third,) = checker.check(before, side(host, "3000:2283")).problems
+        assert "publish 3000/tcp" in third.statement and third.file == "photos/compose.yaml"
+        assert checker.check(side(host, "3000:2283"), before).problems == ()
 
 
 def test_facts_are_told_with_what_was_and_what_is(settings: Settings, tmp_path: Path) -> None:

@@ -452,6 +452,25 @@ def test_what_is_right_is_not_told(tmp_path: Path) -> None:
         made.workspace.close()
 
 
+def test_a_source_that_names_no_machine_is_one(tmp_path: Path) -> None:
+    project = "services: {{{0}: {{image: 'example/{0}:1', container_name: front, ports: ['80:80']}}}}\n"
+    with FakeTei(dimension=16) as embedder:
+        made = World(tmp_path, embedder.url)
+        made.source("stacks", "compose")
+        for name in ("one", "two"):
+            (made.directory / "stacks" / name).mkdir(parents=True)
+            (made.directory / "stacks" / name / "compose.yaml").write_text(project.format(name))
+        made.ingest()
+        kb = made.kb()
+        told = subjects(kb.rules().findings)
+        assert (told["port-taken-twice"], told["container-name-twice"]) == ({"stacks"}, {"front"})
+        (row,) = kb.query("port_conflicts").rows
+        assert "on the machine of stacks (no `host` names it)" in str(row)
+        # It may be of several machines, so both may be as they are.
+        assert kb.drift().items == ()
+        made.workspace.close()
+
+
 def test_one_rule_or_one_project_is_asked_for(kb: KnowledgeBase) -> None:
     one = kb.rules("privileged")
     assert [f.rule for f in one.findings] == ["privileged"] and [r.name for r in one.rules] == ["privileged"]
