@@ -6,7 +6,7 @@ changed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from taboot_pipelines.retrieval.check.sides import Side
@@ -117,13 +117,16 @@ class Facts:
                 was, now = old.get(key, {}), new.get(key, {})
                 gone = [v for v in was if v not in now]
                 come = [v for v in now if v not in was]
+                # Of a list what left it or came to it; all of it where only the order is another.
+                items = [v for v in gone if v not in _lists(was)], [v for v in come if v not in _lists(now)]
+                gone, come = items if any(items) else (gone, come)
                 # Of what is new or gone as a whole its relations tell.
                 whole = not all(_owner(key, "")[0] in known for known in owners)
                 if whole or (not gone and not come):
                     continue
-                side, lines = (self.after, now) if now else (self.before, was)
-                line = min(lines[v] for v in (come or lines))
-                kind = "changed" if was and now else "added" if now else "removed"
+                side, lines = (self.after, now) if come else (self.before, was)
+                line = min(lines[v] for v in come or gone)
+                kind = "changed" if gone and come else "added" if come else "removed"
                 subject, fact = _owner(key, side.file(doc_id))
                 yield _fact(kind, subject, fact, ", ".join(gone), ", ".join(come), side.file(doc_id), line)
 
@@ -222,6 +225,16 @@ def _by_key(side: Side, doc_id: str) -> dict[str, dict[str, int]]:
         shown = "(a secret)" if value.secret else value.value.strip()
         found.setdefault(value.key, {}).setdefault(shown, value.line)
     return found
+
+
+def _lists(values: Mapping[str, int]) -> set[str]:
+    """Those of the values of a key that stand for all others, as a list does for its items."""
+    return {
+        v
+        for v in values
+        for rest in [[o for o in values if o != v]]
+        if v in (", ".join(rest), " ".join(rest))
+    }
 
 
 def _owner(key: str, file: str) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
@@ -13,6 +13,7 @@ from taboot_pipelines.model.rules import Severity
 from taboot_pipelines.retrieval.check.facts import Facts
 from taboot_pipelines.retrieval.check.sides import Side
 from taboot_pipelines.retrieval.queries.house import Arguments, Row
+from taboot_pipelines.retrieval.queries.relations import networks_of, way_of
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service
 from taboot_pipelines.retrieval.queries.services import unpinned_images
 from taboot_pipelines.retrieval.results.check import CheckProblem
@@ -32,7 +33,7 @@ RULES: Mapping[str, str] = {
     "route_port": "A proxy leads to a port that its target does not listen on.",
     "upstream_gone": "A proxy leads to something that is not there.",
     "dependency_gone": "A service needs, or connects to, something that is not there.",
-    "name_unreachable": "A service asks for another that no network of its own reaches.",
+    "name_unreachable": "A service or a proxy asks for another that no network of its own reaches.",
     "network_gone": "A network is used that is not there.",
     "volume_gone": "A volume is used that is not declared.",
     "file_gone": "A file is named that is not there.",
@@ -75,6 +76,7 @@ def problems(before: Side, after: Side, facts: Facts) -> list[CheckProblem]:
         *_drifts(before, after),
         *_led_nowhere(before, after, facts),
         *_networks(before, after, facts),
+        *_unrouted(before, after, facts),
         *_unpinned(before, after, facts),
         *_documents(before, after, facts),
         *_broken(before, after),
@@ -316,6 +318,50 @@ def _networks(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]
             for edge in members:
                 statement = f"{after.called(edge.start)} is on {after.called(edge.end)}, which nothing makes."
                 yield _problem("network_gone", statement, after, edge.doc_id, edge.line)
+
+
+def _unrouted(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]:
+    """Routes that lead to a container by its name, where proxy and container were on one network and no
+    network has both any more. A route of an example counts where no other file has one to there."""
+    left = {before.node(before.owner(e.start))[1] for e in facts.gone if e.type == "RUNS_IN"}
+    routes: dict[tuple[int, int], list[Edge]] = defaultdict(list)
+    for edge in after.index.of_type("ROUTES_TO") if left else ():
+        if edge.edge_id in before.edges and not edge.is_of_text:
+            routes[edge.start, edge.end].append(edge)
+    for (start, end), edges in routes.items():
+        name = after.index.name(start)
+        ends = [
+            key for key, s in after.services.items() if name in (s.name, s.properties.get("containerName"))
+        ]
+        ends.append(after.node(end)[1])
+        if (
+            len(ends) != 2
+            or left.isdisjoint(ends)
+            or not all(k in s.services for k in ends for s in (before, after))
+        ):
+            continue
+        were, are = ([_meeting(side, key) for key in ends] for side in (before, after))
+        lost = sorted(were[0].keys() & were[1].keys())
+        # Of a container without a network of its own nobody knows which it has.
+        if not lost or not all(are) or are[0].keys() & are[1].keys():
+            continue
+        joined = next(
+            w[lost[0]] for w, a in zip(reversed(were), reversed(are), strict=True) if lost[0] not in a
+        )
+        network, at = before.called(joined.end), f"{before.file(joined.doc_id)}:{joined.line}"
+        in_force = [e for e in edges if not after.index.is_example(e.doc_id)]
+        for edge in in_force or edges:
+            way = f"{way_of(after.index, edge)} to {after.called(end)}"
+            said = f"{after.called(start)} leads {way}, and no network has both any more"
+            yield _problem(
+                "name_unreachable", f"{said}: it was {network} ({at}).", after, edge.doc_id, edge.line
+            )
+
+
+def _meeting(side: Side, key: str) -> dict[str, Edge]:
+    """The networks on which a container is asked by its name, by their keys: not that of its machine."""
+    joined = networks_of(side.index, side.services[key])
+    return {side.node(e.end)[1]: e for e in joined if e.properties.get("networkMode") != "host"}
 
 
 def _driver(side: Side, network: int) -> object:

@@ -434,6 +434,72 @@ def test_a_network_that_another_project_made_is_missed(settings: Settings, tmp_p
     assert ("network shop_front is gone", "blog") not in {(c.cause, c.affected) for c in report.impact}
 
 
+PROXIES = """
+services:
+  proxy:
+    image: lscr.io/linuxserver/swag:3.0.0
+    networks: [shop_front, other]
+networks:
+  shop_front: {external: true}
+  other: {external: true}
+"""
+APART = "networks: [back]\n    volumes"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "network"),
+    [
+        ("shop/compose.yaml", "networks: [front]\n    volumes", APART, ("shop/compose.yaml", "[front]")),
+        ("edge/compose.yaml", "[shop_front, other]", "[other]", ("edge/compose.yaml", "[shop_front")),
+        ("shop/compose.yaml", "networks: [front]\n    volumes", APART.replace("[", "[front, "), None),
+        ("edge/compose.yaml", "[shop_front, other]", "[shop_front]", None),
+    ],
+)
+def test_a_route_to_what_left_the_network_of_its_proxy_is_told(
+    name: str, old: str, new: str, network: tuple[str, str] | None, settings: Settings, tmp_path: Path
+) -> None:
+    house = {"edge/compose.yaml": PROXIES, "shop/compose.yaml": shop("  front:\n", "  front:\n  back:\n")}
+    write(tmp_path / "house", {**HOUSE, **ENV, **house})
+    checker = Checker(settings)
+    sides = []
+    for text in (house[name], house[name].replace(old, new)):
+        write(tmp_path / "house", {name: text})
+        sides.append(
+            checker.side([files_of(e, f"/{e.config.path}", settings) for e in entries(tmp_path / "house")])
+        )
+    report = checker.check(*sides)
+    found = [p for p in report.problems if p.rule == "name_unreachable"]
+    assert len(found) == bool(network)
+    for problem in found if network else ():
+        assert (problem.file, problem.line) == ("proxy/shop.conf", line(PROXY, "proxy_pass"))
+        at = f"{network[0]}:{line(house[network[0]], network[1])}"
+        assert (
+            "leads shop.example.org to service shop/web, and no network has both any more"
+            in problem.statement
+        )
+        assert f"it was network shop_front ({at})" in problem.statement
+        assert checker.check(sides[1], sides[1]).problems == ()
+
+
+def test_what_left_a_list_is_told_alone(settings: Settings, tmp_path: Path) -> None:
+    def facts(old: str, new: str) -> set[tuple[str, str, str, str]]:
+        house = shop("    image: postgres:16", f"    image: postgres:16\n    dns: [{old}]")
+        write(tmp_path / "house", {**HOUSE, **ENV, "shop/compose.yaml": house})
+        checker = Checker(settings)
+        all_of = entries(tmp_path / "house")
+        before = checker.side([files_of(e, f"/{e.config.path}", settings) for e in all_of])
+        write(tmp_path / "house", {"shop/compose.yaml": house.replace(f"[{old}]", f"[{new}]")})
+        after = checker.side([files_of(e, f"/{e.config.path}", settings) for e in all_of])
+        return {(f.kind, f.fact, f.before, f.after) for f in checker.check(before, after).facts}
+
+    assert facts("10.0.0.1, 10.0.0.2", "10.0.0.1") == {("removed", "dns", "10.0.0.2", "")}
+    assert facts("10.0.0.1", "10.0.0.1, 10.0.0.2") == {("added", "dns", "", "10.0.0.2")}
+    assert facts("10.0.0.1, 10.0.0.2", "10.0.0.1, 10.0.0.3") == {("changed", "dns", "10.0.0.2", "10.0.0.3")}
+    assert facts("10.0.0.1, 10.0.0.2", "10.0.0.2, 10.0.0.1") == {
+        ("changed", "dns", "10.0.0.1, 10.0.0.2", "10.0.0.2, 10.0.0.1")
+    }
+
+
 def test_a_network_that_a_quadlet_made_is_missed(settings: Settings, tmp_path: Path) -> None:
     container = "[Container]\nImage=docker.io/library/{0}:1.2\nContainerName={0}\nNetwork=systemd-photos\n"
     house = {f"{name}.container": container.format(name) for name in ("web", "db")}
