@@ -45,6 +45,21 @@ def test_a_row_is_read_by_its_headers_and_its_cells() -> None:
     assert len(found) == 6, found
 
 
+@pytest.mark.parametrize(
+    ("row", "needed"),
+    [
+        ("exporter-a | Metrics for `cache-main`", False),
+        ("scanner-a | Text recognition service for `cache-main`", False),
+        ("depot | Database for `cache-main`", True),
+        ("minio | Objects for `cache-main`", True),
+    ],
+)
+def test_what_is_for_another_is_needed_by_it_only_as_a_store(row: str, needed: bool) -> None:
+    text = f"# Stacks\n\n| Service | Purpose | Notes |\n|---|---|---|\n| {row} | None |\n| wiki | Pages | |\n"
+    subject = row.partition(" ")[0]
+    assert facts(text) == ({("cache-main", "DEPENDS_ON", subject, None)} if needed else set())
+
+
 def test_a_table_in_html_is_read_as_one_in_markdown() -> None:
     text = (
         "<table>\n<tr><th>Service</th><th>Port</th></tr>\n"

@@ -28,6 +28,7 @@ from taboot_pipelines.extraction.tier_a.prose.things import (
     names,
     roles,
 )
+from taboot_pipelines.model.stores import STORES
 
 #: By the role of a column, what a name in it is to the subject of the row; ``<`` turns it round.
 _OF_ROLE = {
@@ -377,6 +378,8 @@ def _cell(
         _STORE & set(re.findall(r"[a-z]+", s.lower())) for s in (header, subject.text)
     ):
         return  # What a database server holds.
+    # What is for another may need it as well as be needed ("exporter for"); what keeps data does not.
+    keeps = subject.text.lower() in STORES
     wordy = _wordy(cell, inside)
     # A service is listed with its containers, a machine with what it runs.
     of_parts = _GROUP in shared or ("subject subject" in shared and "subject host" not in shared)
@@ -391,7 +394,9 @@ def _cell(
                 continue
             before = re.findall(r"[a-z]+", cell.plain[: name.start].lower())
             fits = _FITS.get(role) == way
-            told = not fits and not verbs().get(way, frozenset()).isdisjoint(before[-4:])
+            told = not fits and not verbs().get(way, frozenset()).isdisjoint(
+                word for word in before[-4:] if word != "for" or keeps
+            )
             if fits and sized and role in ("needs", "needed", "host"):
                 continue
             if (told and len(words) > _MOST_WORDS) or (kind == "RUNS" and wordy):
