@@ -7,7 +7,8 @@ Documents are Compose files and Dockerfiles, inputs are environment files. Taken
 * ``Dockerfile*``, ``Containerfile*`` and the like; ``.env``, ``*.env``, ``.env.*`` (with ``include`` globs:
   those that match, and the ``.env`` beside a Compose file);
 * what the Compose files taken name by ``env_file``, ``extends``, ``include``, ``build``, ``configs``, what
-  those name in turn, and what only the whole project names. A file read as environment is an input under any
+  those name in turn, and what only the whole project names; examples of the environment files (``.example``).
+  A file read as environment is an input under any
   name and whatever the globs say (rule ``unit-of-interpretation``).
 """
 
@@ -28,7 +29,7 @@ from taboot_pipelines.connectors.globs import Globs
 from taboot_pipelines.connectors.protocol import Planned
 from taboot_pipelines.connectors.walk import Directory, File, Item, Listing, read
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model.records import Event, FileView, Known, Role
+from taboot_pipelines.model.records import EXAMPLE_ENDINGS, Event, FileView, Known, Role
 
 _YAML = re.compile(r"(?i).*\.ya?ml", re.DOTALL)
 COMPOSE_NAME = re.compile(r"(?i)(?:.*[._-])?compose(?:[._-].*)?\.ya?ml", re.DOTALL)
@@ -162,7 +163,9 @@ def add_named(
         return texts[path]
 
     def add(path: str, role: Role) -> None:
-        if role == "input" or environment(path):
+        if role == "input" and path.rpartition(".")[2] in EXAMPLE_ENDINGS:
+            roles.setdefault(path, role)
+        elif role == "input" or environment(path):
             roles[path] = "input"
         else:
             roles.setdefault(path, "document")

@@ -3,8 +3,10 @@ directories share.
 
 By default it takes :data:`DEFAULT_INCLUDE`; ``include`` replaces that, ``exclude`` wins over it. Environment
 files (``.env``, ``*.env``, ``.env.*``) are never documents (rule ``secrets-stop-at-the-blob``), whatever the
-globs say, nor are links to them; an example of one (``.env.example``) is. With ``interpret`` the default
-takes ``Access.config_globs`` too, and what quadlets name as files of their environment is input.
+globs say, nor are links to them; an example of one (``.env.example``) is. An example of another file of
+configuration is taken by default where that file is not there: what stays out of a repository for its
+secrets is declared by its example alone. With ``interpret`` the default takes ``Access.config_globs`` too,
+and what quadlets name as files of their environment is input.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from taboot_pipelines.connectors.walk import (
     repository_of,
 )
 from taboot_pipelines.model.records import (
+    EXAMPLE_ENDINGS,
     Enumerated,
     Event,
     Fetched,
@@ -42,15 +45,28 @@ from taboot_pipelines.model.records import (
     Unchanged,
 )
 
+#: Formats of configuration, of which an example counts for a file that is not there.
+_CONFIGURATION = (
+    *("*.yaml", "*.yml", "*.json", "*.jsonc", "*.json5", "*.hujson", "*.toml", "*.xml"),
+    *("*.conf", "*.cfg", "*.cnf", "*.ini", "*.properties", "*.config", "*.alloy"),
+    *("*.tf", "*.tfvars", "*.hcl", "*.nomad"),
+)
+#: SWAG ships samples of confs for every program that it knows, used or not.
+_EXAMPLES = tuple(
+    f"{glob}.{ending}"
+    for glob in _CONFIGURATION
+    for ending in EXAMPLE_ENDINGS
+    if (glob, ending) != ("*.conf", "sample")
+)
 #: Text that people keep beside what they run: documents, configuration, templates, scripts, and examples of
 #: environment files. Program code, lock files and what is built are none of it.
 DEFAULT_INCLUDE = (
     *("*.md", "*.markdown", "*.mdx", "*.html", "*.htm", "*.xhtml", "*.txt", "*.rst"),
     *("*.adoc", "*.asciidoc", "*.org", "*.ipynb", "*.pdf", "*.docx"),
-    *("*.yaml", "*.yml", "*.json", "*.jsonc", "*.json5", "*.hujson", "*.toml", "*.xml"),
-    *("*.conf", "*.cfg", "*.cnf", "*.ini", "*.properties", "*.config"),
+    *_CONFIGURATION,
+    *_EXAMPLES,
     *("*.csv", "*.tsv", "*.vtt", "*.srt", "*.sbv", "*.eml"),
-    *("*.tf", "*.tfvars", "*.hcl", "*.nomad", "*.sls", "*.j2", "*.jinja", "*.jinja2"),
+    *("*.sls", "*.j2", "*.jinja", "*.jinja2"),
     *("*.nix", "*.jsonnet", "*.libsonnet", "*.cue", "*.pp", "*.epp", "*.erb", "*.tmpl", "*.tpl"),
     *("*.sh", "*.bash", "*.zsh", "*.fish", "*.ps1", "*.mk", "makefile", "justfile"),
     *("vagrantfile", "jenkinsfile", "procfile", "crontab", "*.cron"),
@@ -105,7 +121,7 @@ class SwagSource(DirectorySource):
 
 
 #: What the name of a file says that shows how an environment file is written.
-_EXAMPLE = re.compile(r"(?i)(?:^|[._-])(?:example|sample|template|dist)(?:[._-]|$)")
+_EXAMPLE = re.compile(rf"(?i)(?:^|[._-])(?:{'|'.join(EXAMPLE_ENDINGS)})(?:[._-]|$)")
 
 
 def is_example(name: str) -> bool:
@@ -154,6 +170,7 @@ class FilesConnector:
         more = access.config_globs if entry.interprets else ()
         self._include = Globs(entry.include or (*default_include, *more))
         self._exclude = Globs(entry.exclude)
+        self._examples = Globs(_EXAMPLES if not entry.include else ())
 
     def plan(self) -> Iterator[Planned]:
         """How many files a run would look at. Raises as :meth:`events` does."""
@@ -184,6 +201,9 @@ class FilesConnector:
                 and any(is_env(n) and not is_example(n) for n in names(path, listing.item(path)))
             )
         }
+        for path in [path for path in roles if self._examples.matches(path.lower())]:
+            if path.rpartition(".")[0] in roles:
+                del roles[path]
         if self._entry.interprets:
             for path in [path for path in roles if _QUADLET.search(path)]:
                 item = listing.item(path)

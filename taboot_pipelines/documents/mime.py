@@ -73,6 +73,7 @@ _BY_SUFFIX = {
     "hcl": "text/x-hcl",
     "tfvars": "text/x-hcl",
     "nomad": "text/x-hcl",
+    "alloy": "text/x-hcl",
     "dockerfile": "text/x-dockerfile",
     "caddyfile": "text/x-caddyfile",
     "caddy": "text/x-caddyfile",

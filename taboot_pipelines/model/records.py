@@ -17,6 +17,8 @@ from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.offsets import OffsetMap
 
 Role = Literal["document", "input"]
+#: Endings of the names of files that show how another is written, which stays out of the repository.
+EXAMPLE_ENDINGS = ("example", "sample", "template", "dist")
 #: What becomes of a page: its main content as Markdown, its structured data as Markdown, or its source.
 Extraction = Literal["markdown", "structured", "raw"]
 

@@ -129,6 +129,17 @@ def test_documents_are_taken_by_name_in_one_order(root: Path) -> None:
     assert end == Enumerated(True)
 
 
+def test_an_example_is_taken_where_what_it_shows_is_not_there(root: Path) -> None:
+    put(root, "loki/loki.yml.example", "alloy/config.alloy.example", "App.JSON.Dist", "a.toml.template")
+    put(root, "here.yml.example", "here.yml", "drawing.png.example", "main.py.sample", "page.html.template")
+    # SWAG has one for each program that it knows.
+    put(root, "proxy-confs/plex.subdomain.conf.sample")
+    taken = ["App.JSON.Dist", "a.toml.template", "alloy/config.alloy.example", "loki/loki.yml.example"]
+    assert list(run(root)[0]) == sorted([*taken, "here.yml"])
+    # What a person asks for is taken whatever lies beside it.
+    assert list(run(root, include=["here*"])[0]) == ["here.yml", "here.yml.example"]
+
+
 def test_the_bytes_and_the_role(root: Path) -> None:
     put(root, "a.md", data=bytes(range(256)))
     put(root, "empty.md", data=b"")

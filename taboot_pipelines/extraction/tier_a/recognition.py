@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from taboot_pipelines.model.records import FileView, Interpretation, SourceFacts
+from taboot_pipelines.model.records import EXAMPLE_ENDINGS, FileView, Interpretation, SourceFacts
 
 #: Code points of a file's beginning that recognition looks at.
 MAX_HEAD = 65_536
@@ -23,12 +23,9 @@ JSON = frozenset({"json"})
 #: Endings that say that a file is not in force, but an example, a template or a copy of one that was.
 NOT_IN_FORCE = frozenset(
     {
-        "sample",
-        "example",
-        "template",
+        *EXAMPLE_ENDINGS,
         "tmpl",
         "tpl",
-        "dist",
         "disabled",
         "bak",
         "old",
@@ -77,7 +74,7 @@ class Format:
 
     def may_be(self, path: str) -> bool:
         """Whether a file of this path is worth looking at."""
-        return self.by_path(path) or ending(path) in self.endings
+        return self.by_path(path) or ending(without_example(path)) in self.endings
 
 
 def recognise(formats: Sequence[Format], path: str, text: str) -> Format | None:
@@ -85,13 +82,23 @@ def recognise(formats: Sequence[Format], path: str, text: str) -> Format | None:
     named = next((f for f in formats if f.by_path(path)), None)
     if named is not None:
         return named
-    head, its = text[:MAX_HEAD], ending(path)
+    head, its = text[:MAX_HEAD], ending(without_example(path))
     return next((f for f in formats if its in f.endings and f.by_content(head)), None)
 
 
 def base_name(path: str) -> str:
     """The last segment of a path."""
     return path.rsplit("/", 1)[-1]
+
+
+def without_example(path: str) -> str:
+    """The path of what a file is an example of, by the ending of its name; else its own."""
+    return path.rpartition(".")[0] if ending(path) in EXAMPLE_ENDINGS else path
+
+
+def examples_of(path: str) -> list[str]:
+    """The paths of what may be an example of a file, by the ending of its name."""
+    return [f"{path}.{ending}" for ending in EXAMPLE_ENDINGS]
 
 
 def ending(path: str) -> str:

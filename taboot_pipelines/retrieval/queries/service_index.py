@@ -50,7 +50,7 @@ CONFIG_TYPES = frozenset(
 #: A path that says of itself that it is not in force.
 _EXAMPLE = re.compile(
     r"(?:^|[/._-])(?:samples?|examples?|templates?|demos?|archived?|disabled|unused|deprecated|retired"
-    rf"|inactive|trash|{'|'.join(OF_TESTS)})(?:$|[/._-])",
+    rf"|inactive|trash|{'|'.join(OF_TESTS)})(?:$|[/._-])|\.dist$",
     re.IGNORECASE,
 )
 

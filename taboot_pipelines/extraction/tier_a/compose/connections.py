@@ -11,6 +11,7 @@ from taboot_pipelines.extraction.tier_a.compose.claims import ProjectClaims
 from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
 from taboot_pipelines.extraction.tier_a.compose.mounted import mounted_values
 from taboot_pipelines.extraction.tier_a.compose.variables import Environment
+from taboot_pipelines.extraction.tier_a.recognition import examples_of
 from taboot_pipelines.extraction.tier_a.yaml_nodes import SCALAR, SEQUENCE, Entry, Node, with_text
 from taboot_pipelines.model.records import NodeRef
 
@@ -63,6 +64,10 @@ _SSLMODE = re.compile(r"[?&\s]sslmode=(?:(disable)|(require|verify-ca|verify-ful
 _MAX_URL = 4096
 
 
+#: How sure it is what the example of an environment file that is not there says.
+OF_EXAMPLE = 0.7
+
+
 def encryption(scheme: str | None, text: str) -> bool | None:
     """Whether a connection is encrypted by the scheme of its URL, or by what else ``text`` says that the URL
     stands in; None: neither tells."""
@@ -88,8 +93,9 @@ def claim_connections(
     }
     answering = c.answering
     texts = list(_texts(c, name, node, labels))
-    ports = {variable.upper(): text for variable, text, _ in texts if variable and text.isdecimal()}
-    for variable, text, quoted in texts:
+    ports = {variable.upper(): text for variable, text, *_ in texts if variable and text.isdecimal()}
+    for variable, text, quoted, of_example in texts:
+        method, most = ("compose_example", OF_EXAMPLE) if of_example else ("compose_env", 0.9)
         for scheme, host, port in named_hosts(text):
             target = answering.get(host) or local.get(host)
             if target == name:
@@ -101,8 +107,8 @@ def claim_connections(
                     ref,
                     end,
                     quoted,
-                    "compose_env_url",
-                    confidence=0.9,
+                    f"{method}_url",
+                    confidence=most,
                     protocol=scheme,
                     port=port,
                     encrypted=encryption(scheme, text),
@@ -110,12 +116,21 @@ def claim_connections(
             elif variable is not None:
                 asked = asking_scheme(variable, scheme)
                 tls = encryption(asked, text)
-                c.use(ref, host, quoted, "compose_env_url", protocol=asked, port=port, encrypted=tls)
+                c.use(
+                    ref,
+                    host,
+                    quoted,
+                    f"{method}_url",
+                    protocol=asked,
+                    port=port,
+                    encrypted=tls,
+                    confidence=most,
+                )
         upper = "" if variable is None else variable.upper()
         for host, confidence in lone_hosts(variable, text) if variable is not None else ():
             if answering.get(host) != name:
                 port = _port(ports.get(_HOST_END.sub("PORT", upper))) if ports else None
-                c.use(ref, host, quoted, "compose_env_host", port=port, confidence=confidence)
+                c.use(ref, host, quoted, f"{method}_host", port=port, confidence=min(most, confidence))
         if quoted.missing and "://" in text:
             c.mark(name, "url", quoted)
     for key, text, where in mounted_values(c, node):
@@ -133,15 +148,15 @@ def claim_connections(
 
 def _texts(
     c: ProjectClaims, name: str, node: Node, labels: Mapping[str, Entry]
-) -> Iterator[tuple[str | None, str, Node]]:
-    """(what it is the value of, text, the node that says it). A label is the value of nothing (None): it
-    speaks to another program, not of what the service asks for."""
+) -> Iterator[tuple[str | None, str, Node, bool]]:
+    """(what it is the value of, text, the node that says it, whether only an example does). A label is the
+    value of nothing (None): it speaks to another program, not of what the service asks for."""
     environment = node.get("environment")
     own = merging.pairs(environment)
     for variable, (_, value) in own.items():
         # An image reference has the form of a host and a port.
         if value.kind == SCALAR and "IMAGE" not in variable.upper():
-            yield variable, value.text, value
+            yield variable, value.text, value, False
     # In an `env_file` the project's environment counts first, then the service's own.
     given = {
         variable: None if value.missing else value.text
@@ -149,50 +164,50 @@ def _texts(
         if value.kind == SCALAR and not (value.is_null and value.plain)
     }
     outer = {**given, **c.project.environment}
-    for variable, (text, quoted) in _file_values(c, name, "env_file", node.get("env_file"), outer).items():
+    values = _file_values(c, name, "env_file", node.get("env_file"), outer)
+    for variable, (text, quoted, of_example) in values.items():
         if variable not in own and "IMAGE" not in variable.upper() and text is not None:
-            yield variable, text, quoted
+            yield variable, text, quoted, of_example
     for field in ("command", "entrypoint"):
         part = node.get(field)
         option = ""
         for value in part.each() if part is not None else ():
-            yield option, value.text, value
+            yield option, value.text, value, False
             option = value.text if value.text.startswith("-") else ""
     for _, value in labels.values():
-        yield None, value.text, value
+        yield None, value.text, value, False
 
 
 def _file_values(
     c: ProjectClaims, service: str, field: str, files: Node | None, outer: Environment
-) -> dict[str, tuple[str | None, Node]]:
-    """{name: (value, the node that names the file)} of `env_file` or `label_file`, the later file
-    winning."""
-    found: dict[str, tuple[str | None, Node]] = {}
+) -> dict[str, tuple[str | None, Node, bool]]:
+    """{name: (value, the node that names the file, whether an example has it)} of `env_file` or `label_file`,
+    the later file winning. Of a file that is not there an example beside it tells."""
+    found: dict[str, tuple[str | None, Node, bool]] = {}
     for item in (files.items if files.kind == SEQUENCE else [files]) if files is not None else ():
         node = item if item.kind == SCALAR else item.scalar("path")
         if node is None or c.mark(service, field, node):
             continue
         path = resolve_path(node.origin.base, node.text)
         form = item.scalar("format")
-        values = c.loader.read_environment(
-            path,
-            outer,
-            earlier={variable: value for variable, (value, _) in found.items()},
-            raw=form is not None and form.text == "raw",
-        )
+        earlier = {variable: value for variable, (value, *_) in found.items()}
+        raw = form is not None and form.text == "raw"
+        values = c.loader.read_environment(path, outer, earlier=earlier, raw=raw)
+        is_there = values is not None
         if values is None:
             required = item.get("required")
             if required is None or required.boolean(default=True):
                 c.report(node, "E_NOT_FOUND", "the file is not in the source.")
-            continue
-        found.update((variable, (value, node)) for variable, value in values.items())
+            for example in () if path is None else examples_of(path):
+                values = values or c.loader.read_environment(example, outer, earlier=earlier, raw=raw)
+        found.update((variable, (value, node, not is_there)) for variable, value in (values or {}).items())
     return found
 
 
 def all_labels(c: ProjectClaims, name: str, node: Node) -> dict[str, Entry]:
     """The labels of a service from `label_file`, `labels` and `deploy.labels`, the later winning."""
     found: dict[str, Entry] = {}
-    for label, (text, quoted) in _file_values(c, name, "label_file", node.get("label_file"), {}).items():
+    for label, (text, quoted, _) in _file_values(c, name, "label_file", node.get("label_file"), {}).items():
         if text is not None:
             found[label] = (quoted, with_text(quoted, text, plain=False))
     deploy = node.get("deploy")

@@ -385,7 +385,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "17"
+    version = "18"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every

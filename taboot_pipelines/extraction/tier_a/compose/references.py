@@ -12,6 +12,7 @@ from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtracto
 from taboot_pipelines.extraction.tier_a.compose.files import is_model, looks_like_compose, resolve_path
 from taboot_pipelines.extraction.tier_a.compose.mounted import mount, mounted_files, mounted_path
 from taboot_pipelines.extraction.tier_a.compose.variables import expand
+from taboot_pipelines.extraction.tier_a.recognition import examples_of
 from taboot_pipelines.extraction.tier_a.texts import Problems
 from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     MAPPING,
@@ -104,8 +105,10 @@ def _of_model(document: Node, env: Mapping[str, str | None]) -> Iterator[tuple[s
             files = service.get(field)
             for item in (files.items if files.kind == SEQUENCE else [files]) if files is not None else ():
                 node = item.scalar("path") if item.kind == MAPPING else item
-                if node is not None:
-                    yield _resolved(node, env), "input"
+                path = _resolved(node, env) if node is not None else None
+                yield path, "input"
+                for example in examples_of(path) if path is not None and field == "env_file" else ():
+                    yield example, "input"
         extends = service.get("extends")
         file = extends.scalar("file") if extends is not None else None
         if file is not None:

@@ -374,6 +374,29 @@ def test_connections_of_an_env_file_quote_the_name_of_the_file() -> None:
     assert read.result.environment == {"app/a.env", "app/raw.env"}
 
 
+def test_the_example_of_an_env_file_that_is_not_there_tells_what_is_connected() -> None:
+    project = """
+        services:
+          web: {image: x, env_file: [stack.env, {path: more.env, required: false}], labels: {a: b}}
+          db: {image: y}
+          cache: {image: z}
+    """
+    files = {
+        "app/compose.yaml": project,
+        "app/stack.env.example": "A=http://db:1/\nDB_PASSWORD=x\n",
+        "app/more.env.dist": "B=http://cache:2/\n",
+    }
+    read = interpret(files)
+    assert [
+        (e.end.name, e.method, e.confidence, read.quote(e.evidence)) for e in read.edges("CONNECTS_TO")
+    ] == [("db", "compose_example_url", 0.7, "stack.env"), ("cache", "compose_example_url", 0.7, "more.env")]
+    # The file itself is missed all the same, and only it counts once it is there.
+    assert read.codes() == ["E_NOT_FOUND"]
+    read = interpret(files | {"app/stack.env": "A=http://cache:1/\n", "app/more.env": ""})
+    assert [(e.end.name, e.method) for e in read.edges("CONNECTS_TO")] == [("cache", "compose_env_url")]
+    assert not read.codes()
+
+
 def test_configs_are_read_as_mounted_files_are() -> None:
     files = {
         "app/compose.yaml": (

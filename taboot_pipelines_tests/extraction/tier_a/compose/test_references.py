@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taboot_pipelines.extraction.tier_a.compose.references import project_files, references
+from taboot_pipelines.model.records import EXAMPLE_ENDINGS
 
 TEXT = """
 include: [../db/compose.yaml, {path: x.yml, project_directory: home, env_file: x.env}]
@@ -38,6 +39,7 @@ def test_every_file_with_its_role() -> None:
         ("app/c.ini", "document"),
         ("common/base.yml", "document"),
         ("app/Dockerfile", "document"),
+        *((f"{name}.env.{end}", "input") for name in ("app/web", "up") for end in EXAMPLE_ENDINGS),
     }
 
 

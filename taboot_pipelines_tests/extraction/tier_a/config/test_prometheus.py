@@ -33,6 +33,15 @@ def test_a_target_is_a_service_or_a_host(target: str, found: tuple[str, str, int
     assert len(said.problems) == (target in ("http://node:9100", "node:70000", "${HOST}:9100"))
 
 
+def test_an_example_is_read_as_what_it_shows_unless_that_is_there() -> None:
+    text = job("  static_configs: [{targets: ['node:9100']}]\n")
+    (found,) = edges(one("prometheus.yml.example", text), "CONNECTS_TO")
+    assert (found.end.name, found.evidence.path) == ("node", "prometheus.yml.example")
+    assert interpret({"prometheus.yml": text, "prometheus.yml.example": text}).keys() == {"prometheus.yml"}
+    # A copy that is kept shows nothing.
+    assert interpret({"prometheus.yml.bak": text}) == {}
+
+
 def test_lists_of_targets_are_read_by_the_job_that_names_them() -> None:
     files = {
         "p/prometheus.yml": job("  scheme: https\n  file_sd_configs: [{files: ['t/*.json', /etc/x.yml]}]\n"),
