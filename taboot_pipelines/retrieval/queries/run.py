@@ -4,6 +4,7 @@ answer covers."""
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -268,8 +269,12 @@ def _scope(house: House) -> str:
 
 def _unseen(view: View, states: SourceStates) -> tuple[str, ...]:
     """What of the sources that declare the house could not be read."""
+    items: dict[str, list[str]] = defaultdict(list)
+    for letter in states.dead_letters:
+        if letter.kind == "failed":
+            items[letter.source].append(letter.item)
     failed = [
-        f"{plural(s.failed, 'item')} of {s.id} could not be read."
+        f"{plural(s.failed, 'item')} of {s.id} could not be read: {listed(items[s.id], s.failed)}."
         for s in states.sources
         if s.failed and stance_of(s.type).of_the_house
     ]

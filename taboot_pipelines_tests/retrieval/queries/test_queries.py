@@ -206,7 +206,7 @@ def test_nothing_is_said_as_far_as_it_is_known(kb: KnowledgeBase, tmp_path: Path
     broken = world.kb()
     ports = broken.query("published_ports", service="web")
     assert (ports.total, ports.complete) == (0, False)
-    assert ports.unseen == ("1 item of house could not be read.",)
+    assert ports.unseen == ("1 item of house could not be read: compose:bad/compose.yaml.",)
     named = broken.query("dependents", service="web")
     assert (
         named.text
