@@ -233,6 +233,8 @@ def _of_document(
         statement, held = document.statements[number], document.words(number)
         if _CHANGE.match(statement.said) and asked.value not in _OF_CHANGES:
             continue
+        if document.code and asked.value is Value.STEPS and _KEY_ALONE.fullmatch(statement.said):
+            continue
         beneath = held.lead | held.section | held.before
         here = np.maximum(said_in(number), [t.stands(beneath) for t in asked.terms])
         named = np.maximum(here, titled)
@@ -288,6 +290,10 @@ def _in_context(document: ReadDocument, statement: TextStatement, size: int) -> 
     """A statement behind what it belongs to, each of at most ``size`` code points."""
     under = (document.title, statement.section.rsplit(" > ", 1)[-1], *statement.keys)
     return f"{' > '.join(dict.fromkeys(u for u in under if u))[:size]}: {statement.said[:size]}"
+
+
+#: A key of a file of configuration alone, or set to one word: it tells no way to do what it is called.
+_KEY_ALONE = re.compile(r"(?:- )?[\"']?[\w.-]+[\"']?:(?: \S+)?")
 
 
 # --- What is shown of it: the block that says it whole

@@ -95,6 +95,23 @@ def test_what_stands_beside_a_line_of_configuration_belongs_to_another_thing() -
     ]
 
 
+HINTS = """\
+backup:
+  priority: high
+  schedule: weekly
+  command: restic backup /srv/lake
+"""
+
+
+def test_a_key_set_to_a_word_tells_no_way_to_do_what_it_is_called() -> None:
+    said = {r.statement.said for r in read("how do I back up the lake", HINTS, code=True)}
+    assert "command: restic backup /srv/lake" in said
+    assert not said & {"backup:", "priority: high", "schedule: weekly"}
+    assert "priority: high" in {
+        r.statement.said for r in read("which priority has the backup", HINTS, code=True)
+    }
+
+
 def test_without_its_subject_or_a_value_of_its_kind_nothing_is_said() -> None:
     sure = Read(document(PUMPS), 0, Signs(*[1.0] * len(Signs._fields)), 9.0, 0.99)
     assert reading.answer([sure], 3)
