@@ -26,6 +26,8 @@ _MAX_LISTED = 400
 _FEW = 3
 #: Values by which a property is declared not to be there.
 _NONE = re.compile(r"(?:no|none|false|off|disabled|0)?$", re.IGNORECASE)
+#: Keys of Compose of which that is a value like others: no network is a mode of it.
+_MODES = ("network_mode", "ipc")
 #: By what a device is one that draws.
 _GPU = re.compile(r"/dev/(?:dri|kfd|nvidia)|nvidia|gpu", re.IGNORECASE)
 _NOUNS = frozenset({"list", "image", "images"})
@@ -123,7 +125,9 @@ class ServiceProperties(FactKind):
         found: dict[tuple[str, ...], ConfigEntry] = {}
         for placed in self._config.of_service(service):
             value = placed.value.value.strip()
-            if not any(placed.ends_in(k) for k in of.keys) or _NONE.match(value):
+            if not any(placed.ends_in(k) for k in of.keys):
+                continue
+            if _NONE.match(value) and not any(placed.ends_in(k) for k in _MODES):
                 continue
             if of.phrase == "GPU" and not _GPU.search(value):
                 continue

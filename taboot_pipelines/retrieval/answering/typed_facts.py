@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions, subject_of
@@ -115,6 +116,17 @@ ASKED: dict[str, Asked] = {
 }
 
 
+#: Where a port is published, and whether on all addresses of a machine or only on its own loopback.
+_WHERE = (
+    (
+        re.compile(
+            r"\b(?:all|any|every|each)(?: of)?(?: the)?(?: (?:host|network))? (?:interfaces?|addresses)\b"
+            r"|(?<![\w.])0\.0\.0\.0(?![\w.])"
+        ),
+        True,
+    ),
+    (re.compile(r"\blo(?:opback|calhost)(?: interface| address)?\b|(?<![\w.])127\.0\.0\.1(?![\w.])"), False),
+)
 #: Prepositions of what holds something; "part of", "belongs to".
 _WITHIN = ("in", "of", "to", "within", "inside", "from", "under", "on")
 #: How verbs are said of several.
@@ -141,6 +153,9 @@ class TypedFacts(FactKind):
     def find(self, kind: str, scoped: ResolvedMentions) -> Found | None:
         """What the query of a kind of question says; None if it says nothing."""
         asked, question = ASKED[kind], scoped.question
+        on = next(((words, any_) for p, any_ in _WHERE if (words := question.words_matching(p))), None)
+        if on is not None and kind in ("exposed", "proxied"):
+            asked = ASKED["publishers"]  # A route has no interface.
         if kind == "shared_networks" and any(i not in question.named for i in question.stores):
             return None  # whether they share a database is another question
         if kind == "shared_networks" and any(map(question.is_generic, scoped.mentions)):
@@ -156,6 +171,11 @@ class TypedFacts(FactKind):
             query = QUERIES[asked.lacking]
             asked = Asked(asked.lacking, ("project", "host"), "service", lists=True)
         bound = self._bound(query, asked, scoped)
+        if asked.lists and not bound.columns and question.numbers:
+            return None  # of all those that have the number, and none has
+        if on is not None and query.name == "published_ports":
+            rows = [r for r in bound.rows if _is_where(str(r.cells["address"]), everywhere=on[1])]
+            bound = bound._replace(rows=rows, used=bound.used | on[0])
         if kind == "admitted":
             bound = bound._replace(rows=[r for r in bound.rows if r.cells["allowed"]])
         if kind == "port_owner" and not {"port", "container_port"}.intersection(bound.columns):
@@ -414,6 +434,15 @@ def _is_within(scoped: ResolvedMentions, project: Mention) -> bool:
     words = scoped.question.linked.words[: project.first]
     before = [w.text for w in words if w.text not in LABELS and w.text not in ("a", "an", "the")]
     return bool(before) and before[-1] in _WITHIN
+
+
+def _is_where(address: str, *, everywhere: bool) -> bool:
+    """Whether a port that is published on an address is so on all addresses, or on the loopback alone."""
+    try:
+        ip = ip_address(address.strip("[]"))
+    except ValueError:
+        return everywhere  # the name of the machine, where no address is given
+    return ip.is_unspecified if everywhere else ip.is_loopback
 
 
 def _of_several(verb: str) -> str:

@@ -288,6 +288,29 @@ def test_what_several_services_make_up_is_asked_about_as_one(
     assert answer is not None and answer.confidence > 0.85 and all(t in answer.text for t in told), answer
 
 
+@pytest.mark.parametrize(
+    ("question", "told", "not_told"),
+    [
+        ("What is published on all interfaces?", ["kiosk (kiosk) publishes 2283:80"], ["8443", "gallery"]),
+        ("Which ports are published on all interfaces?", ["2283:80/tcp"], ["8443", "gallery"]),
+        ("Which ports are published on localhost?", ["2283:2283/tcp (127.0.0.1)"], ["kiosk"]),
+        ("Which services have a network mode?", ["shut", "(none)"], ["kiosk", "gallery"]),
+        ("Which services have no network mode?", ["gallery", "kiosk"], ["shut"]),
+    ],
+)
+def test_what_is_asked_of_some_is_told_of_no_others(
+    pictures: View, question: str, told: list[str], not_told: list[str]
+) -> None:
+    answer = answer_from_facts(pictures, question)
+    assert answer is not None and answer.confidence > 0.85 and all(t in answer.text for t in told), answer
+    assert not any(t in answer.text for t in not_told), answer
+
+
+def test_a_port_that_none_publishes_is_no_matter_of_routes(pictures: View) -> None:
+    answer = answer_from_facts(pictures, "Do any services publish port 53?")
+    assert answer is None or not answer.found, answer
+
+
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
     with FakeTei(dimension=16) as embedder:
@@ -295,7 +318,11 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
         stacks = made.source("stacks", "compose", host="attic.example", proxy="swag")
         for name, text in (
             ("pictures", PICTURES),
-            ("kiosk", "services: {kiosk: {image: 'acme/kiosk:1', ports: ['2283:80']}}\n"),
+            (
+                "kiosk",
+                "services: {kiosk: {image: 'acme/kiosk:1', ports: ['2283:80', '192.168.7.53:8443:8443']}}\n",
+            ),
+            ("shut", "services: {shut: {image: 'acme/shut:1', network_mode: none}}\n"),
         ):
             (stacks / name).mkdir()
             (stacks / name / "compose.yaml").write_text(text)
