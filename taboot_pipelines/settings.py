@@ -207,7 +207,7 @@ class OpenAiEmbeddingSettings(EmbeddingServerSettings):
 
 class EmbeddingSettings(BaseModel, extra="forbid"):
     """The bundled embedder (all-MiniLM-L6-v2, int8). Used unless TABOOT_TEI__URL,
-    TABOOT_EMBEDDING__OPENAI__URL or TABOOT_EMBEDDING__TORCH__MODEL is set.
+    TABOOT_EMBEDDING__OPENAI__URL, TABOOT_EMBEDDING__MULTILINGUAL or TABOOT_EMBEDDING__TORCH__MODEL is set.
     """
 
     runtime: Literal["auto", "openvino", "onnxruntime"] = Field(
@@ -219,6 +219,13 @@ class EmbeddingSettings(BaseModel, extra="forbid"):
     )
     model_path: Path | None = Field(
         None, description="A directory with model.onnx and tokenizer.json; default the bundled package."
+    )
+    multilingual: bool = Field(
+        False,
+        description=(
+            "Embed by multilingual-e5-small in this process instead (extra multilingual): a question finds"
+            " what is said in another language. Ten times slower; everything is embedded anew."
+        ),
     )
     batch_size: int = Field(8, ge=1, le=64, description="Texts of one call of ONNX Runtime.")
     threads: int = Field(0, ge=0, description="Threads of the runtime; 0 means all cores.")

@@ -1,10 +1,10 @@
 """Embedders: texts to vectors of one embedding space.
 
 The protocol and ``Space`` are in ``protocol``. The backends are ``minilm`` (the bundled model, run by
-``encoder``, or by ``openvino``), ``tei`` (a server of Text Embeddings Inference), ``openai`` (any server with
-OpenAI's API) and ``torch`` (another model in this process). Every backend passes its answers through
-``unit_vectors``. Which texts are embedded and where their vectors are kept does not belong here, and neither
-does chunking.
+``encoder``, or by ``openvino``), ``e5`` (a model of many languages), ``tei`` (a server of Text Embeddings
+Inference), ``openai`` (any server with OpenAI's API) and ``torch`` (another model in this process). Every
+backend passes its answers through ``unit_vectors``. Which texts are embedded and where their vectors are kept
+does not belong here, and neither does chunking.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 def open_embedder(settings: Settings, circuit: Circuit | None = None) -> Embedder:
     """Open the server if ``TABOOT_TEI__URL`` or ``TABOOT_EMBEDDING__OPENAI__URL`` is set, the PyTorch model
-    if ``TABOOT_EMBEDDING__TORCH__MODEL`` is, else the bundled model. Nothing is loaded or asked yet.
+    if ``TABOOT_EMBEDDING__TORCH__MODEL`` is, that of many languages if ``TABOOT_EMBEDDING__MULTILINGUAL`` is,
+    else the bundled model. Nothing is loaded or asked yet.
 
     Raises ``E_CONFIG`` naming both where two are set.
     """
@@ -30,6 +31,7 @@ def open_embedder(settings: Settings, circuit: Circuit | None = None) -> Embedde
         "TABOOT_EMBEDDING__OPENAI__URL": settings.embedding.openai.url,
         "TABOOT_EMBEDDING__TORCH__MODEL": settings.embedding.torch.model,
         "TABOOT_EMBEDDING__MODEL_PATH": settings.embedding.model_path,
+        "TABOOT_EMBEDDING__MULTILINGUAL": settings.embedding.multilingual,
     }
     named = [name for name, value in chosen.items() if value]
     if len(named) > 1:
@@ -53,6 +55,10 @@ def open_embedder(settings: Settings, circuit: Circuit | None = None) -> Embedde
         from taboot_pipelines.embedding.torch import TorchEmbedder
 
         return TorchEmbedder(settings.embedding.torch)
+    if settings.embedding.multilingual:
+        from taboot_pipelines.embedding.e5 import E5Embedder
+
+        return E5Embedder(settings.embedding.threads)
     from taboot_pipelines.embedding.minilm import MiniLmEmbedder
 
     # Asking for a vector makes no home, and leaves nothing in a copy of what one has published.

