@@ -44,6 +44,15 @@ def lay_out(folder: Path, corpus: list[dict]) -> None:
     (folder / "sources.yaml").write_text("sources:\n  - {id: set, type: files, path: docs}\n")
 
 
+def recall(ranks: list[list[str]], needed: list[set[str]], depth: int) -> float:
+    """The mean share of what a question needs that is among the first."""
+    return float(
+        np.mean(
+            [len(want & set(ranked[:depth])) / len(want) for ranked, want in zip(ranks, needed, strict=True)]
+        )
+    )
+
+
 def share(ranks: list[list[str]], needed: list[set[str]], depth: int) -> float:
     """The share of the questions of which all needed documents are among the first."""
     return float(np.mean([want <= set(ranked[:depth]) for ranked, want in zip(ranks, needed, strict=True)]))
@@ -55,7 +64,11 @@ def main() -> None:
     parser.add_argument("sets", nargs="*", default=list(SETS))
     parser.add_argument("--keep", type=Path)
     args = parser.parse_args()
-    print(f"{'set':30} {'mode':12}" + "".join(f" all in {d:2}" for d in DEPTHS) + "  nDCG@10  ms p50  ms p95")
+    print(
+        f"{'set':30} {'mode':12}"
+        + "".join(f" all in {d:2}" for d in DEPTHS)
+        + "      R@5  nDCG@10  ms p50  ms p95"
+    )
     for name in args.sets:
         corpus, queries, judged = read(args.data / name)
         queries = [q for q in queries if judged.get(q["_id"])]
@@ -94,7 +107,8 @@ def show(
 ) -> None:
     shares = "".join(f" {share(ranks, needed, depth):9.3f}" for depth in DEPTHS)
     times = f" {np.median(spent):7.1f} {np.percentile(spent, 95):7.1f}" if spent else ""
-    print(f"{name:30} {mode:12}{shares} {ndcg:8.3f}{times}", flush=True)
+    found = recall(ranks, needed, 5)
+    print(f"{name:30} {mode:12}{shares} {found:8.3f} {ndcg:8.3f}{times}", flush=True)
 
 
 if __name__ == "__main__":

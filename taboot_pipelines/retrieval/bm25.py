@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -145,6 +146,10 @@ class Keywords:
     def idf(self, term: str) -> float:
         """ln(1 + (N − df + ½) / (df + ½)) of a term of :func:`analyze`, which is never negative."""
         return self._rows.idf(len(self._terms([QueryTerm(term)])[0].places.ids))
+
+    def places(self, terms: Sequence[str]) -> list[Ids]:
+        """The rows, ascending, that hold each of some terms of :func:`analyze`."""
+        return [found.places.ids for found in self._terms([QueryTerm(term) for term in terms])]
 
     def scores(self, query: str) -> Scores:
         """The score of every row; 0 where it has no word of the query."""

@@ -22,6 +22,7 @@ from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.retrieval.late_interaction import DEPTH, LateInteraction
 from taboot_pipelines.retrieval.ranking import Clock, RankedRow, RankedRows, arm_depth, rank_rows
 from taboot_pipelines.retrieval.request import Mode, SearchRequest
+from taboot_pipelines.retrieval.second_hop import second_hop
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines.settings import RetrievalSettings
 
@@ -90,26 +91,31 @@ def rank_request(
     settings: RetrievalSettings,
     clock: Clock,
     late: LateInteraction | None = None,
-) -> list[RankedRow]:
-    """As ``ranking.rank_rows``, in the mode that :func:`choose` chose for the request; ``late`` orders the
-    best hits of ``hybrid`` anew."""
-    if choice.mode != "graph":
-        late = late if choice.mode == "hybrid" else None
-        depth = request.limit if late is None else max(request.limit, DEPTH)
-        deep = replace(request, mode=choice.mode, limit=depth)
-        found = rank_rows(view, deep, vector, rows, candidates, settings, clock)
-        ranked = [found.row(i) for i in range(len(found))]
-        if late is not None:
-            ranked[:DEPTH] = late.order(view.index, ranked[:DEPTH])
-            clock.lap("late interaction")
-        return ranked[: request.limit]
-    # The whole list is made, so that all pages of it are cut from one.
+) -> tuple[list[RankedRow], str]:
+    """As ``ranking.rank_rows``, in the mode that :func:`choose` chose for the request; and what else was
+    done, in words. ``late`` orders the best hits of ``hybrid`` anew, and ``adaptive`` makes a second hop with it.
+    """
+    hops = late is not None and request.mode == "adaptive"
+    # Where hits come from elsewhere the whole list is made, so that all pages of it are cut from one.
     depth = arm_depth(request, settings)
-    deep = replace(request, mode="hybrid", limit=2 * depth)
-    hybrid = rank_rows(view, deep, vector, rows, candidates, settings, clock)
-    ranked = rank_reached(view, choice.named, hybrid, vector, rows, depth, request.limit)
-    clock.lap("graph")
-    return ranked
+    limit = 2 * depth if hops or choice.mode == "graph" else request.limit
+    if late is not None:
+        limit = max(limit, DEPTH)
+    mode: Mode = "hybrid" if choice.mode == "graph" else choice.mode
+    ranked = rank_rows(
+        view, replace(request, mode=mode, limit=limit), vector, rows, candidates, settings, clock
+    )
+    told = ""
+    if choice.mode == "graph":
+        ranked = rank_reached(view, choice.named, ranked, vector, rows, depth)
+        clock.lap("graph")
+    elif late is not None:
+        ranked = late.order(view.index, ranked)
+        clock.lap("late interaction")
+    if hops and late is not None and vector is not None:
+        ranked, told = second_hop(view, request.query, ranked, vector, rows, late)
+        clock.lap("second hop")
+    return [ranked.row(i) for i in range(min(request.limit, len(ranked)))], told
 
 
 def _listed(named: Sequence[NamedNodes]) -> str:
@@ -125,18 +131,16 @@ def rank_reached(
     vector: Vectors | None,
     rows: Ids | None,
     documents: int,
-    limit: int,
-) -> list[RankedRow]:
-    """The first ``limit`` of these: passages of the best ``documents`` that a walk reaches, among ``rows``
-    (ascending; None: all), by the walk and the hybrid ranking; behind them, in its own order, what is left of
-    ``hybrid``, which is the head of that ranking.
+) -> RankedRows:
+    """Passages of the best ``documents`` that a walk reaches, among ``rows`` (ascending; None: all), by the
+    walk and the hybrid ranking; behind them, in its own order, what is left of ``hybrid``, which is the head
+    of that ranking.
     """
     index = view.index
     spent = view.web.walk(*_seeds(index, named, hybrid))
     reached = rank(np.flatnonzero(spent), spent[spent > 0], documents)
     passages = _passages(index, reached.ids, rows)
-    own = {row: i for i, row in enumerate(hybrid.ids.tolist())}
-    fused = _scores_of(passages, hybrid)
+    fused = hybrid.scores_of(passages)
     near = (
         np.zeros(len(passages))
         if vector is None
@@ -147,41 +151,20 @@ def rank_reached(
     best = rank(
         passages, share * (fused + _REACHED) * _FURTHER ** _place(held_by, fused, near), len(passages)
     )
-    head = best.ids[:limit]
-    at = np.searchsorted(passages, head)
-    ranked = []
-    for row, score, walked, cosine in zip(
-        head.tolist(), best.scores[:limit].tolist(), share[at].tolist(), near[at].tolist(), strict=True
-    ):
-        known = hybrid.row(own[row]) if row in own else None
-        scores = {} if vector is None else {"vector": round(cosine, DIGITS)}
-        if known is not None:
-            scores = known.scores
-        ranks = known.ranks if known is not None else {}
-        ranked.append(RankedRow(row, score, {**scores, "graph": round(walked, DIGITS)}, ranks))
-    if len(ranked) == limit:
-        return ranked
-    there = set(best.ids.tolist())
-    last = ranked[-1].score if ranked else 1.0
-    top = float(hybrid.scores.max()) if len(hybrid) else 1.0
-    for i, row in enumerate(hybrid.ids.tolist()):
-        if row not in there and len(ranked) < limit:
-            known = hybrid.row(i)
-            ranked.append(
-                replace(known, score=round(last * _FURTHER * known.score / max(top, _TINY), DIGITS))
-            )
+    left = ~np.isin(hybrid.ids, passages)
+    last = float(best.scores[-1]) if len(best.ids) else 1.0
+    top = float(hybrid.scores.max(initial=0.0))
+    ranked = hybrid.reordered(
+        np.concatenate((best.ids, hybrid.ids[left])),
+        np.concatenate(
+            (best.scores, (last * _FURTHER * hybrid.scores[left] / max(top, _TINY)).round(DIGITS))
+        ),
+    )
+    at = np.searchsorted(passages, best.ids)
+    if vector is not None:
+        ranked.arms["vector"][: len(at)] = near[at]
+    ranked.arms["graph"] = np.concatenate((share[at], np.full(int(left.sum()), np.nan)))
     return ranked
-
-
-def _scores_of(rows: Ids, ranked: RankedRows) -> Scores:
-    """The score of each of ``rows``; 0 where it is not ranked."""
-    scores = np.zeros(len(rows))
-    if len(ranked):
-        order = np.argsort(ranked.ids)
-        at = order[np.searchsorted(ranked.ids, rows, sorter=order).clip(max=len(order) - 1)]
-        known = ranked.ids[at] == rows
-        scores[known] = ranked.scores[at[known]]
-    return scores
 
 
 def _seeds(index: Index, named: Sequence[NamedNodes], hybrid: RankedRows) -> tuple[Ids, Scores]:

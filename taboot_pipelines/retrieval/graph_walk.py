@@ -107,6 +107,11 @@ class WalkGraph:
         at = np.asarray(nodes, dtype=np.int64)
         return bool(((at < self.documents) | (self.starts[at + 1] > self.starts[at])).any())
 
+    def neighbours(self, document: int) -> Rows:
+        """The documents that a document links to, and those that link to it."""
+        targets: Rows = self.targets[self.starts[document] : self.starts[document + 1]]
+        return np.unique(targets[targets < self.documents])
+
     def walk(self, seeds: Rows, weights: Weights) -> Weights:
         """How much of a walk that begins at the seeds, by their weights, is spent at each document."""
         spent, held = np.zeros(self.size), np.zeros(self.size)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -27,7 +27,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.packaged import packaged_file, read_verified
 from taboot_pipelines.retrieval.fusion import DIGITS, Ids, Ranking, Scores, rank, reorder
 from taboot_pipelines.retrieval.index import Index
-from taboot_pipelines.retrieval.ranking import RankedRow
+from taboot_pipelines.retrieval.ranking import RankedRows
 from taboot_pipelines.shards.analyzer import analyze
 
 #: Hits that are ordered anew.
@@ -93,48 +93,53 @@ def token_vectors() -> TokenVectors:
 
 class LateInteraction:
     """``words``: the tokens of a query, as the bundled encoder reads it; ``weights``: what each of them
-    counts, shape (tokens,), with a sum above 0.
+    counts, shape (tokens,), with a sum above 0; ``written``: the word that each is part of.
+
+    The attributes ``weights``, whose sum is 1, and ``written`` are of the tokens that count.
     """
 
-    def __init__(self, words: Vectors, weights: Scores) -> None:
+    def __init__(self, words: Vectors, weights: Scores, written: Sequence[str] = ()) -> None:
         self._table = token_vectors()
         used = np.flatnonzero(weights)
         self._words = self._table.project(words[used])
-        self._weights = weights[used] / weights.sum()
+        self.weights: Scores = weights[used] / weights.sum()
+        self.written = [written[i] for i in used.tolist()] if written else []
 
-    def scores(self, texts: Sequence[str]) -> Scores:
-        """MaxSim of each text, from 0 to 1; 0 for one without tokens."""
+    def matches(self, texts: Sequence[str]) -> Scores:
+        """How well each text has each token that counts, from 0 to 1: shape (len(texts), tokens); 0 for one
+        without tokens."""
         held = [TOKENIZER.ids_of(text) for text in texts]
-        scores = np.zeros(len(texts))
+        found = np.zeros((len(texts), len(self._words)))
         filled = [i for i, ids in enumerate(held) if ids]
         if not filled:
-            return scores
+            return found
         # Each token is compared once, whichever texts have it.
         every, place = np.unique(np.concatenate([held[i] for i in filled]), return_inverse=True)
         near = np.maximum(_product(self._table.of(every), self._words.T), 0.0) ** _POWER
         starts = np.cumsum([0, *(len(held[i]) for i in filled[:-1])])
-        scores[filled] = np.maximum.reduceat(near[place], starts) @ self._weights
-        return scores
+        found[filled] = np.maximum.reduceat(near[place], starts)
+        return found
 
-    def order(self, index: Index, ranked: Sequence[RankedRow]) -> list[RankedRow]:
-        """``ranked`` by its scores and by MaxSim: ``scores["late"]``, the place by that alone
-        ``ranks["late"]``."""
-        ids = np.array([r.row for r in ranked], dtype=np.int64)
-        late = self.scores([index.text(r.row) for r in ranked]).round(DIGITS)
-        places = {row: n for n, row in enumerate(rank(ids, late, len(ids)).ids.tolist(), 1)}
-        told = {
-            r.row: replace(
-                r,
-                scores={**r.scores, "late": score},
-                ranks={**r.ranks, "late": places[r.row]},
-            )
-            for r, score in zip(ranked, late.tolist(), strict=True)
-        }
-        best = reorder(Ranking(ids, np.array([r.score for r in ranked])), late, _WEIGHT)
-        return [
-            replace(told[row], score=score)
-            for row, score in zip(best.ids.tolist(), best.scores.tolist(), strict=True)
-        ]
+    def scores(self, texts: Sequence[str]) -> Scores:
+        """MaxSim of each text, from 0 to 1; 0 for one without tokens."""
+        return self.matches(texts) @ self.weights
+
+    def order(self, index: Index, ranked: RankedRows) -> RankedRows:
+        """``ranked``, its best :data:`DEPTH` by their scores and by MaxSim: the arm ``late``."""
+        ids = ranked.ids[:DEPTH]
+        late = self.scores([index.text(row) for row in ids.tolist()]).round(DIGITS)
+        best = reorder(Ranking(ids, ranked.scores[:DEPTH]), late, _WEIGHT)
+        ordered = ranked.reordered(
+            np.concatenate((best.ids, ranked.ids[DEPTH:])),
+            np.concatenate((best.scores, ranked.scores[DEPTH:])),
+        )
+        behind = len(ranked) - len(ids)
+        own, places = dict(zip(ids.tolist(), late.tolist(), strict=True)), rank(ids, late, len(ids)).ids
+        place = {row: n for n, row in enumerate(places.tolist())}
+        at = best.ids.tolist()
+        ordered.arms["late"] = np.array([*(own[row] for row in at), *[np.nan] * behind])
+        ordered.places["late"] = np.array([*(place[row] for row in at), *[-1] * behind], dtype=np.int64)
+        return ordered
 
 
 def late_interaction(query: str, read: ReadTokens, idf: Callable[[str], float]) -> LateInteraction | None:
@@ -145,4 +150,5 @@ def late_interaction(query: str, read: ReadTokens, idf: Callable[[str], float]) 
         for word in set(read.words)
     }
     weights = np.array([rarity[word] for word in read.words])
-    return LateInteraction(read.vectors, weights) if weights.any() else None
+    written = [query[slice(*word)] for word in read.words]
+    return LateInteraction(read.vectors, weights, written) if weights.any() else None

@@ -211,10 +211,12 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """The head of the ranked list, and for each row of it the rows that are left out as near duplicates."""
+    """The head of the ranked list, and for each row of it the rows that are left out as near duplicates.
+    ``why``: what else was done for it than was chosen."""
 
     rows: list[RankedRow]
     similar: dict[int, tuple[int, ...]]
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +335,7 @@ class Pages:
                 total=_total(view, request, rows, ranked, end),
                 next_cursor=next_cursor,
                 chosen=choice.mode,
-                why=choice.why,
+                why=" ".join(said for said in (choice.why, ranked.why) if said),
                 fusion=request.fusion if request.joins else "",
                 rrf_k=request.rrf_k if request.joins else 0,
                 weights={"vector": request.vector_weight, "keyword": request.keyword_weight}
@@ -395,7 +397,7 @@ class Pages:
         ask = wanted
         while True:
             deeper = replace(request, limit=ask)
-            found = rank_request(
+            found, why = rank_request(
                 view, deeper, choice, vector, rows, self._candidates(), self._settings, clock, late
             )
             enough = len(found) < ask
@@ -404,12 +406,15 @@ class Pages:
                 enough = True
             made = _distinct(view, found, wanted) if request.dedupe else _Ranked(found, {})
             if enough or len(made.rows) >= wanted:
-                return made
+                return replace(made, why=why)
             ask *= 4
 
     def _late(self, view: View, request: SearchRequest, choice: ModeChoice) -> LateInteraction | None:
-        """What orders the best hits anew; None where settings, request or embedder leave that out."""
-        if choice.mode != "hybrid" or not self._settings.late_interaction or not len(view.index):
+        """What orders the best hits anew, or makes a second hop; None where settings, request or embedder
+        leave that out."""
+        if request.mode not in ("hybrid", "adaptive"):
+            return None
+        if not self._settings.late_interaction or not len(view.index):
             return None
         if request.fusion != "auto" or not (request.vector_weight and request.keyword_weight):
             return None

@@ -62,8 +62,8 @@ class RankedRow:
 @dataclass(frozen=True, slots=True)
 class RankedRows:
     """A ranking, best first, whose :class:`RankedRow` are made when they are asked for. ``scores``: what each
-    is ranked by; ``arms``: its score in every arm asked; ``places``: its place in each, from 0, and -1 where
-    it is not among that arm's best.
+    is ranked by; ``arms``: its score in every arm asked, NaN where that says nothing of it; ``places``: its
+    place in each, from 0, and -1 where it is not among that arm's best.
     """
 
     ids: Ids
@@ -79,9 +79,28 @@ class RankedRows:
         return RankedRow(
             row,
             float(self.scores[i]),
-            {arm: round(float(own[i]), DIGITS) for arm, own in self.arms.items()},
+            {arm: round(float(own[i]), DIGITS) for arm, own in self.arms.items() if not np.isnan(own[i])},
             {arm: place + 1 for arm, at in self.places.items() if (place := int(at[i])) >= 0},
         )
+
+    def scores_of(self, rows: Ids) -> Scores:
+        """What each of ``rows`` is ranked by; 0 where it is not ranked."""
+        at = _places(rows, self.ids)
+        scores = np.zeros(len(rows))
+        scores[at >= 0] = self.scores[at[at >= 0]]
+        return scores
+
+    def reordered(self, ids: Ids, scores: Scores) -> RankedRows:
+        """The ranking ``ids`` by ``scores``, with all that is known here of those that are here, too."""
+        at = _places(ids, self.ids)
+        known = at >= 0
+        arms = {arm: np.full(len(ids), np.nan) for arm in self.arms}
+        places = {arm: np.full(len(ids), -1, dtype=np.int64) for arm in self.places}
+        for arm, own in self.arms.items():
+            arms[arm][known] = own[at[known]]
+        for arm, of_arm in self.places.items():
+            places[arm][known] = of_arm[at[known]]
+        return RankedRows(ids, scores, arms, places)
 
 
 def rank_rows(
