@@ -93,7 +93,8 @@ def rank_request(
     late: LateInteraction | None = None,
 ) -> tuple[list[RankedRow], str]:
     """As ``ranking.rank_rows``, in the mode that :func:`choose` chose for the request; and what else was
-    done, in words. ``late`` orders the best hits of ``hybrid`` anew, and ``adaptive`` makes a second hop with it.
+    done, in words. ``late`` orders the best hits of ``hybrid`` anew, and ``adaptive`` makes a second hop with
+    it.
     """
     hops = late is not None and request.mode == "adaptive"
     # Where hits come from elsewhere the whole list is made, so that all pages of it are cut from one.

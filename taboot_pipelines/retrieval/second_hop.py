@@ -172,8 +172,8 @@ def _told(
     for number, row in hops:
         terms = analyze(index.text(row)).terms
         shared = [term for term in origins[number].terms if term in terms][: -_SHARED - 1 : -1]
-        words = " and ".join(repr(_as_written(origins[number].text, term)) for term in shared)
-        told.setdefault(number, []).append(f"{title(row)} by {words or 'a link'}")
+        by = " and ".join(repr(_as_written(origins[number].text, term)) for term in shared) or "a link"
+        told.setdefault(number, []).append(f"{title(row)} by {by}")
     sentences = []
     for number, reached in told.items():
         held = analyze(origins[number].text).terms
