@@ -100,7 +100,7 @@ def second_hop(
     gain = _WEIGHT * hop * (top - ranked.scores_of(best))
     made = _with(ranked, best, gain, hop, near[np.searchsorted(some, best)])
     told = [(int(hops[:, n].argmax()), int(best[n])) for n in rank(np.arange(len(best)), gain, _SHOWN).ids]
-    return made, _told(index, late, origins, left, told)
+    return made, _told(view, late, origins, left, told)
 
 
 def _first(index: Index, ranked: RankedRows) -> list[int]:
@@ -117,8 +117,9 @@ def _rarity(count: int, size: int) -> float:
 
 
 def _joined(view: View, origin: _Origin, found: dict[str, Ids], rows: Ids | None) -> Scores:
-    """How closely each row is joined with a hit, from 0 to 1: by the two rarest words that they share, or by
-    a link, which counts less the more there are; squared. Other passages of the hit's document are not.
+    """How closely each row is joined with a hit, from 0 to 1: by the two rarest words that they share, the
+    rarer twice, or by a link, which counts less the more there are; squared. Other passages of the hit's
+    document are not.
     """
     index = view.index
     rarest, next_to = np.zeros(len(index)), np.zeros(len(index))
@@ -126,16 +127,20 @@ def _joined(view: View, origin: _Origin, found: dict[str, Ids], rows: Ids | None
         at = found[term]
         next_to[at] = rarest[at]
         rarest[at] = rarity
-    joined = (rarest + next_to) / 2
+    joined = (2 * rarest + next_to) / 3
     document = index.document[origin.row]
-    if len(view.web):
-        linked = view.web.neighbours(int(document))
-        at = np.flatnonzero(np.isin(index.document, linked))
-        joined[at] = np.maximum(joined[at], _rarity(len(linked), len(index.documents)))
+    linked = _linked(view, int(document))
+    at = np.flatnonzero(np.isin(index.document, linked))
+    joined[at] = np.maximum(joined[at], _rarity(len(linked), len(index.documents)))
     joined[index.document == document] = 0
     if rows is not None:
         joined[np.setdiff1d(np.arange(len(index)), rows, assume_unique=True)] = 0
     return joined**2
+
+
+def _linked(view: View, document: int) -> Ids:
+    """The documents that a link joins with one."""
+    return view.web.neighbours(document) if len(view.web) else np.zeros(0, dtype=np.int64)
 
 
 def _with(ranked: RankedRows, best: Ids, gain: Scores, hop: Scores, near: Scores) -> RankedRows:
@@ -156,7 +161,7 @@ def _with(ranked: RankedRows, best: Ids, gain: Scores, hop: Scores, near: Scores
 
 
 def _told(
-    index: Index,
+    view: View,
     late: LateInteraction,
     origins: Sequence[_Origin],
     left: Scores,
@@ -164,15 +169,19 @@ def _told(
 ) -> str:
     """What was asked again with which hit, and what that found: ``hops`` are pairs of a hit, by its number in
     ``origins``, and a row."""
+    index = view.index
 
     def title(row: int) -> str:
         return repr(index.document_fields(int(index.document[row]))["title"])
 
     told: dict[int, list[str]] = {}
     for number, row in hops:
+        origin = origins[number]
         terms = analyze(index.text(row)).terms
-        shared = [term for term in origins[number].terms if term in terms][: -_SHARED - 1 : -1]
-        by = " and ".join(repr(_as_written(origins[number].text, term)) for term in shared) or "a link"
+        shared = [term for term in origin.terms if term in terms][: -_SHARED - 1 : -1]
+        by = " and ".join(repr(_as_written(origin.text, term)) for term in shared)
+        if index.document[row] in _linked(view, int(index.document[origin.row])):
+            by = "a link"
         told.setdefault(number, []).append(f"{title(row)} by {by}")
     sentences = []
     for number, reached in told.items():
