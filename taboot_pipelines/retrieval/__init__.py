@@ -37,7 +37,8 @@ A search passes through these modules, one after the other:
    result.
 8. ``pages`` cuts the page, without near duplicates if they are not wanted, and makes what is shown of it
    (``results``), with ``snippets``; ``reranking`` orders the best anew where one is configured. Where links
-   are followed, ``graph_ranking`` ranks by a walk over ``graph_walk``.
+   are followed, ``graph_ranking`` ranks by a walk over ``graph_walk``; ``second_hop`` adds what the first
+   hits lead to.
 
 ``why_not`` searches in every mode, and follows a document through these steps; ``search`` shows and clears
 the caches.

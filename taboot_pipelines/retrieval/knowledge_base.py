@@ -283,15 +283,15 @@ class KnowledgeBase:
 
         *Ranking*: ``mode``: both arms joined (``hybrid``), one of them, ``graph`` (follows links and
         statements from what the query names; ``E_NO_GRAPH`` where there are none) or ``adaptive`` (that where
-        it names something, else both arms). ``score`` is the fused score, the cosine or BM25; ties go to the
-        smaller (doc_id, chunk_index). ``fusion``: ``auto``, ``rrf`` (reciprocal ranks with the constant
-        ``rrf_k``) or ``convex`` (scores). ``weights`` (``{"vector": …, "keyword": …}``, or ``vector_weight``
-        and ``keyword_weight``) default to the settings; a query that names something
-        (``bm25.names_something``) raises that of the words. ``min_score``: what scores less is no hit.
-        ``dedupe``: of texts that are nearly the same only the best is one, the others are in ``similar``.
-        ``rerank``: order the best ``rerank_top_n`` (``TABOOT_RERANKER__CANDIDATES``) hits anew by a
-        cross-encoder, whose score is ``scores["rerank"]``; None does so if one is configured and answers,
-        True raises its error (``E_CONFIG`` if there is none). ``exact``: where Qdrant is asked (from
+        it names something, else both arms; then a second hop from the first hits). ``score`` is the fused
+        score, the cosine or BM25; ties go to the smaller (doc_id, chunk_index). ``fusion``: ``auto``, ``rrf``
+        (reciprocal ranks with the constant ``rrf_k``) or ``convex`` (scores). ``weights`` (``{"vector": …,
+        "keyword": …}``, or ``vector_weight`` and ``keyword_weight``) default to the settings; a query that
+        names something (``bm25.names_something``) raises that of the words. ``min_score``: what scores less
+        is no hit. ``dedupe``: of texts that are nearly the same only the best is one, the others are in
+        ``similar``. ``rerank``: order the best ``rerank_top_n`` (``TABOOT_RERANKER__CANDIDATES``) hits anew
+        by a cross-encoder, whose score is ``scores["rerank"]``; None does so if one is configured and
+        answers, True raises its error (``E_CONFIG`` if there is none). ``exact``: where Qdrant is asked (from
         ``TABOOT_QDRANT__SEARCH_FROM_CHUNKS`` on), let it compare every vector instead of following its graph;
         the shards always do.
 

@@ -85,8 +85,12 @@ def second_hop(
         )
     ]
     # What each hit hands on to each row.
-    joined = np.stack([origin.score * _joined(view, origin, found, rows) for origin in origins])
+    joined = np.stack([origin.score * _joined(view, origin, found) for origin in origins])
     handed = joined.max(axis=0)
+    if rows is not None:
+        passing = np.zeros(len(index), dtype=bool)
+        passing[rows] = True
+        handed[~passing] = 0
     some = np.sort(rank(np.flatnonzero(handed), handed[handed > 0], _JOINED).ids)
     near = vectors.exact(index, vector.astype(np.float64), some)
     best = np.sort(rank(some, handed[some] * near.clip(0), DEPTH).ids)
@@ -116,7 +120,7 @@ def _rarity(count: int, size: int) -> float:
     return math.log((size + 1) / (count + 0.5)) / math.log(size + 1)
 
 
-def _joined(view: View, origin: _Origin, found: dict[str, Ids], rows: Ids | None) -> Scores:
+def _joined(view: View, origin: _Origin, found: dict[str, Ids]) -> Scores:
     """How closely each row is joined with a hit, from 0 to 1: by the two rarest words that they share, the
     rarer twice, or by a link, which counts less the more there are; squared. Other passages of the hit's
     document are not.
@@ -130,11 +134,11 @@ def _joined(view: View, origin: _Origin, found: dict[str, Ids], rows: Ids | None
     joined = (2 * rarest + next_to) / 3
     document = index.document[origin.row]
     linked = _linked(view, int(document))
-    at = np.flatnonzero(np.isin(index.document, linked))
+    is_linked = np.zeros(len(index.documents), dtype=bool)
+    is_linked[linked] = True
+    at = np.flatnonzero(is_linked[index.document])
     joined[at] = np.maximum(joined[at], _rarity(len(linked), len(index.documents)))
     joined[index.document == document] = 0
-    if rows is not None:
-        joined[np.setdiff1d(np.arange(len(index)), rows, assume_unique=True)] = 0
     return joined**2
 
 

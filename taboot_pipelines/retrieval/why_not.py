@@ -179,6 +179,10 @@ class _Follower:
             score_late = trace.ranked[rank - 1].scores["late"]
             reason = f"Its words, one by one, are number {late} of the best; its rank takes part of that."
             steps.append(Step(step="late", passed=True, reason=reason, rank=late, score=score_late))
+        hop = trace.ranked[rank - 1].scores.get("hop")
+        if hop is not None:
+            reason = "One of the first hits leads to it; its score takes part of that."
+            steps.append(Step(step="hop", passed=True, reason=reason, score=hop))
         if request.min_score is not None and score < request.min_score:
             reason = f"Its score {score:g} is below min_score {request.min_score:g}."
             steps.append(Step(step="min_score", passed=False, reason=reason, rank=rank, score=score))

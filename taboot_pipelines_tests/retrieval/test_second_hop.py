@@ -78,6 +78,12 @@ def test_a_question_that_the_first_hit_has_every_word_of_is_left_alone(kb):
     assert found.why.endswith("The first hit has every word of the question.")
 
 
+def test_why_not_names_it(kb):
+    hit = kb.search(QUERY, 5, mode="adaptive").hits[1]
+    steps = {s.step: s for s in kb.why_not(hit.chunk_id, QUERY, 5, mode="adaptive").chunks[0].steps}
+    assert steps["hop"].score == hit.scores["hop"] and steps["limit"].passed and not steps["keyword"].passed
+
+
 @pytest.mark.parametrize("mode", ["hybrid", "vector", "keyword"])
 def test_other_modes_make_none(kb, mode):
     found = kb.search(QUERY, 60, mode=mode)

@@ -104,11 +104,11 @@ class SearchResult(TableResult):
 
     ``query`` as it was searched; ``total``: an estimate of how many distinct texts there are to be found;
     ``next_cursor``: asks for the page after this one, None on the last; ``chosen``: the mode that the hits
-    were ranked in, which may be another for ``adaptive``, and ``why``; ``fusion``, ``rrf_k`` and
-    ``weights``: how the arms were joined; ``reranked``: whether a cross-encoder ordered the best hits;
-    ``notes``: what to know about it, in sentences; ``manifest_version``: of the publication it was found in;
-    ``cached`` and ``embedding_cached``: what was not computed anew; ``latency_ms``: milliseconds by part, and
-    ``total``. Equal results may differ in these last three, and in ``next_cursor``.
+    were ranked in, which may be another for ``adaptive``, and ``why``, and what a second hop did; ``fusion``,
+    ``rrf_k`` and ``weights``: how the arms were joined; ``reranked``: whether a cross-encoder ordered the
+    best hits; ``notes``: what to know about it, in sentences; ``manifest_version``: of the publication it was
+    found in; ``cached`` and ``embedding_cached``: what was not computed anew; ``latency_ms``: milliseconds by
+    part, and ``total``. Equal results may differ in these last three, and in ``next_cursor``.
     """
 
     query: str
