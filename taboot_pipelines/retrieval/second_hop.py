@@ -186,7 +186,8 @@ def _told(
         by = " and ".join(repr(_as_written(origin.text, term)) for term in shared)
         if index.document[row] in _linked(view, int(index.document[origin.row])):
             by = "a link"
-        told.setdefault(number, []).append(f"{title(row)} by {by}")
+        if (said := f"{title(row)} by {by}") not in told.setdefault(number, []):
+            told[number].append(said)
     sentences = []
     for number, reached in told.items():
         held = analyze(origins[number].text).terms
