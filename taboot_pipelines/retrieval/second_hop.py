@@ -33,7 +33,7 @@ _HITS = 3
 #: Words that two passages share count from this rarity on; what is more common joins everything. 0.2 to 0.5
 #: gave the same results.
 _RARE = 0.3
-#: What a hop counts beside the score, which is at most 1. 1 to 2 gave the same results within two hundredths
+#: What a hop counts beside the score, which is at most 1. 1 to 2 gave the same results within four hundredths
 #: on MuSiQue (train), HotpotQA and half of 2WikiMultihopQA, where all of these were chosen.
 _WEIGHT = 1.5
 #: Passages whose meaning is looked at, the best by how they are joined with a hit; of these the best by that
