@@ -60,6 +60,13 @@ def open_target(where: str | Path, settings: Settings) -> ShardStore:
     return _opened("The place of the copy", _url(where), settings, None, read_only=False)
 
 
+def is_copy(folder: Path) -> bool:
+    """Whether a folder is a copy of what was published, of any namespace, and not a home."""
+    from taboot_pipelines.shards.layout import manifest_name
+
+    return any(folder.glob(manifest_name("*")))
+
+
 def settings_of_copy(where: str | Path, namespace: str, settings: Settings) -> Settings | None:
     """The settings to read the copy of a knowledge base at a URL, or in the folder that holds its manifest;
     None if it is the home of one.

@@ -9,9 +9,13 @@ import contextlib
 import os
 import uuid
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from taboot_pipelines.errors import TabootError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -48,3 +52,27 @@ def attached(path: Path, options: str) -> Iterator[DuckDBPyConnection]:
         connection.close()
         raise
     idle.append(connection)
+
+
+def read_tables(path: Path, queries: Sequence[str], parameters: Sequence[object] = ()) -> list[pa.Table]:
+    """The results of SQL ``queries`` over a shard's database; a query reads its tables by their plain names.
+
+    ``parameters``: of each query. Raises ``E_SHARD_MISSING`` or ``E_SHARD_CORRUPT``.
+    """
+    import duckdb
+
+    try:
+        with attached(path, "READ_ONLY") as connection:
+            return [
+                connection.sql(query, params=list(parameters) or None).to_arrow_table() for query in queries
+            ]
+    except duckdb.IOException as error:
+        raise TabootError(
+            "E_SHARD_MISSING", f"The shard's database {path} cannot be opened.", file=str(path)
+        ) from error
+    except duckdb.Error as error:
+        raise TabootError(
+            "E_SHARD_CORRUPT",
+            f"A shard's database cannot be read ({type(error).__name__}).",
+            file=str(path),
+        ) from error

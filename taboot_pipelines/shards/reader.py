@@ -16,7 +16,7 @@ from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.shards import layout
-from taboot_pipelines.shards.attaching import attached
+from taboot_pipelines.shards.attaching import read_tables
 from taboot_pipelines.shards.manifest import Manifest, ShardEntry
 from taboot_pipelines.shards.protocol import ShardStore, load_manifest, verified_path
 from taboot_pipelines.shards.search_files import SearchFile, check_search_file, search_file
@@ -77,25 +77,12 @@ class Shards:
 
     def document(self, doc_id: str) -> dict[str, Any] | None:
         """The row of the database's ``documents`` table for one document; None if there is none."""
-        import duckdb
-
         at = bisect_right([s.entry.first for s in self.documents], doc_id) - 1
         if at < 0:
             return None
-        path = self.documents[at].database()
-        try:
-            with attached(path, "READ_ONLY") as connection:
-                rows: list[dict[str, Any]] = (
-                    connection.sql("FROM documents WHERE doc_id = ?", params=[doc_id])
-                    .to_arrow_table()
-                    .to_pylist()
-                )
-        except duckdb.Error as error:
-            raise TabootError(
-                "E_SHARD_CORRUPT",
-                f"A shard's database cannot be read ({type(error).__name__}).",
-                file=str(path),
-            ) from error
+        query = "FROM documents WHERE doc_id = ?"
+        (found,) = read_tables(self.documents[at].database(), [query], [doc_id])
+        rows: list[dict[str, Any]] = found.to_pylist()
         return rows[0] if rows else None
 
     def tables(self, kind: str, queries: Sequence[str]) -> list[pa.Table]:
@@ -105,25 +92,11 @@ class Shards:
         A query reads the shard's tables by their plain names. Without shards the tables have no columns.
         Raises ``E_SHARD_MISSING`` or ``E_SHARD_CORRUPT``.
         """
-        import duckdb
-
         parts: list[list[pa.Table]] = [[] for _ in queries]
-        try:
-            for entry in sorted(self.manifest.of_kind(kind), key=lambda e: e.first):
-                path = verified_path(self.store, self.manifest.namespace, entry, layout.DATABASE)
-                with attached(path, "READ_ONLY") as connection:
-                    for part, query in zip(parts, queries, strict=True):
-                        part.append(connection.sql(query).to_arrow_table())
-        except duckdb.IOException as error:
-            raise TabootError(
-                "E_SHARD_MISSING", "A shard's database cannot be opened.", namespace=self.manifest.namespace
-            ) from error
-        except duckdb.Error as error:
-            raise TabootError(
-                "E_SHARD_CORRUPT",
-                f"A shard's database cannot be read ({type(error).__name__}).",
-                namespace=self.manifest.namespace,
-            ) from error
+        for entry in sorted(self.manifest.of_kind(kind), key=lambda e: e.first):
+            path = verified_path(self.store, self.manifest.namespace, entry, layout.DATABASE)
+            for part, table in zip(parts, read_tables(path, queries), strict=True):
+                part.append(table)
         self.store.verified.keep()
         return [pa.concat_tables(part) if part else pa.table({}) for part in parts]
 

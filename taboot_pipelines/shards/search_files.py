@@ -30,9 +30,9 @@ import orjson
 import pyarrow as pa
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.model import tables
+from taboot_pipelines.model.tables import DOCUMENTS
 from taboot_pipelines.shards import layout
-from taboot_pipelines.shards.attaching import attached
+from taboot_pipelines.shards.attaching import read_tables
 from taboot_pipelines.shards.files import Verified
 from taboot_pipelines.shards.manifest import FileEntry, ShardEntry
 from taboot_pipelines.shards.postings import Postings, by_hash
@@ -160,12 +160,15 @@ def derived(contents: Mapping[str, pa.Table]) -> dict[str, Buffer]:
     quantized = quantize(vectors)
     hashes = pa.py_buffer(bytes.fromhex("".join(chunks.column("sha256").to_pylist())))
     binary = pa.FixedSizeBinaryArray.from_buffers(pa.binary(32), len(chunks), [None, hashes])
-    mapped = owned(chunks).select([*layout.MAPPED, "document", "line"]).append_column("sha256", binary)
+    mapped = owned(chunks)
+    # A publication of an earlier release lacks columns that were added since.
+    mapped = mapped.select([n for n in (*layout.MAPPED, "document", "line") if n in mapped.column_names])
+    mapped = mapped.append_column("sha256", binary)
     mapped = mapped.append_column("length", chunks.column("length"))
     for name in ("scale", "error", "radius"):
         mapped = mapped.append_column(name, pa.array(getattr(quantized, name)))
     places = pa.array(map(stored_places, documents.column("metadata").to_pylist()), pa.string())
-    schema = pa.schema([tables.DOCUMENTS.field(name) for name in _DOCUMENT_COLUMNS])
+    schema = pa.schema([DOCUMENTS.field(name) for name in _DOCUMENT_COLUMNS])
     links = owned(contents["links"])
     kinds = links.column("kind").combine_chunks().dictionary_encode().cast(LINKS.field("kind").type)
     links = links.set_column(links.column_names.index("kind"), "kind", kinds)
@@ -202,7 +205,8 @@ def search_file(store: ShardStore, namespace: str, entry: ShardEntry, dimension:
     sections = _cached(store, namespace, entry)
     if sections is None:
         path = verified_path(store, namespace, entry, layout.DATABASE)
-        made = derived(_contents(path, entry))
+        tables = read_tables(path, [f"FROM {name}" for name in SEARCHED])
+        made = derived(dict(zip(SEARCHED, tables, strict=True)))
         add_search_file(store, namespace, entry, made)
         # What is mapped takes no memory of this process.
         sections = _cached(store, namespace, entry) or made
@@ -254,22 +258,6 @@ def check_search_file(store: ShardStore, namespace: str, entry: ShardEntry) -> N
 
 def _name(entry: ShardEntry) -> str:
     return layout.search_file_name(entry.file(layout.DATABASE).sha256)
-
-
-def _contents(path: Path, entry: ShardEntry) -> dict[str, pa.Table]:
-    """The tables of a shard's database, their rows in the order in which they were written."""
-    import duckdb
-
-    try:
-        with attached(path, "READ_ONLY") as connection:
-            return {name: connection.sql(f"FROM {name}").to_arrow_table() for name in SEARCHED}
-    except duckdb.Error as error:
-        raise TabootError(
-            "E_SHARD_CORRUPT",
-            f"A shard's database cannot be read ({type(error).__name__}).",
-            shard=entry.key,
-            file=str(path),
-        ) from error
 
 
 def _parts(database: str, sections: Mapping[str, Buffer]) -> Iterator[Buffer]:

@@ -28,7 +28,7 @@ from taboot_pipelines.model.collections import CollectionEntry
 from taboot_pipelines.model.health import PartClient
 from taboot_pipelines.model.ids import digest, uploads_source
 from taboot_pipelines.settings import EmbeddingServerSettings, Settings, load_settings
-from taboot_pipelines.shards import open_shards
+from taboot_pipelines.shards import is_copy, open_shards
 from taboot_pipelines.sources.sources_file import SourcesFile, load_sources, parse_entry
 from taboot_pipelines.stages.domains import publish_settings
 from taboot_pipelines.stores.blobs import open_blobs
@@ -88,6 +88,13 @@ class Workspace:
     def __init__(self, settings: Settings | None = None, embedder: Embedder | None = None) -> None:
         self.settings = settings or load_settings()
         self.home = self.settings.home_dir
+        if is_copy(self.home):
+            raise TabootError(
+                "E_READ_ONLY",
+                f"{self.home} is a copy of a knowledge base, which is asked and not changed.",
+                remedy="Name another folder by TABOOT_HOME.",
+                path=str(self.home),
+            )
         if not self.settings.read_only:
             with on_disk("The home cannot be made", self.home):
                 private_folder(self.home)

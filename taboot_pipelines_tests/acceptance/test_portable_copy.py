@@ -17,6 +17,7 @@ import pytest
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.objects import Bucket
 from taboot_pipelines_tests.world import DATA, World
@@ -149,6 +150,8 @@ def test_what_is_no_copy_is_said(house: World, tmp_path: Path, web: tuple[str, l
     kb = copied(settings, web[0])
     with pytest.raises(TabootError, match="E_READ_ONLY"):
         kb.delete(["x"])
+    with pytest.raises(TabootError, match="is a copy of a knowledge base"):
+        Workspace(settings.model_copy(update={"home": tmp_path / "copy"}))
     manifest = next((tmp_path / "copy").glob("*.manifest.json"))
     shutil.rmtree(tmp_path / "copy" / manifest.name.replace(".manifest.json", ".shards"))
     with pytest.raises(TabootError, match="E_SHARD_MISSING"):

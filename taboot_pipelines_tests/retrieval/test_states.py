@@ -47,7 +47,7 @@ def test_jobs_and_dead_letters_are_those_of_the_catalog(world: World, tmp_path: 
     shutil.copytree(world.home / "kb", tmp_path / "copy" / "kb")
     copy = KnowledgeBase.open(tmp_path / "copy").sources()
     assert [(s.id, s.documents, s.state) for s in copy.sources][:1] == [("guides", 1, "")]
-    assert copy.dead_letters == () and "not known" in copy.note
+    assert copy.dead_letters == () and "stay with the home" in copy.note
     assert not (tmp_path / "copy" / "catalog.db").exists()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -152,11 +153,12 @@ def test_what_no_manifest_names_is_bounded_in_age_and_bytes(tmp_path: Path) -> N
     old[0].write_bytes(bytes(2 * named))
     store.cache.forget(NAMESPACE, second, cache.GRACE_SECONDS)
     assert old[0].exists()
+    now = time.time()
     for age, path in enumerate(reversed(old)):
-        os.utime(path, (path.stat().st_mtime - cache.GRACE_SECONDS / 2 - age,) * 2)
+        os.utime(path, (now - cache.GRACE_SECONDS / 2 - age,) * 2)
     store.cache.forget(NAMESPACE, second, cache.GRACE_SECONDS)
     assert not old[0].exists() and old[1].exists()
-    os.utime(old[1], (old[1].stat().st_mtime - cache.GRACE_SECONDS,) * 2)
+    os.utime(old[1], (now - cache.GRACE_SECONDS,) * 2)
     assert asked(tmp_path) and not old[1].exists()  # a reader sweeps, too
 
 

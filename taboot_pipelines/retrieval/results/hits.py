@@ -68,6 +68,12 @@ class Hit(Result):
             last = piece.end
         return joined or self.text
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Every other field that has a value, as JSON has it."""
+        told = self.model_dump(mode="json", exclude={"text", "context", "chunk_id", "highlights"})
+        return {name: value for name, value in told.items() if value not in (None, "", [], {})}
+
 
 #: Characters of a hit's text that a notebook shows.
 _SNIPPET = 240
