@@ -44,6 +44,8 @@ def export_copy(
     """
     manifest, target = view.manifest, open_target(where, settings)
     there = target.read_manifest(manifest.namespace)
+    if "://" not in str(where) and Path(where).is_file():
+        raise _conflict(where)
     if there is not None and not replace:
         raise _conflict(where, manifest.namespace)
     done = copy(store, manifest, target)

@@ -54,17 +54,35 @@ def open_shards(settings: Settings) -> ShardStore:
 
 
 def open_target(where: str | Path, settings: Settings) -> ShardStore:
-    """Open the folder or the URL that a copy of shards is written to. Raises ``E_CONFIG`` for an unusable
-    URL.
+    """Open the folder or the URL that a copy of shards is written to. Raises ``E_CONFIG`` for what is
+    neither, for a web server, of which can only be read, and for a home.
     """
-    return _opened("The place of the copy", _url(where), settings, None, read_only=False)
+    if "://" not in str(where):
+        folder = Path(where).expanduser().absolute()
+        if not str(where).strip() or folder == settings.home_dir or _is_home(folder):
+            raise TabootError(
+                "E_CONFIG",
+                f"{str(where)!r} is {'a home' if str(where).strip() else 'no place'}, where no copy is made.",
+                remedy="Name another folder, or the URL of an object store.",
+            )
+    elif str(where).startswith(("http:", "https:")):
+        raise TabootError(
+            "E_CONFIG",
+            f"{where} is a web server, of which shards can only be read.",
+            remedy="Name a folder that it shows, or an object store.",
+        )
+    return _opened("WHERE", _url(where), settings, None, read_only=False)
+
+
+def _is_home(folder: Path) -> bool:
+    return (folder / "kb").is_dir()
 
 
 def is_copy(folder: Path) -> bool:
     """Whether a folder is a copy of what was published, of any namespace, and not a home."""
     from taboot_pipelines.shards.layout import manifest_name
 
-    return any(folder.glob(manifest_name("*")))
+    return not _is_home(folder) and any(folder.glob(manifest_name("*")))
 
 
 def settings_of_copy(where: str | Path, namespace: str, settings: Settings) -> Settings | None:
@@ -76,8 +94,10 @@ def settings_of_copy(where: str | Path, namespace: str, settings: Settings) -> S
     """
     from taboot_pipelines.shards.layout import manifest_path
 
-    if "://" not in str(where) and not manifest_path(Path(where).expanduser(), namespace).is_file():
-        return None
+    if "://" not in str(where):
+        folder = Path(where).expanduser()
+        if _is_home(folder) or not manifest_path(folder, namespace).is_file():
+            return None
     url = _url(where)
     shared = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "taboot").expanduser()
     cache = settings.cache_dir or shared

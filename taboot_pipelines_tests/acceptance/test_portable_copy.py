@@ -146,6 +146,11 @@ def test_what_is_no_copy_is_said(house: World, tmp_path: Path, web: tuple[str, l
             copied(settings, where)
     with pytest.raises(TabootError, match="only be read"):
         house.kb().export(web[0])
+    (tmp_path / "file").write_text("of somebody else")
+    for where in (settings.home, "", " ", tmp_path / "file"):
+        with pytest.raises(TabootError, match=r"a home|no place|there already"):
+            house.kb().export(where)
+    assert not list(settings.home.glob("*.duckdb.*"))
     house.kb().export(tmp_path / "copy")
     kb = copied(settings, web[0])
     with pytest.raises(TabootError, match="E_READ_ONLY"):
