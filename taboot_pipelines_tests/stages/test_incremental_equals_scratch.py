@@ -67,6 +67,7 @@ ASKS = (
     "apiVersion: v1\nkind: Pod\nmetadata: {{name: reader, namespace: {}}}\n"
     "spec: {{containers: [{{name: c, env: [{{name: URL, value: {}}}]}}]}}\n"
 )
+SCRAPES = "scrape_configs: [{{job_name: own, static_configs: [{{targets: ['{}:9090']}}]}}]\n"
 FILES: dict[str, list[tuple[str, list[str]]]] = {
     "stacks": [
         (
@@ -150,6 +151,8 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                 "DB_HOST=10.7.0.5\n",
             ],
         ),
+        # What counts while the file that it is an example of is not there.
+        ("shop/.env.example", ["DB_HOST=cache\n", "DB_HOST=shared-db\n"]),
         (
             "data/compose.yaml",
             [
@@ -275,6 +278,8 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                 "[Unit]\nDescription=A door\n[Socket]\nListenStream=81\n",
             ],
         ),
+        ("watch/prometheus.yml.example", [SCRAPES.format("jellyfin"), SCRAPES.format("vault")]),
+        ("watch/prometheus.yml", [SCRAPES.format("grafana-agent"), SCRAPES.format("pg")]),
         ("units/store.network", ["[Network]\nSubnet=10.7.0.0/24\n"]),
         ("units/shop.env", ["DB_HOST=shared-db\n", "URL=redis://cache:6379/0\n"]),
         (
@@ -1010,6 +1015,24 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
         ("crash", ("stacks", "alpha/.env"), 3),
         ("variables", ("stacks", "alpha/.env"), 3),
         ("write", ("stacks", "alpha/.env"), 2),
+    ],
+    confirmed=True,
+)
+@example(
+    # Examples of files that are not there, then are, and go again.
+    start=[(("stacks", "shop/compose.yaml"), 2), (("stacks", "more/compose.yaml"), 0)],
+    operations=[
+        ("write", ("stacks", "shop/.env.example"), 0),
+        ("write", ("notes", "watch/prometheus.yml.example"), 0),
+        ("ingest", ("stacks", "shop/.env.example"), 0),
+        ("write", ("stacks", "shop/.env"), 3),
+        ("write", ("notes", "watch/prometheus.yml"), 0),
+        ("crash", ("notes", "watch/prometheus.yml"), 3),
+        ("write", ("stacks", "shop/.env.example"), 1),
+        ("remove", ("stacks", "shop/.env"), 0),
+        ("ingest", ("stacks", "shop/.env"), 0),
+        ("remove", ("notes", "watch/prometheus.yml"), 0),
+        ("remove", ("stacks", "shop/.env.example"), 0),
     ],
     confirmed=True,
 )

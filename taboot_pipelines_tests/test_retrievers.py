@@ -31,7 +31,7 @@ def test_langchain(kb: KnowledgeBase) -> None:
     from langchain_core.prompts import ChatPromptTemplate
     from langchain_core.runnables import RunnablePassthrough
 
-    from taboot_pipelines.retrieval.langchain import TabootRetriever
+    from taboot_pipelines.retrievers.langchain import TabootRetriever
 
     retriever = TabootRetriever(kb=kb, limit=3, options={"source": "notes"})
     wanted = kb.search(QUESTION, 3, source="notes").hits
@@ -54,7 +54,7 @@ def test_llama_index(kb: KnowledgeBase) -> None:
     from llama_index.core.query_engine import RetrieverQueryEngine
     from llama_index.core.schema import MetadataMode
 
-    from taboot_pipelines.retrieval.llama_index import TabootRetriever
+    from taboot_pipelines.retrievers.llama_index import TabootRetriever
 
     retriever = TabootRetriever(kb, 3, source="notes", expand=1)
     wanted = kb.search(QUESTION, 3, source="notes", expand=1).hits
