@@ -65,12 +65,6 @@ def open_target(where: str | Path, settings: Settings) -> ShardStore:
                 f"{str(where)!r} is {'a home' if str(where).strip() else 'no place'}, where no copy is made.",
                 remedy="Name another folder, or the URL of an object store.",
             )
-    elif str(where).startswith(("http:", "https:")):
-        raise TabootError(
-            "E_CONFIG",
-            f"{where} is a web server, of which shards can only be read.",
-            remedy="Name a folder that it shows, or an object store.",
-        )
     return _opened("WHERE", _url(where), settings, None, read_only=False)
 
 
@@ -135,7 +129,7 @@ def _opened(
         raise TabootError(
             "E_CONFIG",
             f"{setting} is a web server, of which shards can only be read.",
-            remedy="Set TABOOT_READ_ONLY, or name a folder or an object store.",
+            remedy="Name a folder or an object store, or set TABOOT_READ_ONLY and only read.",
             setting=setting,
         )
     from taboot_pipelines.shards.bucket import BucketShards

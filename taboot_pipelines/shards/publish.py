@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,10 @@ class PublishReport:
     changed: bool
 
 
+#: Puts a shard in its place where the store lacks it; returns its entry and the bytes written for it.
+_Obtain = Callable[[], tuple[ShardEntry, int]]
+
+
 def publish(store: ShardStore, shard_input: ShardInput, settings: ShardSettings) -> PublishReport:
     """Make the knowledge base of a namespace equal to what ``shard_input`` says; write nothing if it is.
 
@@ -66,44 +71,37 @@ def publish(store: ShardStore, shard_input: ShardInput, settings: ShardSettings)
     ``E_STORAGE`` if the disk or the store refuses.
     """
     namespace = check_namespace(shard_input.namespace)
-    previous, version, etag = publisher_start(store, namespace)
-    damaged = store.damage(namespace)
-    known = {s.key: s for s in previous.shards} if previous else {}
-    shards: list[ShardEntry] = []
-    new = written = 0
-    for planned in planned_shards(shard_input, settings):
-        entry = known.get(planned.entry.key)
-        if entry is None or damaged(entry):
-            entry, size = _obtain(store, namespace, planned)
-            new += 1
-            written += size
-        # Else the entry of the old manifest is right as it is: it depends on the shard's rows alone.
-        shards.append(entry)
-    try:
-        manifest = Manifest(
-            namespace=namespace,
-            version=version + 1,
-            snapshot=shard_input.snapshot,
-            space=SpaceEntry.of(shard_input.space),
-            analyzer=ANALYZER,
-            shards=tuple(shards),
-            sources={
-                k: _source_entry(v, shard_input.policies.sources.get(k))
-                for k, v in sorted(shard_input.sources.items())
-            },
-            retention={k: _retention(v) for k, v in sorted(shard_input.policies.documents.items())},
-            tags=dict(sorted(shard_input.tags.items())),
-            collections={
-                n: SavedFilter.model_validate(c) for n, c in sorted(shard_input.collections.items())
-            },
-        )
-    except (ValueError, TypeError, KeyError) as error:
-        raise TabootError(
-            "E_CONFIG",
-            "A source of the knowledge base has no type, or its tags or root are not text.",
-            namespace=namespace,
-        ) from error
-    return _swapped(store, manifest, previous, etag, new, written)
+
+    def manifest_of(version: int, shards: tuple[ShardEntry, ...]) -> Manifest:
+        try:
+            return Manifest(
+                namespace=namespace,
+                version=version,
+                snapshot=shard_input.snapshot,
+                space=SpaceEntry.of(shard_input.space),
+                analyzer=ANALYZER,
+                shards=shards,
+                sources={
+                    k: _source_entry(v, shard_input.policies.sources.get(k))
+                    for k, v in sorted(shard_input.sources.items())
+                },
+                retention={k: _retention(v) for k, v in sorted(shard_input.policies.documents.items())},
+                tags=dict(sorted(shard_input.tags.items())),
+                collections={
+                    n: SavedFilter.model_validate(c) for n, c in sorted(shard_input.collections.items())
+                },
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise TabootError(
+                "E_CONFIG",
+                "A source of the knowledge base has no type, or its tags or root are not text.",
+                namespace=namespace,
+            ) from error
+
+    planned = planned_shards(shard_input, settings)
+    return _published(
+        store, namespace, ((p.entry, partial(_built, store, namespace, p)) for p in planned), manifest_of
+    )
 
 
 def copy(store: ShardStore, manifest: Manifest, target: ShardStore) -> PublishReport:
@@ -114,48 +112,56 @@ def copy(store: ShardStore, manifest: Manifest, target: ShardStore) -> PublishRe
     publisher was first, ``E_STORAGE`` if the target refuses.
     """
     namespace = manifest.namespace
-    previous, version, etag = publisher_start(target, namespace)
-    damaged = target.damage(namespace)
+
+    def build(wanted: ShardEntry, folder: Path) -> ShardEntry:
+        for f in wanted.files:
+            shutil.copyfile(verified_path(store, namespace, wanted, f.name), folder / f.name)
+        made = _finished(folder, wanted, wanted.length)
+        if made.files != wanted.files:
+            raise corrupt(wanted, wanted.files[0].name)
+        return made
+
+    return _published(
+        target,
+        namespace,
+        ((e, partial(target.obtain, namespace, e.key, partial(build, e))) for e in manifest.shards),
+        lambda version, shards: manifest.model_copy(update={"version": version, "shards": shards}),
+    )
+
+
+def _published(
+    store: ShardStore,
+    namespace: str,
+    wanted: Iterable[tuple[ShardEntry, _Obtain]],
+    manifest_of: Callable[[int, tuple[ShardEntry, ...]], Manifest],
+) -> PublishReport:
+    """Obtain the wanted shards that are not there whole, then put the manifest of all, which ``manifest_of``
+    makes of its version and them, in the place of the one before, unless both say the same."""
+    previous, version, etag = publisher_start(store, namespace)
+    damaged = store.damage(namespace)
     known = {s.key: s for s in previous.shards} if previous else {}
     shards: list[ShardEntry] = []
     new = written = 0
-    for wanted in manifest.shards:
-        entry = known.get(wanted.key)
+    for planned, obtain in wanted:
+        entry = known.get(planned.key)
         if entry is None or damaged(entry):
-
-            def build(folder: Path, wanted: ShardEntry = wanted) -> ShardEntry:
-                for f in wanted.files:
-                    shutil.copyfile(verified_path(store, namespace, wanted, f.name), folder / f.name)
-                made = _finished(folder, wanted, wanted.length)
-                if made.files != wanted.files:
-                    raise corrupt(wanted, wanted.files[0].name)
-                return made
-
-            entry, size = target.obtain(namespace, wanted.key, build)
+            entry, size = obtain()
             new += 1
             written += size
+        # Else the entry of the old manifest is right as it is: it depends on the shard's rows alone.
         shards.append(entry)
-    copied = manifest.model_copy(update={"version": version + 1, "shards": tuple(shards)})
-    return _swapped(target, copied, previous, etag, new, written)
-
-
-def _swapped(
-    store: ShardStore, manifest: Manifest, previous: Manifest | None, etag: str, new: int, written: int
-) -> PublishReport:
-    """Put a manifest, of whose shards ``new`` were written in so many bytes, in the place of ``previous``,
-    unless both say the same."""
-    known = {s.key for s in previous.shards} if previous else set[str]()
+    manifest = manifest_of(version + 1, tuple(shards))
     stale = previous is None or not manifest.same_content(previous)
-    left = known - {s.key for s in manifest.shards}
+    left = known.keys() - {s.key for s in shards}
     if stale:
         # First: what was published is never missing among what is kept, whenever this process is killed.
         store.keep(manifest, time.time_ns() // 1000)
         store.swap_manifest(manifest, etag)
         # Readers may just have opened the previous manifest: what it named stays for a while.
-        store.leave(manifest.namespace, left)
+        store.leave(namespace, left)
     return PublishReport(
         shards_new=new,
-        shards_reused=len(manifest.shards) - new,
+        shards_reused=len(shards) - new,
         shards_removed=len(left),
         bytes_written=written,
         chunks=manifest.chunks,
@@ -254,7 +260,7 @@ def _source_entry(given: Mapping[str, Any], policy: Policy | None) -> SourceEntr
     )
 
 
-def _obtain(store: ShardStore, namespace: str, planned: PlannedShard) -> tuple[ShardEntry, int]:
+def _built(store: ShardStore, namespace: str, planned: PlannedShard) -> tuple[ShardEntry, int]:
     """The shard in its place and the bytes written for it; 0 if an earlier publish had finished it."""
     sections: dict[str, Buffer] | None = None
 
