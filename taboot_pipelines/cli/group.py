@@ -134,6 +134,7 @@ for command in (
     export.export,
     usage.usage,
     usage.jobs,
+    usage.spaces,
     uploads.upload,
     uploads.tag,
     admin.audit,

@@ -1,6 +1,10 @@
-"""``usage`` and ``jobs``: what each namespace holds of what it may hold, and what was read when."""
+"""``usage``, ``jobs`` and ``spaces``: what each namespace holds of what it may hold, what was read when, and
+by which models its texts are embedded.
+"""
 
 from __future__ import annotations
+
+from dataclasses import asdict
 
 import click
 import orjson
@@ -81,3 +85,38 @@ def jobs(source: str | None, limit: int, namespace: str | None, as_json: bool) -
         seconds = f"{(ended - j['started_at']) / 1e6:.1f}"
         shown.add_row(*map(text, (j["job_id"][:8], j["source_id"], j["state"], began, seconds, what)))
     console().print(shown if found else text("Nothing was read yet."))
+
+
+@click.command()
+@click.option(
+    "--drop", metavar="SPACE", help="Delete the vectors of a space that is neither searched nor set."
+)
+@namespace_option
+@json_option
+def spaces(drop: str | None, namespace: str | None, as_json: bool) -> None:
+    """Show by which models the texts are embedded: which of them is searched, and what the others take.
+
+    Another model is built beside the one that is searched, and one publication switches to it.
+    """
+    from taboot_pipelines.stages import spaces as stage
+
+    with existing_workspace() as workspace:
+        tenant = namespace or workspace.settings.namespace
+        dropped = None if drop is None else stage.drop(workspace, tenant, drop)
+        found = [] if dropped is not None else stage.states(workspace, tenant)
+    if as_json:
+        emit_json({"dropped": asdict(dropped)} if dropped else {"spaces": [asdict(s) for s in found]})
+        return
+    if dropped is not None:
+        console().print(
+            text(f"Dropped {dropped.vectors:,} vectors of {dropped.space}, {dropped.bytes / 1e6:,.1f} MB.")
+        )
+        return
+    shown = table("space", "vectors", "MB", "texts without", "what", right=("vectors", "MB", "texts without"))
+    for s in found:
+        what = [
+            w for w, is_so in (("searched", s.searched), ("filled by the next ingest", s.chosen)) if is_so
+        ]
+        numbers = (f"{s.vectors:,}", f"{s.bytes / 1e6:,.1f}", f"{s.lacking:,}")
+        shown.add_row(text(s.space), *numbers, ", ".join(what) or "kept: `--drop` deletes it")
+    console().print(shown)

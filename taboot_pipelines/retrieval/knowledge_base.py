@@ -301,7 +301,7 @@ class KnowledgeBase:
         last hour may answer.
 
         Raises ``E_QUERY`` naming the argument, ``E_CURSOR`` for a cursor that cannot be followed,
-        ``E_CONFIG`` if the embedder's space is not that of the knowledge base.
+        ``E_CONFIG`` in the mode ``vector`` if the embedder's space is not that of the knowledge base.
         """
         with telemetry.span("search", namespace=self.namespace) as span:
             found = self._search.search(self._request(query, limit, options))

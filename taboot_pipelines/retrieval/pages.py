@@ -270,10 +270,11 @@ class Pages:
 
     def page(self, view: View, request: SearchRequest, cursor: Cursor | None, clock: Clock) -> Page:
         """The page of the hits of ``request`` that ``cursor`` names; None: the first. Raises ``E_NO_GRAPH``,
-        and ``E_CONFIG`` if the embedder's space is not that of the knowledge base.
+        and ``E_CONFIG`` in the mode ``vector`` if the embedder's space is not that of the knowledge base.
         """
         index = view.index
         clock.lap("open")
+        asked, (request, foreign) = request, self._by_words(view, request)
         vector, known_vector = None, False
         rows: Rows | None = None
         mask: Mask | None = None
@@ -324,13 +325,13 @@ class Pages:
         next_cursor = None
         if len(ranked.rows) > end:
             next_cursor = Cursor(
-                self._namespace, view.id, request.fingerprint, end, request.depth, reranked
+                self._namespace, view.id, asked.fingerprint, end, request.depth, reranked
             ).write()
             self._session.hold(view)
         return Page(
             SearchResult(
                 query=request.query,
-                mode=request.mode,
+                mode=asked.mode,
                 hits=tuple(hits),
                 total=_total(view, request, rows, ranked, end),
                 next_cursor=next_cursor,
@@ -344,15 +345,20 @@ class Pages:
                 reranked=reranked,
                 embedding_cached=known_vector,
                 latency_ms=clock.milliseconds,
-                notes=(*_remarks(view, request), *([f"{failure} Hits keep their order."] if failure else [])),
+                notes=(
+                    *([foreign] if foreign else []),
+                    *_remarks(view, request),
+                    *([f"{failure} Hits keep their order."] if failure else []),
+                ),
                 manifest_version=view.manifest.version,
             ),
-            complete=not failure and not (candidates is not None and candidates.failing),
+            complete=not (failure or foreign) and not (candidates is not None and candidates.failing),
         )
 
     def trace(self, view: View, request: SearchRequest) -> SearchTrace:
         """What a search of ``view`` makes of ``request`` on its way. Raises as :meth:`page`."""
         self.check(request)
+        request, _ = self._by_words(view, request)
         index, clock = view.index, Clock()
         vector = None
         if len(index) and request.mode != "keyword":
@@ -379,6 +385,18 @@ class Pages:
             ids_of[: len(ordered)] = [hit.chunk_id for hit in ordered]
             scores = {h.chunk_id: h.scores["rerank"] for h in ordered if "rerank" in h.scores}
         return SearchTrace(vector, mask, rows, depth, ranked.rows, kept.similar, ids_of, scores)
+
+    def _by_words(self, view: View, request: SearchRequest) -> tuple[SearchRequest, str]:
+        """The request, and nothing. Where the embedder that is set now makes other vectors than the view
+        holds, which an ingest has still to replace: the request by words alone, and a sentence that says so.
+        """
+        if request.mode in ("keyword", "vector") or not len(view.index):
+            return request, ""
+        foreign = self._query_vectors.foreign(view)
+        if not foreign:
+            return request, ""
+        told = f"{foreign} Words alone were searched: `taboot ingest` embeds it anew."
+        return replace(request, mode="keyword"), told
 
     def _ranked(
         self,

@@ -125,6 +125,9 @@ class QueryVectors:
     def __init__(self, settings: Settings, namespace: str, embedder: Embedder | None) -> None:
         self._given = embedder
         self._opened = Lazy(lambda: _open(settings, namespace, embedder))
+        self._settings = settings
+        #: The embedder of the space that was asked for last.
+        self._last: tuple[Space, Embedder | None] | None = None
 
     @property
     def given(self) -> bool:
@@ -179,26 +182,37 @@ class QueryVectors:
         as :meth:`vector`."""
         return self._of(view).embed(texts)
 
+    def foreign(self, view: View) -> str:
+        """Why no question can be compared with the view's vectors, in words; empty if one can."""
+        if self._found(view) is not None:
+            return ""
+        wanted, made = view.manifest.space.space(), self._opened().embedder.space
+        return f"The knowledge base holds vectors of {wanted.id}, the embedder makes {made.id}."
+
+    def _found(self, view: View) -> Embedder | None:
+        wanted = view.manifest.space.space()
+        last = self._last
+        if last is None or last[0] != wanted:
+            from taboot_pipelines.embedding import embedder_of
+
+            last = self._last = (wanted, embedder_of(wanted, self._opened().embedder, self._settings))
+        return last[1]
+
     def _of(self, view: View) -> Embedder:
-        """The embedder of the view's space: the one that is set, or the bundled model in the runtime that the
-        manifest names, until the next ingest embeds the knowledge base anew."""
-        embedder = self._opened().embedder
-        wanted, made = view.manifest.space.space(), embedder.space
-        if (wanted.model, wanted.revision, wanted.dimension) == (made.model, made.revision, made.dimension):
-            return embedder
-        other = embedder.for_space(wanted) if isinstance(embedder, MiniLmEmbedder) else None
-        if other is None:
+        """The embedder of the view's space (``embedding.embedder_of``)."""
+        found = self._found(view)
+        if found is None:
             raise TabootError(
                 "E_CONFIG",
-                f"The knowledge base holds vectors of {wanted.id}, the embedder makes {made.id}.",
+                self.foreign(view),
                 remedy=(
                     "Set the embedder that made the knowledge base (the bundled model's runtime is"
                     " TABOOT_EMBEDDING__RUNTIME), search with mode='keyword', or ingest again with this one."
                 ),
-                ours=wanted.id,
-                theirs=made.id,
+                ours=view.manifest.space.space().id,
+                theirs=self._opened().embedder.space.id,
             )
-        return other
+        return found
 
 
 def _open(settings: Settings, namespace: str, embedder: Embedder | None) -> _Opened:

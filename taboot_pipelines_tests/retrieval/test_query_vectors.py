@@ -91,7 +91,7 @@ def test_vectors_of_the_other_runtime_are_asked_with_it_until_they_are_made_anew
     assert "every night" in kb.answer("When is Redis saved?").text
     named = KnowledgeBase.open(settings=Settings(home=before.home, embedding={"runtime": "openvino"}))
     with pytest.raises(TabootError) as caught:
-        named.search("redis")
+        named.search("redis", mode="vector")
     assert caught.value.code == "E_CONFIG" and "TABOOT_EMBEDDING__RUNTIME" in caught.value.remedy
 
     after = World(tmp_path, None)

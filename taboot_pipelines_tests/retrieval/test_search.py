@@ -356,17 +356,26 @@ def test_an_empty_knowledge_base_finds_nothing(tmp_path):
     assert len(kb.nodes()) == len(kb.edges()) == len(kb.documents()) == 0
 
 
-def test_a_foreign_embedding_space_is_refused_but_words_still_search(tmp_path):
-    build(tmp_path, [Doc("a.md", "redis", source="docs")])
+def test_a_foreign_embedding_space_is_searched_by_words_alone_and_said(tmp_path):
+    build(tmp_path, [Doc("a.md", "redis\n\nredis twice", source="docs")])
 
     class Other(HashEmbedder):
         space = Space("other", "1", 16, 256)
 
     kb = KnowledgeBase.open(settings=Settings(home=tmp_path), embedder=Other())
     with pytest.raises(TabootError) as caught:
-        kb.search("redis")
+        kb.search("redis", mode="vector")
     assert caught.value.code == "E_CONFIG"
-    assert len(kb.search("redis", mode="keyword").hits) == 1
+    by_words = kb.search("redis", mode="keyword")
+    for mode in ("hybrid", "adaptive", "graph"):
+        found = kb.search("redis", mode=mode)
+        assert found.hits == by_words.hits and (found.mode, found.chosen) == (mode, "keyword")
+        assert "other.1.16" in found.notes[0] and "taboot ingest" in found.notes[0]
+        assert not kb.search("redis", mode=mode).cached
+    assert kb.why_not("a.md", "redis").chunks
+    first = kb.search("redis", limit=1)
+    assert first.next_cursor is None or kb.search("redis", limit=1, cursor=first.next_cursor).hits
+    assert not by_words.notes and kb.answer("What is redis?") is not None
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -421,6 +421,7 @@ operation = st.one_of(
     st.tuples(st.just("rollback"), place, st.integers(0, 3)),
     st.tuples(st.just("clock"), place, st.sampled_from([-6, 6])),
     st.tuples(st.just("model"), place, st.integers(0, 5)),
+    st.tuples(st.just("embedder"), place, st.integers(0, 1)),
     st.tuples(st.just("retention"), place, st.sampled_from([0, 3, 30])),
     st.tuples(st.just("retain"), place, st.integers(0, 2)),
     st.tuples(st.just("expire"), place, st.sampled_from([0, 5, 40])),
@@ -563,7 +564,15 @@ def well(world: World, llm: FakeOpenAi) -> None:
         dead_letters.replay(world.workspace, namespace)
 
 
-def apply(world: World, clock: Clock, llm: FakeOpenAi, kind: str, where: tuple[str, str], n: int) -> None:
+def apply(
+    world: World,
+    clock: Clock,
+    llm: FakeOpenAi,
+    embedders: Sequence[FakeTei],
+    kind: str,
+    where: tuple[str, str],
+    n: int,
+) -> None:
     source, path = where
     entry = declared(world, source)
     file = world.directory / entry["path"] / path
@@ -694,6 +703,13 @@ def apply(world: World, clock: Clock, llm: FakeOpenAi, kind: str, where: tuple[s
         case "model":
             event("model fails")
             llm.say('{"facts": [{"quote"', times=n) if n % 2 else llm.fail(500, times=n)
+        case "embedder":
+            # The other space is searched, by words at the least, until the next ingest has switched to this.
+            event("another embedder")
+            world.tei = embedders[n].url
+            world.workspace.close()
+            world.workspace = world.open(world.home)
+            world.kb().search("vault")
         case "retention":
             event("policy of a source")
             entry.pop("retention_days", None)
@@ -1053,6 +1069,21 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
     ],
     confirmed=True,
 )
+@example(
+    # Embedded by another model while half of it is killed, edited, and back to the first.
+    start=[(("notes", "runbook.md"), 0), (("notes", "guide.md"), 0)],
+    operations=[
+        ("embedder", ("notes", "runbook.md"), 1),
+        ("crash", ("notes", "runbook.md"), 9),
+        ("write", ("notes", "runbook.md"), 2),
+        ("half", ("notes", "runbook.md"), 5),
+        ("embedder", ("notes", "runbook.md"), 0),
+        ("ingest", ("notes", "runbook.md"), 0),
+        ("embedder", ("notes", "runbook.md"), 1),
+        ("ingest", ("notes", "runbook.md"), 0),
+    ],
+    confirmed=True,
+)
 def test_incremental_equals_from_scratch(
     tei: FakeTei, start: list[Any], operations: list[Any], confirmed: bool
 ) -> None:
@@ -1060,17 +1091,19 @@ def test_incremental_equals_from_scratch(
         tempfile.TemporaryDirectory() as directory,
         Clock() as clock,
         FakeOpenAi(models=("fake/llm", OTHER_MODEL), context=10**6) as llm,
+        FakeTei(model_id="fake/other-embedder", dimension=24) as other_tei,
     ):
+        embedders = (tei, other_tei)
         llm.react = reads
         model = {"url": llm.url, "model": "fake/llm", "max_retries": 0}
         world = World(Path(directory), tei.url, limits={"batch_documents": BATCH}, llm=model)
         for source in DECLARED:
             declared(world, source)
         for where, n in start:
-            apply(world, clock, llm, "write", where, n)
+            apply(world, clock, llm, embedders, "write", where, n)
         ingest(world)
         for kind, where, n in operations:
-            apply(world, clock, llm, kind, where, n)
+            apply(world, clock, llm, embedders, kind, where, n)
         well(world, llm)
         world.ingest(confirm_deletes=confirmed)
         if world.workspace.catalog.sources.find(states=("retired",)):
@@ -1086,14 +1119,14 @@ def test_incremental_equals_from_scratch(
                 assert differences(graph(here), graph(there)) == {}
                 assert linked(here) == linked(there)
             # Unchanged input costs nothing.
-            before = tei.stats()["texts"]
+            before = [server.stats()["texts"] for server in embedders]
             again = world.ingest()
             assert [
                 r.stage
                 for r in again
                 if r.stage not in {"raw_blobs", *CHAIN.targets} and r.skipped != "unchanged"
             ] == []
-            assert tei.stats()["texts"] == before
+            assert [server.stats()["texts"] for server in embedders] == before
             assert llm.requests == asked
         finally:
             other.close()

@@ -27,7 +27,7 @@ class Nearness:
     def of(self, view: View) -> Near | None:
         """How near texts are to a question, by the embedder of the view; None without one."""
         vectors = self._query_vectors
-        if vectors is None:
+        if vectors is None or vectors.foreign(view):
             return None
 
         def near(question: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
