@@ -26,12 +26,12 @@ help:
 $(BIN)/.core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade uv
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --editable .
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable .
 	$(BIN)/python -m compileall -q taboot_pipelines
 	touch $@
 
 $(BIN)/.test: $(BIN)/.core
-	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --editable ".[test,bench]"
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable ".[test,bench]"
 	touch $@
 
 demo: $(BIN)/.core

@@ -124,6 +124,11 @@ def is_ip(v: Any) -> bool:
         return False
 
 
+def _is_bound_address(v: Any) -> bool:
+    """Whether it is an address, or the variable without a value that stands in its place."""
+    return is_ip(v) or (isinstance(v, str) and re.fullmatch(r"\$(?:\w+|\{\w+\})", v) is not None)
+
+
 def is_cidr(v: Any) -> bool:
     try:
         return isinstance(v, str) and "/" in v and bool(ipaddress.ip_network(v, strict=False))
@@ -357,7 +362,7 @@ EDGES: dict[str, EdgeType] = {
                 "port": _port,
                 "protocol": _full(_PROTOCOL),
                 "targetPort": _port,
-                "hostIp": is_ip,
+                "hostIp": _is_bound_address,
                 "process": _text,
                 "running": _bool,
             },

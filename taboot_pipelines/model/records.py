@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import posixpath
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
@@ -379,6 +380,17 @@ def _by_folder(paths: frozenset[str]) -> Mapping[str, Sequence[str]]:
     return found
 
 
+@lru_cache(maxsize=2)
+def _called(paths: frozenset[str]) -> Mapping[str, Sequence[str]]:
+    """The folders of a listing by their own name, those in hidden ones left out, sorted."""
+    found: dict[str, list[str]] = {}
+    for folder in sorted(_by_folder(paths)):
+        above, _, name = folder.rpartition("/")
+        if not above.startswith(".") and "/." not in above:
+            found.setdefault(name, []).append(folder)
+    return found
+
+
 @lru_cache(maxsize=32)
 def _anywhere(paths: frozenset[str], pattern: str) -> tuple[str, ...]:
     """The paths that a pattern with ``**/`` matches, sorted; many units ask for the same."""
@@ -427,7 +439,12 @@ class FileView:
         found = self.globs.get(pattern)
         if found is None:
             folder, slash, last = pattern.rpartition("/")
-            if pattern.startswith("**/"):
+            if folder.startswith("**/") and _WILD.search(folder[3:]) is None and "/" not in folder[3:]:
+                matches = _component(last)
+                called = _called(self._paths).get(folder[3:], ())
+                placed = [p for f in called for p in _by_folder(self._paths)[f]]
+                found = tuple(p for p in placed if matches(posixpath.basename(p)))
+            elif pattern.startswith("**/"):
                 found = _anywhere(self._paths, pattern)
             elif slash and last == "**":
                 ordered, beneath = _ordered(self._paths), f"{folder}/"

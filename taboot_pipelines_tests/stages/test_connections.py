@@ -8,6 +8,8 @@ import json
 import textwrap
 from collections.abc import Mapping
 
+import pytest
+
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines_tests.world import World, differences, graph, logical
 
@@ -504,12 +506,82 @@ def test_a_proxy_that_calls_services_as_swarm_does_leads_to_those_of_the_stacks(
         '["nas/chat","app"]',
     }
     answer = kb.answer("Is notes reachable from outside?").text
-    assert answer.startswith("Yes: app (notes) is reached at notes.example.com (proxy). ")
+    assert answer.startswith("app (notes) is reached at notes.example.com (proxy). ")
     assert "app (chat):81" in kb.answer("What is behind chat.example.com?").text
     (world.directory / "stacks" / "chat" / "compose.yaml").unlink()
     kb = ingest(world, {})
     assert "chat_app" in {r["end_name"] for r in kb.edges().to_pylist() if r["type"] == "ROUTES_TO"}
     same_as_scratch(world)
+
+
+PARTS = {
+    "compose.yaml": """\
+services:
+  panel:
+    image: acme/panel:2.20.0
+    networks: [home]
+    expose: ["5678"]
+    labels:
+      traefik.enable: "true"
+      traefik.http.routers.panel.rule: Host(`panel.example.org`)
+      traefik.http.services.panel.loadbalancer.server.port: "5678"
+networks: {home: {}}
+""",
+    "compose.watch.yaml": """\
+services:
+  gauge: {image: acme/gauge:3, networks: [home], ports: ["${ADDRESS}:9090:9090"]}
+networks: {home: {}}
+""",
+}
+
+
+def test_files_of_one_folder_are_one_project_with_one_network(world: World) -> None:
+    kb = ingest(world, {f"house/{n}": text for n, text in PARTS.items()}, proxy="traefik", host=None)
+    answer = kb.answer("Can panel reach gauge over the network?").text
+    assert answer.startswith("Yes: panel and gauge share the network home"), answer
+    assert "gauge" in kb.answer("Which project does gauge belong to?").text
+    # What a variable is for is not known; the port behind it is.
+    assert "9090" in kb.answer("Which services publish ports?").text
+    assert "${ADDRESS}" in kb.answer("On which port does gauge listen?").text
+    (world.directory / "stacks" / "house" / "compose.watch.yaml").unlink()
+    kb = ingest(world, {})
+    assert "gauge" not in {n["name"] for n in kb.nodes().to_pylist()}
+    same_as_scratch(world)
+
+
+@pytest.mark.parametrize(
+    ("question", "unsaid"),
+    [
+        # A route alone is no answer to whether a login guards it.
+        ("Does panel need a password?", "Yes"),
+        ("Does panel need a password?", "panel:5678."),
+        ("Is panel open without a login?", "Yes"),
+        # Nor one by a name to whether a port is published.
+        ("Is panel reachable on port 5678 of the host?", "Yes"),
+        ("Is panel reachable from the internet?", "Yes"),
+        # The version of one thing is not that of another that it may use.
+        ("Which Postgres version does panel use?", "2.20.0"),
+        ("On which host does panel run?", "runs on ."),
+    ],
+)
+def test_what_the_rows_do_not_say_is_not_answered_by_them(world: World, question: str, unsaid: str) -> None:
+    kb = ingest(world, {f"house/{n}": text for n, text in PARTS.items()}, proxy="traefik", host=None)
+    assert unsaid not in kb.answer(question).text
+
+
+def test_a_source_of_an_archive_is_known_by_where_it_lies(world: World) -> None:
+    kept = world.directory / "all" / "archive" / "kept"
+    kept.mkdir(parents=True)
+    (kept / "compose.yaml").write_text(
+        "services: {sync: {image: acme/sync:1, networks: [lan]}}\nnetworks: {lan: {}}\n"
+    )
+    world.source("kept", "compose", path="all/archive/kept")
+    world.ingest()
+    assert world.kb().answer("Is sync on the network lan?").text.startswith("Yes")
+    world.source("all", exclude=["archive/"])
+    (world.directory / "all" / "readme.md").write_text("# House\n")
+    world.ingest()
+    assert world.kb().answer("Is sync on the network lan?").text.startswith("sync (kept) is on lan")
 
 
 ROUTED = """\

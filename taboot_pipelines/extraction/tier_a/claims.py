@@ -261,13 +261,15 @@ class ClaimBuilder:
         *,
         target: int | None = None,
         address: str | None = None,
+        unset: str = "",
         written: str = "",
         own: bool = False,
     ) -> None:
         """Claim that a service binds a port of the source's host or, without one, of an ``address`` (all of
-        them, where none is written). ``own``: the address is no machine's, so that the host does not go
-        before it. ``written``: the address as it stands in the quote, where that is another form. An address
-        that is none is a problem."""
+        them, where none is written). ``unset``: the variable without a value, as it is written, that stands
+        in its place. ``own``: the address is no machine's, so that the host does not go before it.
+        ``written``: the address as it stands in the quote, where that is another form. An address that is
+        none is a problem."""
         try:
             normal = str(ipaddress.ip_address(address.strip("[]"))) if address else None
         except ValueError:
@@ -290,7 +292,7 @@ class ClaimBuilder:
             port=port,
             protocol=protocol,
             targetPort=target,
-            hostIp=normal,
+            hostIp=normal or unset or None,
         )
 
     def basis(self, node: NodeRef, where: Where, written: str = "") -> Basis:

@@ -531,7 +531,8 @@ def _agrees(fact: Fact, held: Sequence[Port]) -> bool:
     address = str(fact.properties.get("hostIp") or (fact.end_key if fact.end_label == "IP" else ""))
     wanted = "" if address in EVERY else address
     target = fact.port("targetPort")
-    return any(p.address == wanted and target in (None, p.target) for p in held)
+    # A variable without a value may stand for any address.
+    return any((address[:1] == "$" or p.address == wanted) and target in (None, p.target) for p in held)
 
 
 def _mapped(fact: Fact) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from taboot_pipelines.retrieval.answering.entity_linking import Linked, Mention,
 from taboot_pipelines.retrieval.answering.inventory import Inventory
 from taboot_pipelines.retrieval.answering.ports import Ports
 from taboot_pipelines.retrieval.answering.question import Question, readings, without_exceptions
-from taboot_pipelines.retrieval.answering.question_types import PROBABLE
+from taboot_pipelines.retrieval.answering.question_types import OF_STORES, PROBABLE
 from taboot_pipelines.retrieval.answering.service_properties import ServiceProperties
 from taboot_pipelines.retrieval.answering.typed_facts import ASKED, TypedFacts
 from taboot_pipelines.retrieval.answering.vocabulary import SECRETS, STORES
@@ -100,8 +101,6 @@ _MIN_INSIDE = 4
 _TOKEN = re.compile(r"[^\W_]+")
 #: "(an order, not a need)" denies nothing of what it stands behind.
 _ASIDE = re.compile(r"\([^()]*\)")
-#: The kinds that say which store a service uses, or what uses one.
-_OF_STORES = frozenset({"connections", "dependencies", "dependents", "impact", "shared_services", "users"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +188,7 @@ class Answerer:
             scoped = ResolvedMentions(self.house, question)
             whole: _Best | None = None
             for asked in kinds:
-                if asks_store and asked.kind not in _OF_STORES:
+                if asks_store and asked.kind not in OF_STORES:
                     continue  # where one runs is no answer to which one it is
                 found = self.facts.find(asked.kind, scoped)
                 if found is None and asked.kind == "ports":
@@ -233,7 +232,9 @@ class Answerer:
             sentences = tuple(self._sentence(s.text, s.cites) for s in statements)
             if sentences:
                 looked_for = best.found.looked_for
-                return FactAnswer(sentences, min(best.sure, 1.0), best.kind, names, looked_for)
+                # A sentence is as sure as its lines on average, the answer as its least sure sentence.
+                sure = min(best.sure, 1.0) * min(fmean(c.confidence for c in s.cites) for s in statements)
+                return FactAnswer(sentences, sure, best.kind, names, looked_for)
         if not names and asked_kind == "unknown":
             return None
         return FactAnswer((), 0.0, asked_kind, names, _looked_for(linked, asked_kind))
@@ -276,7 +277,7 @@ def _asks_for_others(question: Question) -> bool:
     """Whether a question seems to ask what stands in a relation to something that is not known here: a value
     of which some words are those of the question is no answer to that."""
     return not question.mentions and any(
-        a.kind in _OF_STORES and a.probability >= _WHOLE for a in question.asked
+        a.kind in OF_STORES and a.probability >= _WHOLE for a in question.asked
     )
 
 

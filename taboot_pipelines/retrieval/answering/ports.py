@@ -80,7 +80,8 @@ class Ports(FactKind):
             if known:
                 port = listed([str(e.properties["port"]) for e in known])
                 by = listed([self.house.name(e.start) for e in known])
-                rest = ", and publishes none" if service.declared else ""
+                closed = service.declared and not left_open(service, "ports")
+                rest = ", and publishes none" if closed else ""
                 return CitedStatement(
                     f"{self.called(service)} is reached on port {port} by {by}{rest}.", cites(known)
                 )

@@ -257,10 +257,14 @@ class Question:
         return frozenset()
 
     def _explained(self, guess: Guess) -> frozenset[int]:
-        """The words that a type explains: those of its exemplars, and those that ask how many."""
+        """The words that a type explains: those of its exemplars, and those that ask how many. A number is
+        what one of what was found must have; so is a store, unless it is what the type asks for."""
         certain = guess.probability >= question_types.CERTAIN and guess.type not in question_types.OPEN
         explained = question_types.vocabulary(certain)[guess.type]
         counting = self._counting
+        values = frozenset(i for i, word in enumerate(self.linked.words) if word.text.isdigit())
+        if not question_types.OF_STORES.intersection(question_types.FACTS.get(guess.type, ())):
+            values |= frozenset(self.stores)
         if guess.type == "store_of" and self.stores:
             # What is kept there: "keep its chats in".
             kept = (m.span(1) for m in _OWN.finditer(self.linked.text))
@@ -269,11 +273,9 @@ class Question:
             i
             for i, word in enumerate(self.linked.words)
             if i not in self.named
+            and i not in values
             and (self.yes_no or word.text not in SECRETS)
-            and (
-                (question_types.NUMBER if word.text.isdigit() else stem(word.text)) in explained
-                or any(a <= word.start and word.end <= b for a, b in counting)
-            )
+            and (stem(word.text) in explained or any(a <= word.start and word.end <= b for a, b in counting))
         )
 
     @cached_property

@@ -86,6 +86,8 @@ FACTS: dict[str, tuple[str, ...]] = {
 #: Types that ask what the named thing needs, and those that ask what needs it: only syntax tells these apart.
 OF_SUBJECT = frozenset({"dependencies_of", "connections_of", "store_of"})
 OF_OBJECT = frozenset({"dependents_of", "consumers_of_store"})
+#: The kinds that say which store a service uses, or what uses one.
+OF_STORES = frozenset({"connections", "dependencies", "dependents", "impact", "shared_services", "users"})
 #: Types to which that an edge is missing is no answer: what is stored somewhere may be declared otherwise.
 OPEN = frozenset({"store_of"})
 #: Types that are tried, and how probable each must be.
@@ -109,8 +111,6 @@ MASKS = {
 #: What stands for the slots of the exemplars.
 _SLOTS = {"svc": "service", "net": "network", "img": "image", "var": "variable"}
 _SLOT = re.compile(r"<([A-Z]+)2?>")
-#: Stands for any number in a vocabulary.
-NUMBER = "#"
 #: Buckets of words and parts of words.
 _BUCKETS = 4096
 #: A word of fewer exemplars of a type says nothing of it, unless the type is nearly certain.
@@ -159,11 +159,11 @@ def _wordings() -> Iterator[tuple[str, str]]:
 @cache
 def vocabulary(certain: bool = False) -> dict[str, frozenset[str]]:
     """The stems of the words of each type's exemplars, of those in several, for a type that is ``certain`` in
-    any; ``NUMBER`` among them where these name numbers."""
+    any."""
     held: dict[str, Counter[str]] = {}
     for of, wording in _wordings():
         stems = set(map(words.stem, words.runs(words.fold(_SLOT.sub(" ", wording)))))
-        held.setdefault(of, Counter()).update(stems | ({NUMBER} if "<PORT" in wording else set()))
+        held.setdefault(of, Counter()).update(stems)
     least = 1 if certain else _SEVERAL
     return {of: frozenset(s for s, n in stems.items() if n >= least) for of, stems in held.items()}
 

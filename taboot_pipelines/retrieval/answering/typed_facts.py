@@ -176,6 +176,10 @@ class TypedFacts(FactKind):
         if on is not None and query.name == "published_ports":
             rows = [r for r in bound.rows if _is_where(str(r.cells["address"]), everywhere=on[1])]
             bound = bound._replace(rows=rows, used=bound.used | on[0])
+        if kind == "location":
+            bound = bound._replace(rows=[r for r in bound.rows if r.cells["host"]])
+        if kind == "auth" and all(r.cells["login"] is None for r in bound.rows):
+            return None  # Nothing states whether a login guards it.
         if kind == "admitted":
             bound = bound._replace(rows=[r for r in bound.rows if r.cells["allowed"]])
         if kind == "port_owner" and not {"port", "container_port"}.intersection(bound.columns):
@@ -197,10 +201,14 @@ class TypedFacts(FactKind):
             asked, rows = ASKED["networks"], list(query.run(self._asked_of, Arguments(services=services)))
             bound = bound._replace(rows=rows, columns=("service",))
         said = self._said(asked.sentence or query.sentence, asked.noun, bound, scoped)
-        # Whether others reach a published port, or get in, no file says.
-        doubtful = kind == "exposed" and any(
-            r.cells.get("how", "proxy") != "proxy" or r.cells.get("allowed") for r in bound.rows
-        )
+        # Whether others reach a port or a name, or get in, no file says, nor whether a login is the only one.
+        doubtful = kind == "exposed" or question.negated
+        # What only an archive or an example declares is not known to be so now.
+        doubtful = doubtful or all(self.house.is_example(c.doc_id) for s in said for c in s.cites)
+        if kind in ("auth", "admitted"):
+            doubtful = doubtful or not all(r.cells["login"] for r in bound.rows)
+        if kind == "auth" and all(r.cells["login"] == "" for r in bound.rows):
+            said[0].text = f"{said[0].text.removesuffix('.')}, and declares no login before it."
         if question.yes_no and not doubtful:
             said[0].text = f"{'No' if bound.refused else 'Yes'}: {said[0].text}"
         return Found(said, set(bound.used), looked_for=query.name.replace("_", " "))
@@ -441,7 +449,8 @@ def _is_where(address: str, *, everywhere: bool) -> bool:
     try:
         ip = ip_address(address.strip("[]"))
     except ValueError:
-        return everywhere  # the name of the machine, where no address is given
+        # The name of the machine, where no address is given; of a variable nothing is known.
+        return everywhere and not address.startswith("$")
     return ip.is_unspecified if everywhere else ip.is_loopback
 
 

@@ -21,7 +21,12 @@ from taboot_pipelines.retrieval.answering.ownership import Ownership
 from taboot_pipelines.retrieval.explanations import Explanations
 from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntries, config_entries
-from taboot_pipelines.retrieval.queries.service_index import ServiceIndex, is_example_path, service_index
+from taboot_pipelines.retrieval.queries.service_index import (
+    ServiceIndex,
+    is_example_path,
+    places_in_house,
+    service_index,
+)
 from taboot_pipelines.retrieval.request import check_limit
 from taboot_pipelines.retrieval.results.drift import DriftItem, DriftReport, DriftSide
 from taboot_pipelines.retrieval.results.explanations import Quote
@@ -129,10 +134,18 @@ class Drifts:
             for doc_id, source, kind, path, url, title, mime in rows_of(view.graph.documents, *columns)
         ]
         projects = {folder for _, _, type_, _, _, _, folder in rows if source_kind(type_).projects}
+        places = places_in_house(view.manifest.sources)
         configuring = _configuring((source, mime) for _, source, _, _, _, mime, _ in rows)
         return {
             doc_id: DocumentView(
-                self._standing(view, source, kind, path, mime, folder in projects or source in configuring),
+                self._standing(
+                    view,
+                    source,
+                    kind,
+                    posixpath.join(places.get(source, ""), path),
+                    mime,
+                    folder in projects or source in configuring,
+                ),
                 folder,
                 path or title,
             )

@@ -19,14 +19,15 @@ MAX_CITED = MAX_LISTED
 
 @dataclass(frozen=True, slots=True)
 class StatementSpan:
-    """Where a statement stands: line and code points ``[start, end)`` of a document; the edge where it is
-    one."""
+    """Where a statement stands: line and code points ``[start, end)`` of a document; where it is an edge,
+    that, and where a text says it, how sure its reader is."""
 
     doc_id: str
     line: int
     start: int
     end: int
     edge_id: str = ""
+    confidence: float = 1.0
 
 
 @dataclass(slots=True)
@@ -54,7 +55,8 @@ class Found:
 
 
 def cite(edge: Edge) -> StatementSpan:
-    return StatementSpan(edge.doc_id, edge.line, *edge.span, edge.edge_id)
+    sure = edge.confidence if edge.is_of_text else 1.0
+    return StatementSpan(edge.doc_id, edge.line, *edge.span, edge.edge_id, sure)
 
 
 def cites(edges: Iterable[Edge]) -> list[StatementSpan]:

@@ -112,8 +112,8 @@ def declared_description(house: ServiceIndex, service: Service) -> tuple[str, St
 
 
 def reachable(edges: Iterable[Edge]) -> list[Edge]:
-    """The published ports that others than the machine itself reach."""
-    return [e for e in edges if not str(e.properties.get("hostIp") or "").startswith(("127.", "::1"))]
+    """The published ports that others than the machine itself reach, as far as their addresses are known."""
+    return [e for e in edges if not str(e.properties.get("hostIp") or "").startswith(("127.", "::1", "$"))]
 
 
 def way_of(house: ServiceIndex, edge: Edge) -> str:

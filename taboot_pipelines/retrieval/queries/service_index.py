@@ -11,10 +11,11 @@ import json
 import posixpath
 import re
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from taboot_pipelines.model.graph import RUNNING_METHOD, TEXT_METHOD
 from taboot_pipelines.model.ids import bare_key, container_id
 from taboot_pipelines.retrieval.graph import Graph
 from taboot_pipelines.retrieval.index import Index
-from taboot_pipelines.shards.manifest import Manifest
+from taboot_pipelines.shards.manifest import Manifest, SourceEntry
 from taboot_pipelines.sources import Stance, source_kind, stance_of
 
 if TYPE_CHECKING:
@@ -63,7 +64,12 @@ _EDGE_COLUMNS = (
     "supports",
     "extraction_method",
     "end_observed",
+    "confidence",
 )
+
+
+#: What is less likely than this is no fact that anything is answered by: it is sooner wrong than right.
+_LIKELY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,7 @@ class Edge:
     method: str
     observed: str
     methods: frozenset[str]
+    confidence: float
 
     @property
     def is_of_text(self) -> bool:
@@ -165,6 +172,7 @@ class ServiceIndex:
         facts = pc.not_equal(types, "MENTIONS").to_numpy(zero_copy_only=False)
         self._mentions = np.flatnonzero(~facts & (graph.end >= 0))
         facts &= (graph.start >= 0) & (graph.end >= 0)
+        facts &= graph.edges.column("confidence").to_numpy() >= _LIKELY
         facts &= ~_ports_of_texts(graph)
         # What runs is compared with what is declared (``taboot drift``), and is no declaration.
         facts &= ~pc.starts_with(graph.edges.column("extraction_method"), RUNNING_METHOD).to_numpy()
@@ -349,6 +357,7 @@ class ServiceIndex:
                 row["extraction_method"],
                 row["end_observed"],
                 frozenset(str(s.get("method")) for s in json.loads(row["supports"]) if "doc" not in s),
+                row["confidence"],
             )
             for row, start, end in zip(rows, starts, ends, strict=True)
         ]
@@ -359,13 +368,14 @@ class ServiceIndex:
     @cached_property
     def documents(self) -> dict[str, Document]:
         table = self.graph.documents.select(["doc_id", "source_id", "path", "mime", "title", "source_type"])
+        places = places_in_house(self._sources)
         return {
             r["doc_id"]: Document(
                 r["doc_id"],
                 r["source_id"],
                 r["path"],
                 r["mime"],
-                is_example_path(r["path"]),
+                is_example_path(posixpath.join(places.get(r["source_id"], ""), r["path"])),
                 r["title"],
                 r["source_type"],
             )
@@ -496,6 +506,19 @@ def service_index(view: View) -> ServiceIndex:
 
 def _service_index(view: View) -> ServiceIndex:
     return ServiceIndex(view.graph, view.index, view.manifest)
+
+
+def places_in_house(sources: Mapping[str, SourceEntry]) -> dict[str, str]:
+    """Where the folder of each source lies in the outermost one of another source that holds it: a source may
+    be of ``archive/old`` alone, so that no path of its documents says so."""
+    roots = {source: PurePath(entry.root) for source, entry in sources.items() if entry.root}
+    found = {}
+    for source, root in roots.items():
+        outer = min(
+            (o for o in roots.values() if o in root.parents), key=lambda o: len(o.parts), default=root
+        )
+        found[source] = root.relative_to(outer).as_posix()
+    return found
 
 
 def is_example_path(path: str) -> bool:

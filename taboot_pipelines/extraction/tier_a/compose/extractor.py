@@ -385,7 +385,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "18"
+    version = "19"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every

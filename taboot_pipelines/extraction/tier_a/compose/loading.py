@@ -8,11 +8,14 @@ Compose looks into the directory that it is started in: ``COMPOSE_FILE`` of the 
 files, else the directory's default file and its override are the project. The first file's directory is the
 project's: it gives the name, the relative paths start there, and its own ``.env`` stands beneath the other.
 Files beside the default one that Compose would refuse without it belong to its project too: people lay them
-over it with ``-f``.
+over it with ``-f``. So do those that share a network or a volume with it and none of its services: whichever
+of a directory's files Compose is given, the project has the name of the directory, and with it its networks
+and volumes.
 """
 
 from __future__ import annotations
 
+import glob
 import posixpath
 import re
 from collections import Counter
@@ -170,16 +173,17 @@ class Loader:
 
     def _layers(self, model: Node, beside: Sequence[str], base: str) -> dict[str, Node]:
         """The files that are layers of a project, each with its model. Of those that publish a port which the
-        project or another one publishes too only one can be meant, and none is taken."""
+        project or another one publishes too, or that add a service of one name, only one can be meant, and
+        none is taken."""
         found = {path: layer for path in beside if (layer := self._laid_over(model, path, base)) is not None}
         own = _services(model)
-        ports = {
-            path: {p for n, node in _services(layer).items() if n not in own for p in _published(node)}
+        claims = {
+            path: {c for n, node in _services(layer).items() if n not in own for c in (n, *_published(node))}
             for path, layer in found.items()
         }
-        taken = Counter(port for held in ports.values() for port in held)
+        taken = Counter(claim for held in claims.values() for claim in held)
         taken.update({port for node in own.values() for port in _published(node)})
-        return {path: layer for path, layer in found.items() if all(taken[p] == 1 for p in ports[path])}
+        return {path: layer for path, layer in found.items() if all(taken[c] == 1 for c in claims[path])}
 
     def _laid_over(self, model: Node, path: str, base: str) -> Node | None:
         """The model of a file that is a layer of this project; None if it is none.
@@ -189,6 +193,9 @@ class Loader:
         on the project must have something: the rest is a mistake, or in another layer. A file that changes
         what a service of the project runs or which network it has, or that takes something away, is another
         way to run it, such as one for development; one that adds nothing only says how it may be run.
+
+        One that Compose would take alone is a layer if it has no name of its own, none of the project's
+        services, and declares a network or a volume that the project declares: there is one of that name.
         """
         services = _services(model)
         try:
@@ -204,7 +211,11 @@ class Loader:
         idle = {name for name, node in own.items() if not runs(node) and node.get("extends") is None}
         needed = {n for node in own.values() if (d := node.get("depends_on")) for n in _names_of(d)}
         lacking = idle | needed - own.keys()
-        if not (idle <= services.keys() and lacking & services.keys() and own.keys() - services.keys()):
+        if not lacking:
+            named = documents[0].get("name") is not None
+            if named or own.keys() & services.keys() or not _declared(documents[0]) & _declared(model):
+                return None
+        elif not (idle <= services.keys() and lacking & services.keys() and own.keys() - services.keys()):
             return None
         patched = [own[name] for name in own.keys() & services.keys()]
         if any(runs(node) or node.get("network_mode") is not None for node in patched):
@@ -503,6 +514,13 @@ def _services(model: Node) -> dict[str, Node]:
     return {} if services is None else {name: node for name, (_, node) in services.entries.items()}
 
 
+def _declared(model: Node) -> set[tuple[str, str]]:
+    """The networks and volumes that a model declares, but for the network that every project has."""
+    held = {kind: model.get(kind) for kind in ("networks", "volumes")}
+    found = {(kind, name) for kind, node in held.items() if node is not None for name in node.entries}
+    return found - {("networks", "default")}
+
+
 def _published(service: Node) -> set[str]:
     """The published ports of a service as they are written, with their address."""
     ports = service.get("ports")
@@ -565,7 +583,7 @@ def select(loader: Loader, unit: Sequence[str], root: str) -> Selection:
             # Started here, Compose takes other files.
             default = False
     environment = loader.read_environment(posixpath.join(directory, ".env"), {}) or {}
-    folder = _folder(directory, root)
+    folder = _told_apart(loader, directory, DEFAULT_FILES if default else (file,)) or root
     name = folder if default else f"{folder}-{posixpath.splitext(file)[0]}"
     beside = _beside(loader, directory, unit) if default else ()
     return Selection(tuple(unit), directory, environment, name, default, beside)
@@ -579,6 +597,23 @@ def _beside(loader: Loader, directory: str, unit: Sequence[str]) -> tuple[str, .
 
 def _folder(directory: str, root: str) -> str:
     return posixpath.basename(directory) or root
+
+
+def _told_apart(loader: Loader, directory: str, names: Sequence[str]) -> str:
+    """What a project is called after its directory: by the directory's name, and where another directory of
+    that name holds a file of one of ``names``, by as much of the path as tells the two apart.
+
+    On one machine Compose would take such two for one project. They lie in one repository, so they are meant
+    for several machines, or for one at a time.
+    """
+    folder = posixpath.basename(directory)
+    found = () if glob.escape(folder) != folder else loader.view.glob(f"**/{folder}/*.y*ml") if folder else ()
+    others = {posixpath.dirname(p) for p in found if posixpath.basename(p) in names} - {directory}
+    parts = directory.split("/")
+    for count in range(1, len(parts)):
+        if all(other.split("/")[-count:] != parts[-count:] for other in others):
+            return "-".join(parts[-count:])
+    return "-".join(parts)
 
 
 def _earlier(loader: Loader, directory: str, file: str) -> bool:

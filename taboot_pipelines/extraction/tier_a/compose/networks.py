@@ -276,6 +276,8 @@ def _bindings(target_text: str, published_text: str, protocol: str, address: str
     )
 
 
+#: A published port whose address alone is a variable, without a default.
+_OF_ADDRESS = re.compile(r"(\$(?:\w+|\{\w+\})):([^$:]*:[^$:]*)")
 #: Bindings of one project.
 MAX_BINDINGS = 100_000
 
@@ -290,9 +292,11 @@ def claim_ports(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> None:
         return
     for item in entries.items:
         parts = [item] if item.kind == SCALAR else [v for _, v in item.entries.values()]
-        if sum(c.mark(name, "ports", part) for part in parts):
+        # Which address a variable names that has no value is not known; the ports behind it are.
+        unset = _OF_ADDRESS.fullmatch(item.text) if item.missing else None
+        if unset is None and sum(c.mark(name, "ports", part) for part in parts):
             continue
-        ports = read_ports(item)
+        ports = read_ports(item) if unset is None else _short(unset[2])
         if ports is None:
             c.report(item, "E_PARSE", "this is no port that Compose accepts.")
             continue
@@ -317,6 +321,7 @@ def claim_ports(c: ProjectClaims, ref: NodeRef, name: str, node: Node) -> None:
                 "compose_ports",
                 target=binding.target,
                 address=binding.host_ip,
+                unset="" if unset is None else unset[1],
                 written=c.texts.quote(item.evidence),
             )
 

@@ -620,6 +620,67 @@ def test_of_two_that_publish_one_port_neither_is_a_layer() -> None:
     assert {n.node.name for n in read.nodes("Service")} == {"web", "db", "haproxy"}
 
 
+SHARED = "services: {web: {image: nginx, networks: [home]}}\nnetworks: {home: {driver: bridge}}\n"
+PART = (
+    "services: {{{0}: {{image: {0}, networks: [home]}}}}\n"
+    "networks: {{home: {{external: true, name: house_home}}}}\n"
+)
+
+
+def test_a_port_on_an_address_that_is_not_set_is_published_all_the_same() -> None:
+    ports = "['${SERVER_IP}:90:80', '$IP:91:81/udp', '${P}:82', '${A}:${P}:83']"
+    read = interpret(f"services: {{web: {{image: nginx, ports: {ports}}}}}")
+    said = [e.properties for e in read.edges("BINDS")]
+    assert {(p["port"], p["targetPort"], p["hostIp"]) for p in said} == {
+        (90, 80, "${SERVER_IP}"),
+        (91, 81, "$IP"),
+    }
+    (web,) = read.nodes("Service")
+    assert web.properties["unresolved"] == ["ports: ${P}", "ports: ${A}"]
+
+
+def test_files_of_a_folder_that_share_a_network_are_one_project() -> None:
+    """Whichever of them Compose is given, it calls the project after the folder."""
+    files = {"a/compose.yaml": SHARED} | {f"a/compose.{n}.yml": PART.format(n) for n in ("media", "mail")}
+    read = interpret(files, "a/compose.yaml")
+    assert {n.node.key[:2] for n in read.nodes("Service")} == {("lab/a", n) for n in ("web", "media", "mail")}
+    assert len({e.end.key for e in read.edges("RUNS_IN")}) == 1
+    assert read.result.subordinates == {"a/compose.media.yml", "a/compose.mail.yml"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: other\n" + PART.format("mail"),
+        PART.format("mail").replace("home", "away"),
+        PART.format("web"),
+        PART.format("mail") + "volumes: {data: {}}\n---\n" + PART.format("mail"),
+    ],
+)
+def test_another_name_network_or_a_service_twice_is_another_project(text: str) -> None:
+    read = interpret({"a/compose.yaml": SHARED, "a/compose.mail.yml": text}, "a/compose.yaml")
+    assert {n.node.name for n in read.nodes("Service")} == {"web"} and not read.result.subordinates
+
+
+def test_of_two_that_add_one_service_neither_is_a_part() -> None:
+    files = {"a/compose.yaml": SHARED} | {f"a/compose.{n}.yml": PART.format("mail") for n in ("x", "y")}
+    read = interpret(files, "a/compose.yaml")
+    assert {n.node.name for n in read.nodes("Service")} == {"web"}
+
+
+def test_folders_of_one_name_are_several_projects() -> None:
+    files = {f"{place}/compose.yaml": CORE for place in ("a/conf", "b/conf", "b/c/conf", "d")}
+    files |= {"a/other/conf/notes.yml": "x: 1"}
+
+    def called(main: str) -> set[str]:
+        return {n.node.key[0] for n in interpret(files, main).nodes("Service")}
+
+    assert called("a/conf/compose.yaml") == {"lab/a-conf"} and called("b/conf/compose.yaml") == {"lab/b-conf"}
+    assert called("b/c/conf/compose.yaml") == {"lab/c-conf"} and called("d/compose.yaml") == {"lab/d"}
+    files = {"a/conf/compose.yaml": CORE}
+    assert called("a/conf/compose.yaml") == {"lab/conf"}
+
+
 def test_a_file_with_a_variable_without_a_value_is_said_to_be_so() -> None:
     read = interpret({"a/compose.yaml": "services: {web: {extends: {file: '${R}/b.yaml', service: a}}}"})
     assert "E_UNRESOLVED" in read.codes()
