@@ -60,6 +60,25 @@ def test_what_is_for_another_is_needed_by_it_only_as_a_store(row: str, needed: b
     assert facts(text) == ({("cache-main", "DEPENDS_ON", subject, None)} if needed else set())
 
 
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        # The sockets of a switch, a column that names a port itself, a time of day, a quantity.
+        ("Node | Switch | Port", "`box-one` | Core-24 | 14"),
+        ("Host | Package | TCP 1514", "`box-one` | absent | timeout `124`"),
+        ("Host | Port | Seen", "`box-one` | | 16:30"),
+        ("Node | Memory", "`box-one` | 4 GB DDR4-2400 at 2133 MT/s"),
+        # An address that something goes to, two records side by side, a version that runs nothing.
+        ("Source | Check", "`box-one` | TCP to 192.168.73.2"),
+        ("Host | Cache | Host | Cache", "`box-one` | 2 GB | `box-two` | 3 GB"),
+        ("App | Running", "`box-one` | 5.2.3-libtorrent-2.0.13"),
+    ],
+)
+def test_numbers_and_names_that_are_no_ports_and_no_hosts(header: str, row: str) -> None:
+    rule = "|".join("---" for _ in header.split("|"))
+    assert facts(f"# House\n\n| {header} |\n|{rule}|\n| {row} |\n") == set()
+
+
 def test_a_table_in_html_is_read_as_one_in_markdown() -> None:
     text = (
         "<table>\n<tr><th>Service</th><th>Port</th></tr>\n"

@@ -115,6 +115,10 @@ _GROUPS = frozenset(
     ["stack", "stacks", "project", "projects", "category", "group", "layer", "section", "profile", "bundle"]
 )
 _GROUP = "subject group"
+#: A preposition of direction before an address.
+_AWAY = re.compile(r"\b(?:to|from|via|through|towards?) `?$", re.IGNORECASE)
+#: A version (Semantic Versioning, or nearly), which runs nothing.
+_VERSION = re.compile(r"v?\d+\.\d+(?:\.\d+)*(?:[-+.][\w.+-]*)?(?: ?/ ?.*)?")
 _REMARK = re.compile(r"\([^)]*\)|<br>")
 _LEADING = re.compile(r"\A[^\w@]+")
 _EMPTY = re.compile(
@@ -129,6 +133,8 @@ def header_roles(text: str) -> frozenset[str]:
     found: set[str] = {
         role for role, said in roles().items() if role in _COLUMNS and any(w in said for w in words)
     }
+    if "port" in found and any(w.isdigit() for w in words):
+        found -= {"port"}  # "TCP 1514": it names a port itself, and the cells say what came of it.
     if "port" in found:
         found -= {"host", "subject"}
     if not _OF_FILES.isdisjoint(words):
@@ -146,6 +152,9 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
     if not cells or (len(table.header) < 2 and len(cells) < 2):
         return
     header = [_header(table, k) for k in range(len(cells))]
+    told = [name for name in header if name.strip()]
+    if len(set(told)) < len(told):
+        return  # A header twice: several records stand side by side in a row.
     at = _subject(table, cells, header)
     first = header_roles(header[0])
     shared = [
@@ -178,7 +187,10 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
             )
             or (k != at and header[k].strip().lower() in ("host", "node", "server", "machine"))
             for m in [name_of(cell)]
-            if m is not None and not addresses(cell) and not _EMPTY.fullmatch(m.text)
+            if m is not None
+            and not addresses(cell)
+            and not _EMPTY.fullmatch(m.text)
+            and not _VERSION.fullmatch(m.text)
         ),
         None,
     )
@@ -198,12 +210,14 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
             *about(subject, "1", vocabulary),
             *(["whole"] if len(subject.text) == len(cells[at].plain.strip()) else []),
         ]
-        leads = any("reaches" in header_roles(h) for h in header)
+        # Ports beside what a row leads to are that thing's, and those of a switch are sockets.
+        wired = any(not roles()["wired"].isdisjoint(re.findall(r"[a-z]+", h.lower())) for h in header)
+        leads = wired or any("reaches" in header_roles(h) for h in header)
         for k, cell in enumerate(cells):
             if k == at or _EMPTY.fullmatch(cell.plain):
                 continue
             if leads and "port" in header_roles(header[k]):
-                continue  # Of what the row leads to.
+                continue
             if k > at + 12:
                 break
             for one in _cell(segment, subject, cells[at], k - at, cell, header[k], shared_of, vocabulary):
@@ -390,7 +404,7 @@ def _cell(
         if kind == "BUILDS":
             continue
         for name in inside[:6]:
-            if is_setting(name.text) or is_generic(name.text):
+            if is_setting(name.text) or is_generic(name.text) or _VERSION.fullmatch(name.text):
                 continue
             before = re.findall(r"[a-z]+", cell.plain[: name.start].lower())
             fits = _FITS.get(role) == way
@@ -474,6 +488,8 @@ def _addressed(
     others = roles()["other-end"]
     if thing.kind == "ip" and not others.isdisjoint(re.findall(r"[a-z]+", header.lower())):
         return  # The address of what stands at the other end.
+    if thing.kind == "ip" and _AWAY.search(cell.plain, max(0, thing.start - 12), thing.start):
+        return  # Of what something goes to, or comes from.
     if thing.kind == "image" and thing.by == "path" and said & {"network", "needs", "host", "setting"}:
         return
     if FLAGS["example"].search(cell.plain, max(0, thing.start - 16), thing.start):

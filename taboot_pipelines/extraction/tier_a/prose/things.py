@@ -51,8 +51,12 @@ _MAPPED = re.compile(
     r"(?i)\bport\s+(?P<inner>\d{2,5})\b[^.;]{0,60}?\b(?:mapped\s+)?to\s+(?:the\s+)?(?:host\s+)"
     r"?(?:port\s+)?(?P<outer>\d{2,5})\b"
 )
+#: A unit of measurement behind a number (SI and IEC 80000-13), which is a quantity then.
+_UNIT = r" ?(?:[KMGT]i?(?:B|b|Hz)?(?:/s)?|[kmµn]?(?:Hz|s|W|V|A|m)|\w+/s|rpm|°C?)\b"
+#: A time of day (ISO 8601), which is written as two ports are.
+_CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d")
 #: "the web UI on 3000": a number of at least four digits behind a preposition of place.
-_AT_NUMBER = re.compile(r"(?<![\w-])(?:on|at) `?(\d{4,5})\b(?![\d.:%/-])")
+_AT_NUMBER = re.compile(rf"(?<![\w-])(?:on|at) `?(\d{{4,5}})\b(?![\d.:%/-]|{_UNIT})")
 NUMBER = re.compile(r"(?<![\d.:\w/-])\d{2,5}(?![\d.:\w-]|/\d)")
 _WORD = re.compile(r"[^\W_](?:[\w+&'’.-]*[\w+])?")
 _PLAIN_NAME = re.compile(
@@ -218,6 +222,8 @@ def _address(match: re.Match[str], plain: str) -> Thing | None:
             return Thing(start, end, said, "hostport", port=int(match["iport"][1:]), host=host)
         return Thing(start, end, said, "ip", host=said)
     if match["mapping"] is not None:
+        if _CLOCK.fullmatch(said) and match["outer"] != match["inner"]:
+            return None
         if match["inner"][0] == "0" or match["outer"][0] == "0":
             return None  # A time of day.
         return Thing(
