@@ -6,7 +6,7 @@ Two publications are compared, whatever lay between them. Mentions are left out:
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -63,9 +63,28 @@ def fact_changes(before: View, after: View) -> list[FactChange]:
     ]
     found += [_thing(old, new, *places) for old, new in _pairs((nodes[0], nodes[1]), _THING, "name")]
     return sorted(
-        found,
+        _without_the_same(found),
         key=lambda x: (_ORDER.index(x.what), x.type, *(s.says if s else "" for s in (x.before, x.after))),
     )
+
+
+def _without_the_same(found: Sequence[FactChange]) -> Iterator[FactChange]:
+    """The changes but those in which one went and one came that say the same: a name is only known for
+    another thing's by now."""
+
+    def said(change: FactChange, side: FactSide | None) -> tuple[str, ...]:
+        return (change.what, change.type, side.says if side else "", side.path if side else "")
+
+    went = Counter(said(x, x.before) for x in found if x.change == "removed")
+    came = Counter(said(x, x.after) for x in found if x.change == "added")
+    same = {"removed": went & came, "added": went & came}  # of each as many as of the other
+    for change in found:
+        left = same.get(change.change, Counter())
+        mark = said(change, change.after or change.before)
+        if left[mark]:
+            left[mark] -= 1
+        else:
+            yield change
 
 
 def _without_mentions(edges: pa.Table) -> pa.Table:

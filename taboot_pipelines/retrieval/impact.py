@@ -7,6 +7,7 @@ proxy first what is on it, then what is affected by that.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -69,8 +70,10 @@ def impact(
     if kind not in (None, *KINDS):
         raise TabootError("E_QUERY", f"kind must be {', '.join(KINDS)}, not {str(kind)[:100]!r}.")
     asked = _Asked(house, states, project, transitive)
-    # What narrows to a project means a service.
+    # What narrows to a project means a service. Of one that no file declares, first what else is called so.
     kinds = [kind] if kind is not None else KINDS if project is None else KINDS[:1]
+    if len(kinds) > 1 and not _is_declared(house, thing):
+        kinds = (*KINDS[1:], KINDS[0])
     nothing: TabootError | None = None
     for one in kinds:
         try:
@@ -81,6 +84,12 @@ def impact(
             nothing = nothing or error
     assert nothing is not None
     raise nothing
+
+
+def _is_declared(house: House, thing: str) -> bool:
+    with contextlib.suppress(TabootError):
+        return any(service.declared for service in house.services_named(thing))
+    return False
 
 
 def _of_service(asked: _Asked, thing: str) -> Impact:

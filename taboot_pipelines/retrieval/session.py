@@ -34,6 +34,8 @@ T = TypeVar("T")
 #: they may be gone from the disk.
 _HELD_SECONDS = 3600.0
 _MAX_HELD = 8
+#: Publications in which the sources of the first ingest are looked for.
+_FIRST_ONES = 64
 #: A full collection of garbage that takes longer (seconds) is felt by whoever waits for an answer.
 _FELT_SECONDS = 0.02
 #: Set while :func:`sparing_collections` is at work.
@@ -243,8 +245,15 @@ class Session:
         )
 
     def oldest(self) -> Kept | None:
-        """The oldest kept publication."""
-        return next(iter(self.store.kept(self._namespace)), None)
+        """The oldest kept publication that has every source of the present one: the first ingest publishes
+        while it still reads. Where none of the first ones has, the oldest."""
+        kept = list(self.store.kept(self._namespace))
+        wanted = self.view().manifest.sources.keys()
+        for publication in kept[:_FIRST_ONES]:
+            with contextlib.suppress(TabootError):
+                if wanted <= self._kept(publication).manifest.sources.keys():
+                    return publication
+        return kept[0] if kept else None
 
     def at(self, publication: Kept) -> View:
         """The view of a kept publication, which uses the current one's mapped shards. Raises
