@@ -29,6 +29,7 @@ _BROKEN = [
 ]
 #: Every rule, and what it says.
 RULES: Mapping[str, str] = {
+    "unreadable": "A file cannot be read as what it is, so that nothing of it is compared.",
     "port_taken": "A port of a machine is published by two services.",
     "route_port": "A proxy leads to a port that its target does not listen on.",
     "upstream_gone": "A proxy leads to something that is not there.",
@@ -40,7 +41,6 @@ RULES: Mapping[str, str] = {
     "variable_undefined": "A variable is used that has no value.",
     "image_unpinned": "An image names no version, or only `latest`.",
     "document_contradicted": "A document says something else than the configuration.",
-    "unreadable": "A file cannot be read as what it is.",
     **{rule.name: rule.summary for rule in _BROKEN},
 }
 _DRIFTS = {
@@ -56,6 +56,8 @@ _NOT_FOUND = (
     ("volume", "volume_gone"),
     ("", "file_gone"),
 )
+#: What is said of a file that is not as its format has it, or whose bytes are not to be had.
+_UNREAD = frozenset({"E_CYCLE", "E_ENCODING", "E_FORBIDDEN", "E_INTERNAL", "E_PARSE", "E_UNREADABLE"})
 _LEADING = ("CONNECTS_TO", "DEPENDS_ON", "ROUTES_TO", "USES_VPN")
 #: Of these what leads somewhere by a name or a port: it may end though what says it stands there still.
 _BY_NAME = ("CONNECTS_TO", "ROUTES_TO")
@@ -93,16 +95,20 @@ def _problem(rule: str, statement: str, side: Side, doc_id: str, line: int) -> C
 
 
 def _readings(before: Side, after: Side) -> Iterator[CheckProblem]:
-    """What cannot be read, leads to nothing or has no value; of equal ones those beyond what there was."""
-    same = before.state.problems & after.state.problems
+    """What cannot be read, leads to nothing or has no value; of equal ones those beyond what there was, but a
+    file of which nothing is read whatever there was: what it would break nobody sees."""
+    unread = {(s, p) for s, p in after.state.problems if p.code in _UNREAD and _is_blank(after, s, p.path)}
+    same = (before.state.problems & after.state.problems) - unread
     known = Counter(key for key, _ in _keyed(before, before.state.problems - same))
     for key, line in _keyed(after, after.state.problems - same):
-        if known[key]:
-            known[key] -= 1
-            continue
         source, path, code, said, where = key
         doc_id = after.index.by_path.get((source, path))
         rule, statement = "unreadable", said
+        if known[key]:
+            known[key] -= 1
+            if code not in _UNREAD or not _is_blank(after, source, path):
+                continue
+            statement = f"{said} Nothing of it is compared: it could not be read before either."
         if code == "E_UNSET":
             variable = said.removesuffix(" has no value.")
             rule, statement = "variable_undefined", f"{variable} is used, and nothing sets it."
@@ -113,6 +119,19 @@ def _readings(before: Side, after: Side) -> Iterator[CheckProblem]:
         root = after.state.view.manifest.sources[source].root or ""
         file = after.file(doc_id) if doc_id else f"{root}/{path}".removeprefix("/./").removeprefix("/")
         yield CheckProblem(rule=rule, statement=statement, file=file, line=line)
+
+
+def _is_blank(side: Side, source: str, path: str) -> bool:
+    """Whether nothing is read of a file: it states no relation, and holds no value where its format is one
+    that is refused as a whole. An example is not in force."""
+    doc_id = side.index.by_path.get((source, path))
+    if doc_id is None:
+        return True
+    if side.index.is_example(doc_id) or doc_id in side.stating:
+        return False
+    return side.documents[doc_id].mime not in ("application/json", "application/yaml") or not side.values(
+        doc_id
+    )
 
 
 _Key = tuple[str, str, str, str, str]

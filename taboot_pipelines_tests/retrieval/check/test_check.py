@@ -294,6 +294,28 @@ def test_what_was_wrong_before_is_not_told_wherever_it_moved(settings: Settings,
     assert (report.problems, report.facts, report.files) == ((), (), ("shop/compose.yaml",))
 
 
+def test_what_cannot_be_read_is_told_first_though_it_was_so_before(
+    settings: Settings, tmp_path: Path
+) -> None:
+    house = tmp_path / "house"
+    broken = shop("services:", "services: [")
+    example = {
+        "shop/compose.example.yaml": broken,
+        "blog/compose.yaml": BLOG.replace("redis:", "${x-y z redis:"),
+    }
+    write(house, {**HOUSE, **ENV, **example, "shop/compose.yaml": broken})
+    checker = Checker(settings)
+    before = checker.side([files_of(e, f"/{e.config.path}", settings) for e in entries(house)])
+    write(house, {"proxy/shop.conf": PROXY.replace("web", "nowhere"), "k8s/app.yaml": SECRET})
+    after = checker.side([files_of(e, f"/{e.config.path}", settings) for e in entries(house)])
+    # Neither an example, nor a file of which one value is wrong.
+    assert any(p.code == "E_PARSE" and p.path == "blog/compose.yaml" for _, p in before.state.problems)
+    same = checker.check(before, before).problems
+    assert [(p.rule, p.file) for p in same] == [("unreadable", "shop/compose.yaml")]
+    first, *others = checker.check(before, after).problems
+    assert first == same[0] and "before" in first.statement and others
+
+
 def test_a_new_name_makes_no_new_conflict(settings: Settings, tmp_path: Path) -> None:
     secret = "image: adminer:4\n    environment: {ADMIN_PASSWORD: correct-horse-battery}"
     twice = shop("8081:8080", "8080:8080").replace("image: adminer:4", secret)
