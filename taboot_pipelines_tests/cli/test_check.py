@@ -74,6 +74,19 @@ def test_a_folder_is_compared_with_the_last_commit(world: World, repository: Pat
     assert git(repository, "status", "--porcelain").split() == ["M", "stack/compose.yaml"]
 
 
+def test_a_mount_of_a_file_that_no_source_reads_is_missed(world: World, repository: Path) -> None:
+    (repository / "stack" / "key.pem").write_bytes(b"\0")
+    (repository / "stack" / "compose.yaml").write_text(STACK + "    volumes: [./key.pem:/key.pem]\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "two")
+    shell = Shell(world)
+    assert "no problem" in shell("check", str(repository))
+    (repository / "stack" / "key.pem").unlink()
+    assert "key.pem, which is gone" in shell("check", str(repository), code=1)
+    git(repository, "commit", "-qam", "three")
+    assert "key.pem, which is gone" in shell("check", str(repository), "--git", "HEAD~1..HEAD", code=1)
+
+
 def test_commits_are_compared_whatever_the_folder_is(world: World, repository: Path) -> None:
     shell = Shell(world)
     git(repository, "checkout", "-q", "-b", "change")
@@ -197,6 +210,15 @@ def test_a_folder_is_compared_with_what_is_published_and_nothing_is_written(worl
     # The proxy's conf lies in another source, which still leads to the name.
     (problem,) = report["problems"]
     assert (problem["rule"], problem["file"], problem["line"]) == ("upstream_gone", "../edge/web.conf", 1)
+    # What the last commit has, though no source reads it, was there.
+    (folder / "compose.yaml").write_text(STACK + "    volumes: [./key.pem:/key.pem]\n")
+    assert "key.pem" not in shell("check", str(folder), "--format", "json", code=0).split('"problems"')[1]
+    (folder / "key.pem").write_bytes(b"\0")
+    for arguments in (["init", "-q"], ["add", "key.pem"], ["commit", "-qm", "one"]):
+        git(folder, *arguments)
+    (folder / "key.pem").unlink()
+    assert "key.pem, which is gone" in shell("check", str(folder), code=1)
+    (folder / "compose.yaml").write_text(STACK.replace("  web:\n", "  site:\n"))
     impact = shell("impact", "web")
     assert "service web (house)" in impact and "What cannot be known:" in impact
     assert tree(world.home).keys() == before.keys()

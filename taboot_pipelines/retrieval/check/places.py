@@ -235,7 +235,7 @@ def of_home(folder: Path, settings: Settings, workspace: Workspace) -> Sides | N
     for entry in entries:
         if entry in inside or has_projects(kind_of(entry)):
             published = _published(entry, folder, workspace)
-            before.append(published)
+            before.append(replace(published, beside=_committed(entry)) if entry in inside else published)
             after.append(_now(entry, folder, settings, workspace) if entry in inside else published)
     others = len(rows) - len(before)
     notes = (f"{others} sources that hold no configuration here were not looked at.",) if others else ()
@@ -246,6 +246,15 @@ def _now(entry: Entry, folder: Path, settings: Settings, workspace: Workspace) -
     found = _as_it_is(entry, folder, settings)
     deleted = tombstoned_paths(workspace, entry)
     return replace(found, items={path: item for path, item in found.items.items() if not deleted(path)})
+
+
+def _committed(entry: Entry) -> frozenset[str]:
+    """The paths of all that the last commit has of a source, which reads but some; none without git."""
+    try:
+        listed = _git(directory_of(entry), "ls-tree", "-r", "-z", "--name-only", "HEAD")
+    except TabootError:
+        return frozenset()
+    return frozenset((listed or "").split("\0")) - {""}
 
 
 def _published(entry: Entry, folder: Path, workspace: Workspace) -> Files:

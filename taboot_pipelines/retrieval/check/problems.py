@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import PurePosixPath
 
 from taboot_pipelines.knowledge.drift.facts import Authority, Drift, DriftKind
 from taboot_pipelines.model.records import Problem
 from taboot_pipelines.model.rules import Severity
 from taboot_pipelines.retrieval.check.facts import Facts
 from taboot_pipelines.retrieval.check.sides import Side
+from taboot_pipelines.retrieval.check.states import folders_of
+from taboot_pipelines.retrieval.queries.config_files import Value
 from taboot_pipelines.retrieval.queries.house import Arguments, Row
 from taboot_pipelines.retrieval.queries.relations import networks_of, way_of
-from taboot_pipelines.retrieval.queries.service_index import Edge, Service
+from taboot_pipelines.retrieval.queries.service_index import Document, Edge, Service
 from taboot_pipelines.retrieval.queries.services import unpinned_images
 from taboot_pipelines.retrieval.results.check import CheckProblem
 from taboot_pipelines.retrieval.rules.catalog import RULES as RULES_OF_THE_HOUSE
@@ -37,7 +42,7 @@ RULES: Mapping[str, str] = {
     "name_unreachable": "A service or a proxy asks for another that no network of its own reaches.",
     "network_gone": "A network is used that is not there.",
     "volume_gone": "A volume is used that is not declared.",
-    "file_gone": "A file is named that is not there.",
+    "file_gone": "A file or folder is named or mounted that is not there.",
     "variable_undefined": "A variable is used that has no value.",
     "image_unpinned": "An image names no version, or only `latest`.",
     "document_contradicted": "A document says something else than the configuration.",
@@ -63,6 +68,8 @@ _LEADING = ("CONNECTS_TO", "DEPENDS_ON", "ROUTES_TO", "USES_VPN")
 _BY_NAME = ("CONNECTS_TO", "ROUTES_TO")
 #: How alike two names are of which one is likely misspelled (``difflib``: a letter of seven is another).
 _ALIKE = 0.85
+#: A path that says of itself that it begins at a folder.
+_RELATIVE = re.compile(r"\.\.?(?:/|$)")
 _POSITION = re.compile(r", line (\d+), column \d+")
 #: A number, a version, a name or a key as texts hold it.
 _WORD = re.compile(r"\w+(?:[.-]\w+)*")
@@ -81,6 +88,7 @@ def problems(before: Side, after: Side, facts: Facts) -> list[CheckProblem]:
         *_unrouted(before, after, facts),
         *_unpinned(before, after, facts),
         *_documents(before, after, facts),
+        *_files(before, after),
         *_broken(before, after),
     ):
         found.setdefault((problem.rule, problem.file, problem.line), problem)
@@ -385,6 +393,85 @@ def _meeting(side: Side, key: str) -> dict[str, Edge]:
 
 def _driver(side: Side, network: int) -> object:
     return side.index.properties(network).get("driver")
+
+
+def _files(before: Side, after: Side) -> Iterator[CheckProblem]:
+    """Files and folders that were there, are gone, and that configuration in force mounts or names still: by
+    a path from its own folder, or by one inside of the container that mounts it."""
+    gone = {path for path in before.paths if not after.has(path)}
+    names = {posixpath.basename(path) for path in gone}
+    files = RuleHouse(after.house).files if gone else []
+    mounts = [mount for document in files for mount in _mounts(after, document)]
+    for mount in mounts:
+        if mount.source in gone:
+            said = f"service {mount.service} mounts {mount.written}, which is gone: Docker"
+            said += " would put an empty directory in its place."
+            yield _problem("file_gone", said, after, mount.doc_id, mount.line)
+    for document in files:
+        text, file = after.index.text(document.doc_id), posixpath.normpath(after.file(document.doc_id))
+        folder = posixpath.dirname(file)
+        # Who reads the file, and so by which paths it knows others.
+        readers = {(m.doc_id, m.service) for m in mounts if m.source in (file, *folders_of(file))}
+        for value in after.values(document.doc_id) if any(name in text for name in names) else ():
+            own = {(document.doc_id, value.path[1])} if _is_of_service(value) else readers
+            seen = [m for m in mounts if (m.doc_id, m.service) in own and m.source not in gone]
+            for word in _words(value):
+                path = _outside(word, seen) if word.startswith("/") else _beside(word, folder)
+                if path in gone:
+                    said = f"{value.key} names {word}, which is gone"
+                    said += f": it was {path}." if word.startswith("/") else "."
+                    yield _problem("file_gone", said, after, document.doc_id, value.line)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mount:
+    """A file or folder of the house in a container. ``source``: its path from the folder that is checked,
+    ``written``: as it stands there, ``target``: its path in the container."""
+
+    doc_id: str
+    line: int
+    service: str
+    written: str
+    source: str
+    target: str
+
+
+def _mounts(side: Side, document: Document) -> Iterator[_Mount]:
+    """What the services of a file mount by a relative path."""
+    folder = posixpath.dirname(side.file(document.doc_id))
+    for value in side.values(document.doc_id):
+        written, _, rest = value.value.strip().partition(":")
+        if _is_of_service(value) and value.path[2:] == ("volumes",) and _RELATIVE.match(written) and rest:
+            source = posixpath.normpath(posixpath.join(folder, written))
+            target = posixpath.normpath(rest.split(":")[0])
+            yield _Mount(document.doc_id, value.line, value.path[1], written, source, target)
+
+
+def _is_of_service(value: Value) -> bool:
+    return len(value.path) > 2 and value.path[0] == "services"
+
+
+def _words(value: Value) -> list[str]:
+    """What in a value may be a path: of a command each of its words."""
+    if _is_of_service(value) and value.path[2] == "volumes":
+        return []
+    text = value.value.strip()
+    return text.split() if value.path[-1] in ("command", "entrypoint") else [text]
+
+
+def _outside(path: str, mounts: Iterable[_Mount]) -> str:
+    """What a path in a container is outside of it, by the mount that is nearest."""
+    under = [m for m in mounts if path.startswith(f"{m.target}/")]
+    if not under:
+        return ""
+    mount = max(under, key=lambda m: len(m.target))
+    return posixpath.normpath(mount.source + path.removeprefix(mount.target))
+
+
+def _beside(path: str, folder: str) -> str:
+    """What a relative path means in a folder; empty for a mere word."""
+    is_path = _RELATIVE.match(path) or PurePosixPath(path).suffix
+    return posixpath.normpath(posixpath.join(folder, path)) if is_path else ""
 
 
 def _broken(before: Side, after: Side) -> Iterator[CheckProblem]:

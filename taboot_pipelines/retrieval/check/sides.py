@@ -46,6 +46,15 @@ class Side:
         return {edge: (n, said) for n, (edge, type_, said) in enumerate(rows) if type_ != "MENTIONS"}
 
     @cached_property
+    def paths(self) -> frozenset[str]:
+        """The files that are known, and their folders, by their paths from the folder that is checked."""
+        return frozenset().union(*(files.known for files in self.state.files))
+
+    def has(self, path: str) -> bool:
+        """Whether a file or folder lies at a path from the folder that is checked."""
+        return any(files.has(path) for files in self.state.files)
+
+    @cached_property
     def stating(self) -> frozenset[str]:
         """The documents that state an edge which is no mention."""
         graph = self.state.view.graph.edges

@@ -7,10 +7,13 @@ one chunk.
 
 from __future__ import annotations
 
+import os
+import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,7 +22,7 @@ from obstore.store import MemoryStore
 
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.entries import SourceEntry
-from taboot_pipelines.connectors.files import is_env
+from taboot_pipelines.connectors.files import is_env, source_directory
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose.references import project_files, references
 from taboot_pipelines.extraction.tier_a.compose.variables import parse_env
@@ -72,17 +75,42 @@ _Facts = tuple[str, Sequence[Claim], pa.Table]
 @dataclass(frozen=True)
 class Files:
     """The files of one source: bytes and role by path, what could not be read, and the folder by which their
-    places are told."""
+    places are told. ``beside``: the paths of all that lies there, where that goes before it is asked for;
+    ``place``: else where it lies, None of what is published."""
 
     entry: Entry
     shown: str
     items: Mapping[str, tuple[Role, bytes]] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    beside: frozenset[str] = frozenset()
+    place: Path | None = None
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The files and folders that are known to lie there, by their paths from the folder that is
+        checked."""
+        found = {self._told(path) for path in (*self.items, *self.beside)}
+        return frozenset({path for file in found for path in (file, *folders_of(file))})
+
+    def has(self, path: str) -> bool:
+        """Whether a file or folder lies at a path from the folder that is checked."""
+        if path in self.known:
+            return True
+        inner = posixpath.relpath(path, self._told(""))
+        return self.place is not None and not inner.startswith("..") and (self.place / inner).exists()
+
+    def _told(self, path: str) -> str:
+        return posixpath.normpath(f"{self.shown[1:]}/{path}")
+
+
+def folders_of(path: str) -> list[str]:
+    """The folders that a relative path leads through, the nearest first."""
+    return [str(folder) for folder in PurePosixPath(path).parents][:-1]
 
 
 def files_of(entry: Entry, shown: str, settings: Settings, path: Path | None = None) -> Files:
     """The files that an ingest of a directory would take; none where it is not there. ``path``: where they
-    lie, by default where the entry says."""
+    lie for a while, by default where the entry says."""
     config: SourceEntry = entry.config
     if path is not None:
         config = config.model_copy(update={"path": str(path), "root": None})
@@ -96,19 +124,28 @@ def files_of(entry: Entry, shown: str, settings: Settings, path: Path | None = N
             items[event.path] = event.role, event.data
         elif isinstance(event, Failed):
             problems.append(Problem(event.path, event.error.code, event.error.message))
-    return Files(entry, shown, items, tuple(problems))
+    if path is None:
+        place = source_directory(str(getattr(entry.config, "path", ".")), entry.root)
+        return Files(entry, shown, items, tuple(problems), place=Path(os.path.realpath(place)))
+    beside = frozenset(
+        Path(folder, name).relative_to(path).as_posix()
+        for folder, _, names in os.walk(path)
+        for name in names
+    )
+    return Files(entry, shown, items, tuple(problems), beside)
 
 
 @dataclass(frozen=True)
 class State:
     """What files give: a view to ask; the keys of the services that are declared and not only named; what
-    could not be read or leads nowhere, as (source, problem); and the names that files of variables set, by
-    (source, path), with hashes of their values."""
+    could not be read or leads nowhere, as (source, problem); the names that files of variables set, by
+    (source, path), with hashes of their values; and the files."""
 
     view: View
     declared: frozenset[str]
     problems: frozenset[tuple[str, Problem]]
     variables: Mapping[tuple[str, str], Mapping[str, str]]
+    files: Sequence[Files]
 
 
 class Held:
@@ -199,7 +236,7 @@ class Reader:
         declared = {
             o["start_key"] for of in observed.values() for o in of if o["declared"] and o["type"] == "Service"
         }
-        return State(view, frozenset(declared), frozenset(problems), variables)
+        return State(view, frozenset(declared), frozenset(problems), variables, sources)
 
     def _locator(self, files: Files, path: str) -> Locator:
         role, data = files.items[path]

@@ -37,7 +37,8 @@ class Consequence(Result):
 
 
 class CheckProblem(Result):
-    """Something that is wrong now and was not before. ``rule``: of ``retrieval.check.problems.RULES``."""
+    """Something that is wrong now and was not before, or a file that cannot be read. ``rule``: of
+    ``retrieval.check.problems.RULES``."""
 
     rule: str
     statement: str

@@ -450,6 +450,75 @@ def test_a_name_that_is_misspelled_is_told(
     assert all(said in p.statement and p.rule == "dependency_gone" for p in report.problems), report.problems
 
 
+MONITORING = """services:
+  prometheus:
+    image: prom/prometheus:v3
+    command: ["--config.file=/etc/prometheus/prometheus.yml", --web.enable-lifecycle]
+    volumes:
+      - ./prometheus:/etc/prometheus
+      - ./data:/prometheus
+      - type: bind
+        source: ./prometheus/web.yml
+        target: /web.yml
+"""
+WATCHED = {
+    "watch/compose.yaml": MONITORING,
+    "watch/prometheus/prometheus.yml": "rule_files: [rules/house.yml, /etc/prometheus/rules/more.yml]\n",
+    "watch/prometheus/rules/house.yml": "groups: []\n",
+    "watch/prometheus/rules/more.yml": "groups: [{name: house}]\n",
+    "watch/prometheus/web.yml": "tls_server_config: {}\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("gone", "told_at"),
+    [
+        (["rules/house.yml"], [("prometheus/prometheus.yml", "rules/house")]),
+        (["rules/more.yml"], [("prometheus/prometheus.yml", "rules/more")]),
+        (["prometheus.yml"], [("compose.yaml", "--config.file")]),
+        (["web.yml"], [("compose.yaml", "- type: bind")]),
+        (
+            ["web.yml", "prometheus.yml", "rules/house.yml", "rules/more.yml"],
+            [("compose.yaml", "./prometheus:"), ("compose.yaml", "- type: bind")],
+        ),
+    ],
+)
+def test_a_file_that_is_mounted_or_named_and_gone_is_told(
+    gone: list[str], told_at: list[tuple[str, str]], settings: Settings, tmp_path: Path
+) -> None:
+    house = tmp_path / "house"
+    fields = {"id": "all", "type": "files", "path": ".", "interpret": True, "include": ["**/*.y*ml"]}
+    entry = Entry("default", "all", "active", parse_entry(fields), house)
+    write(house, WATCHED)
+    checker = Checker(settings)
+    before = checker.side([files_of(entry, "/.", settings)])
+    for name in gone:
+        (house / "watch/prometheus" / name).unlink()
+    for folder in ("rules", "."):
+        if not any((house / "watch/prometheus" / folder).iterdir()):
+            (house / "watch/prometheus" / folder).rmdir()
+    report = checker.check(before, checker.side([files_of(entry, "/.", settings)]))
+    expected = {("file_gone", f"watch/{at}", line(WATCHED[f"watch/{at}"], words)) for at, words in told_at}
+    assert told(report) == expected, report.problems
+
+
+def test_what_lies_there_though_no_source_reads_it_is_not_gone(settings: Settings, tmp_path: Path) -> None:
+    house = tmp_path / "house"
+
+    def side(include: str) -> Side:
+        fields = {"id": "all", "type": "files", "path": ".", "interpret": True, "include": [include]}
+        entry = Entry("default", "all", "active", parse_entry(fields), house)
+        return checker.side([files_of(entry, "/.", settings)])
+
+    write(house, WATCHED)
+    checker = Checker(settings)
+    before = side("**/*.y*ml")
+    write(house, {"watch/prometheus/prometheus.yml": "rule_files: [rules/house.yml, rules/new.yml]\n"})
+    assert checker.check(before, side("**/[cp]*.y*ml")).problems == ()
+    (house / "watch/prometheus/rules/house.yml").unlink()
+    assert [p.line for p in checker.check(before, side("**/[cp]*.y*ml")).problems] == [1]
+
+
 def test_a_network_that_another_project_made_is_missed(settings: Settings, tmp_path: Path) -> None:
     report = check(settings, tmp_path, {"shop/compose.yaml": None, "proxy/shop.conf": None})
     assert ("network_gone", "blog/compose.yaml", line(BLOG, "[shop_front]")) in told(report)
