@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from taboot_pipelines.retrieval.rules.declarations import RuleHouse, Violation, spot
+from taboot_pipelines.retrieval.queries.config_files import Value
+from taboot_pipelines.retrieval.queries.relations import left_open, reachable
+from taboot_pipelines.retrieval.rules.declarations import Declaration, RuleHouse, Violation, spot
 from taboot_pipelines.retrieval.rules.services import Find
 
 
@@ -28,7 +30,16 @@ def value(keys: str, wrong: str, statement: str) -> Find:
 _DASHBOARD = re.compile(r"(?i)--?api\.insecure(?:=true)?(?=[\s\"',\]]|$)")
 
 
+_VARIABLE = re.compile(r"\$(?:\{[^{}]*\}|\w+)")
+#: The address of the entry point by which Traefik serves its API where ``api.insecure`` is set.
+_API_ADDRESS = re.compile(r"(?i)entry_?points[._]traefik[._]address(?:=|$)")
+
+
 def dashboard_open(house: RuleHouse) -> Iterator[Violation]:
+    """Of a Compose service only where its host publishes the port; of any other it is not known who reaches
+    the port, and that is said."""
+    services = {(e.document.doc_id, d.service.name): d for d in house.declarations for e in d.entries}
+    bound = house.by_start("BINDS")
     for document in house.holding(
         re.compile(r"[aA][pP][iI][._][iI][nN][sS][eE]|insecure[\"']?\s*[:=]\s*[\"']?true")
     ):
@@ -39,9 +50,40 @@ def dashboard_open(house: RuleHouse) -> Iterator[Violation]:
             if ".".join(v.path).lower().endswith(("api.insecure", "traefik_api_insecure"))
             and v.value.strip().lower() == "true"
         ] or [v for v in values if v.path[-1] == "command" and _DASHBOARD.search(v.value)]
-        for one in found[:1]:
-            said = "Traefik's API and dashboard answer without a login."
+        for one in found:
+            name = one.path[1] if one.path[0] == "services" and len(one.path) > 2 else ""
+            own = [v for v in values if not name or v.path[:2] == one.path[:2]]
+            port = next((n for v in own if (n := _api_port(v))), 8080)
+            service = services.get((document.doc_id, name))
+            said = f"Traefik's API and dashboard answer without a login to whoever reaches its port {port}."
+            if service is not None and service.form == "compose" and not service.says("network_mode"):
+                edges = reachable(bound.get(service.service.number, ()))
+                published = any(
+                    (e.properties.get("targetPort") or e.properties["port"]) == port for e in edges
+                )
+                if not published and not _may_publish(service, port):
+                    continue
             yield Violation(document.path, said, [spot(document, one)])
+            break
+
+
+def _may_publish(service: Declaration, port: int) -> bool:
+    """Whether variables leave open whether a service of Compose publishes a port of its container's."""
+    for entry in service.each("ports") if left_open(service.service, "ports") else ():
+        target = _VARIABLE.sub("$", entry.value.value).rpartition(":")[2].partition("/")[0]
+        first, _, last = target.partition("-")
+        ends = [int(end) for end in (first, last or first) if end.isdecimal()]
+        if "$" in target or (len(ends) == 2 and ends[0] <= port <= ends[1]):
+            return True
+    return False
+
+
+def _api_port(value: Value) -> int:
+    """The port that a value sets for Traefik's API; 0 of another value, or where it is set elsewhere."""
+    if not _API_ADDRESS.search(".".join(value.path)):
+        return 0
+    port = value.value.strip().partition("/")[0].rpartition(":")[2]
+    return int(port) if port.isdecimal() else 0
 
 
 _REMOTE = re.compile(

@@ -228,7 +228,11 @@ BREAKING: dict[str, tuple[dict[str, str | None], tuple[str, str, str]]] = {
         ("shop/compose.yaml", "ANONYMOUS", "shop/web"),
     ),
     "dashboard-open": (
-        {"blog/compose.yaml": BLOG.replace("ghost:5", "traefik:3\n    command: [--api.insecure=true]")},
+        {
+            "blog/compose.yaml": BLOG.replace(
+                "ghost:5", "traefik:3\n    ports: ['8090:8080']\n    command: [--api.insecure=true]"
+            )
+        },
         ("blog/compose.yaml", "insecure", "blog"),
     ),
     "certificate-without-host": (

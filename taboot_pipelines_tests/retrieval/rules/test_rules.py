@@ -86,7 +86,7 @@ services:
   c5: {image: "example/c:1", restart: always, environment: {REDIS_URL: "redis://cache:6379"}}
   old: {image: "postgres:12", restart: always}
   asks: {image: "example/asks:1", restart: always, environment: {DATABASE_URL: "postgres://u@old:5432/a"}}
-  traefik: {image: "traefik:3", restart: always, command: ["--api.insecure=true"]}
+  traefik: {image: "traefik:3", restart: always, command: ["--api.insecure=true"], ports: ["8085:8080"]}
   prometheus:
     image: prom/prometheus:v3
     restart: always
@@ -291,6 +291,13 @@ services:
     restart: always
     volumes: ["/var/run/docker.sock:/var/run/docker.sock"]
   traefik: {image: "traefik:3", restart: always, command: ["--api.insecure=false", "--api.dashboard=true"]}
+  inner: {image: "traefik:3", restart: always, command: ["--api.insecure=true"], ports: ["443:443"]}
+  local: {image: "traefik:3", restart: always, command: ["--api.insecure"], ports: ["127.0.0.1:8082:8080"]}
+  moved:
+    image: traefik:3
+    restart: always
+    command: ["--api.insecure=true", "--entryPoints.traefik.address=:9000", "--entryPoints.web.address=:8080"]
+    ports: ["8084:8080"]
   backup: {image: "restic/restic:1", restart: always, command: "backup shop-data"}
 volumes:
   shop-data: {name: shop-data}
@@ -450,6 +457,32 @@ def test_what_is_right_is_not_told(tmp_path: Path) -> None:
         built(made, RIGHT)
         assert subjects(made.kb().rules().findings) == {}
         made.workspace.close()
+
+
+@pytest.mark.parametrize(
+    ("more", "port"),
+    [
+        ("ports: ['8085:8080']", 8080),
+        ("ports: ['${PORT}:8080']", 8080),
+        ("ports: ['${LAN_IP}:443:443', '${LAN_IP}:8000-8100:8000-8100']", 8080),
+        ("ports: ['443:${TARGET}']", 8080),
+        ("ports: ['${LAN_IP}:443:443', '${LAN_IP:?x}:8080:80']", 0),
+        ("network_mode: host", 8080),
+        ("ports: ['9000:9000']\n    environment: {TRAEFIK_ENTRYPOINTS_TRAEFIK_ADDRESS: ':9000'}", 9000),
+    ],
+)
+def test_a_dashboard_is_open_where_its_port_may_be_reached(
+    more: str, port: int, tmp_path: Path, tei: FakeTei
+) -> None:
+    made = World(tmp_path, tei.url)
+    folder = made.source("stacks", "compose", host="nas")
+    traefik = "services:\n  traefik:\n    image: traefik:3\n    command: [--api.insecure=true]\n"
+    (folder / "compose.yaml").write_text(f"{traefik}    {more}\n")
+    made.ingest()
+    told = [f.statement for f in made.kb().rules().findings if f.rule == "dashboard-open"]
+    assert len(told) == (port > 0)
+    assert all(statement.endswith(f"whoever reaches its port {port}.") for statement in told)
+    made.workspace.close()
 
 
 def test_a_source_that_names_no_machine_is_one(tmp_path: Path) -> None:
