@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import PurePosixPath
 
@@ -414,7 +414,9 @@ def _files(before: Side, after: Side) -> Iterator[CheckProblem]:
         readers = {(m.doc_id, m.service) for m in mounts if m.source in (file, *folders_of(file))}
         for value in after.values(document.doc_id) if any(name in text for name in names) else ():
             own = {(document.doc_id, value.path[1])} if _is_of_service(value) else readers
-            seen = [m for m in mounts if (m.doc_id, m.service) in own and m.source not in gone]
+            seen = [m for m in mounts if (m.doc_id, m.service) in own]
+            # Of what a mount that is gone had in it nothing more is told.
+            seen = [replace(m, source="") if m.source in gone else m for m in seen]
             for word in _words(value):
                 path = _outside(word, seen) if word.startswith("/") else _beside(word, folder)
                 if path in gone:
@@ -425,8 +427,8 @@ def _files(before: Side, after: Side) -> Iterator[CheckProblem]:
 
 @dataclass(frozen=True, slots=True)
 class _Mount:
-    """A file or folder of the house in a container. ``source``: its path from the folder that is checked,
-    ``written``: as it stands there, ``target``: its path in the container."""
+    """What a service mounts. ``source``: its path from the folder that is checked, empty of what is no file
+    or folder of the house; ``written``: as it stands there, ``target``: its path in the container."""
 
     doc_id: str
     line: int
@@ -437,12 +439,13 @@ class _Mount:
 
 
 def _mounts(side: Side, document: Document) -> Iterator[_Mount]:
-    """What the services of a file mount by a relative path."""
+    """What the services of a file mount, and where."""
     folder = posixpath.dirname(side.file(document.doc_id))
     for value in side.values(document.doc_id):
         written, _, rest = value.value.strip().partition(":")
-        if _is_of_service(value) and value.path[2:] == ("volumes",) and _RELATIVE.match(written) and rest:
-            source = posixpath.normpath(posixpath.join(folder, written))
+        if _is_of_service(value) and value.path[2:] == ("volumes",) and rest:
+            path = posixpath.normpath(posixpath.join(folder, written))
+            source = path if _RELATIVE.match(written) else ""
             target = posixpath.normpath(rest.split(":")[0])
             yield _Mount(document.doc_id, value.line, value.path[1], written, source, target)
 
@@ -461,11 +464,11 @@ def _words(value: Value) -> list[str]:
 
 def _outside(path: str, mounts: Iterable[_Mount]) -> str:
     """What a path in a container is outside of it, by the mount that is nearest."""
-    under = [m for m in mounts if path.startswith(f"{m.target}/")]
-    if not under:
-        return ""
-    mount = max(under, key=lambda m: len(m.target))
-    return posixpath.normpath(mount.source + path.removeprefix(mount.target))
+    under = [m for m in mounts if f"{path}/".startswith(f"{m.target}/")]
+    mount = max(under, key=lambda m: len(m.target), default=None)
+    return (
+        posixpath.normpath(mount.source + path.removeprefix(mount.target)) if mount and mount.source else ""
+    )
 
 
 def _beside(path: str, folder: str) -> str:

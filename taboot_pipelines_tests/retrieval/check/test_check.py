@@ -460,14 +460,18 @@ MONITORING = """services:
     command: ["--config.file=/etc/prometheus/prometheus.yml", --web.enable-lifecycle]
     volumes:
       - ./prometheus:/etc/prometheus
+      - made:/etc/prometheus/made
       - ./data:/prometheus
       - type: bind
         source: ./prometheus/web.yml
         target: /web.yml
+volumes: {made: }
 """
 WATCHED = {
     "watch/compose.yaml": MONITORING,
-    "watch/prometheus/prometheus.yml": "rule_files: [rules/house.yml, /etc/prometheus/rules/more.yml]\n",
+    "watch/prometheus/prometheus.yml": "rule_files: [rules/house.yml, /etc/prometheus/rules/more.yml,"
+    " /etc/prometheus/made/x.yml]\n",
+    "watch/prometheus/made/x.yml": "groups: []\n",
     "watch/prometheus/rules/house.yml": "groups: []\n",
     "watch/prometheus/rules/more.yml": "groups: [{name: house}]\n",
     "watch/prometheus/web.yml": "tls_server_config: {}\n",
@@ -481,8 +485,10 @@ WATCHED = {
         (["rules/more.yml"], [("prometheus/prometheus.yml", "rules/more")]),
         (["prometheus.yml"], [("compose.yaml", "--config.file")]),
         (["web.yml"], [("compose.yaml", "- type: bind")]),
+        # Another volume lies over it.
+        (["made/x.yml"], []),
         (
-            ["web.yml", "prometheus.yml", "rules/house.yml", "rules/more.yml"],
+            ["web.yml", "prometheus.yml", "rules/house.yml", "rules/more.yml", "made/x.yml"],
             [("compose.yaml", "./prometheus:"), ("compose.yaml", "- type: bind")],
         ),
     ],
@@ -498,7 +504,7 @@ def test_a_file_that_is_mounted_or_named_and_gone_is_told(
     before = checker.side([files_of(entry, "/.", settings)])
     for name in gone:
         (house / "watch/prometheus" / name).unlink()
-    for folder in ("rules", "."):
+    for folder in ("made", "rules", "."):
         if not any((house / "watch/prometheus" / folder).iterdir()):
             (house / "watch/prometheus" / folder).rmdir()
     report = checker.check(before, checker.side([files_of(entry, "/.", settings)]))
