@@ -26,10 +26,10 @@ def alert(labels: tuple[str, ...], namespace: str | None, as_json: bool) -> None
     changed there last week.
 
     Labels as NAME=VALUE, as `taboot alert alertname=TraefikDown job=traefik`; a word alone is the alert's
-    name, and `summary`, `description` and `runbook_url` count as annotations. Without any, the JSON body of
-    Alertmanager's webhook is read from stdin.
+    name, and `summary`, `description` and `runbook_url` count as annotations. Without any, or with
+    `-`, the JSON body of Alertmanager's webhook is read from stdin.
     """
-    alerts = [_alert(labels)] if labels else _body()
+    alerts = [_alert(labels)] if labels not in ((), ("-",)) else _body()
     from taboot_pipelines.retrieval.impact import affected
 
     kb = open_kb(namespace, embedding=True)
@@ -74,6 +74,10 @@ _ANNOTATIONS = ("summary", "description", "message", "runbook", "runbook_url")
 def _alert(given: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    if "-" in given:
+        raise TabootError(
+            "E_QUERY", "`-` stands for the body of a webhook, beside which there are no labels."
+        )
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:

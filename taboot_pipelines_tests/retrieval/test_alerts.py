@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 
@@ -132,6 +133,21 @@ def test_what_hangs_on_it_and_what_changed(kb: KnowledgeBase) -> None:
         with pytest.raises(TabootError) as error:
             kb.for_alert(wrong)  # type: ignore[arg-type]
         assert error.value.code == "E_QUERY"
+
+
+@pytest.mark.parametrize("arguments", [(), ("-",)])
+def test_the_body_of_a_webhook_is_read_from_stdin(
+    arguments: tuple[str, ...], world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = {"alertname": "DiskFull", "service": "db", "namespace": "shop"}
+    body = {"alerts": [{"labels": labels, "status": "firing"}, {"labels": labels, "status": "resolved"}]}
+    shell = Shell(world)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(body).encode())))
+    (guide,) = shell.json("alert", *arguments)["alerts"]
+    assert guide["alertname"] == "DiskFull" and guide["things"][0]["name"] == "db"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"no JSON")))
+    assert shell.json("alert", *arguments, code=1)["error"]["code"] == "E_PARSE"
+    assert shell.json("alert", "DiskFull", "-", code=1)["error"]["code"] == "E_QUERY"
 
 
 def test_in_a_terminal(world: World) -> None:
