@@ -68,7 +68,7 @@ class Facts(Blocks):
                 Cell(f"{to.text if to.page else c['target']}{port}", to.page),
                 self.cell(edge.start),
                 "yes" if c["tls"] else "",
-                str(c["login"]),
+                "not known" if c["login"] is None else str(c["login"]),
             )
             rows.append(self.row(cells, row.cites))
         return table(("Address", "Leads to", "Proxy", "TLS", "Login"), rows)

@@ -3,8 +3,10 @@ places that say so."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.knowledge.drift.facts import Drift
@@ -14,6 +16,9 @@ from taboot_pipelines.retrieval.queries.relations import declaring_edges
 from taboot_pipelines.retrieval.queries.service_index import Service, ServiceIndex, service_index
 from taboot_pipelines.retrieval.results.queries import Cell
 from taboot_pipelines.retrieval.session import View
+
+#: The key of a setting of one of Traefik's middlewares, in a file or as a container's label.
+_MIDDLEWARE = re.compile(r"(?:^|\.)(?:http|tcp)\.middlewares\.([^.]+)\.([^.]+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,20 @@ class House:
     def drifts(self) -> Sequence[Drift]:
         """What drifted of what edges say, which few queries ask."""
         return self._drifts(self.view)
+
+    @cached_property
+    def middlewares(self) -> Mapping[str, Mapping[str, Mapping[str, ConfigEntry]]]:
+        """What Traefik's middlewares are, by name, document and kind: the first setting of each kind. A file
+        of its dynamic configuration declares them as the label of a container does."""
+        found: dict[str, dict[str, dict[str, ConfigEntry]]] = {}
+        for document in self.index.config_documents:
+            if document.example or "middlewares" not in self.index.text(document.doc_id):
+                continue
+            for entry in self.entries.of_document(document.doc_id):
+                if said := _MIDDLEWARE.search(entry.value.key):
+                    held = found.setdefault(said[1].lower(), {}).setdefault(document.doc_id, {})
+                    held.setdefault(said[2].lower(), entry)
+        return found
 
     # --- what names mean
 

@@ -56,12 +56,14 @@ def route(house: House, edge: Edge) -> Row:
     # What guards it is a property of the endpoint, which nothing states where the port is not known.
     endpoints = house.index.out(edge.end, "EXPOSES_ENDPOINT") if service is not None else []
     known = service is None or any(e.doc_id == edge.doc_id for e in endpoints)
+    login = ", ".join(distinct(map(guard, logins))) if known else None
+    asked, told = ("", list[ConfigEntry]()) if login else _by_middlewares(house, edge)
     cells = {
         "hostname": host_of_route(house.index, edge),
         "path": str(facts.get("path") or facts.get("location") or "/"),
         "proxy": house.index.name(edge.start),
         "tls": bool(facts.get("tls")),
-        "login": ", ".join(distinct(map(guard, logins))) if known else None,
+        "login": asked or login,
         "target": target_name_of(house.index, edge),
         "target_project": service.project if service is not None else "",
         "target_port": facts.get("port"),
@@ -71,7 +73,62 @@ def route(house: House, edge: Edge) -> Row:
     allowed = [e.value.value for e in rules if e.value.path[-1] == "allow"]
     only = "only " if len(rules) > len(allowed) else ""
     cells["allowed"] = f"{only}from {listed(allowed)}" if allowed else ""
-    return Row(cells, [*cites([edge, *logins]), *(e.cite for e in rules if allowed)])
+    return Row(cells, [*cites([edge, *logins]), *(e.cite for e in (*told, *(rules if allowed else ())))])
+
+
+#: The key of the rule of one of Traefik's routers, in a file or as a container's label.
+_ROUTER = re.compile(r"(?:^|\.)((?:http|tcp)\.routers\.[^.]+)\.rule$", re.IGNORECASE)
+#: Middlewares that name one another.
+_MAX_CHAIN = 8
+
+
+def _by_middlewares(house: House, edge: Edge) -> tuple[str, list[ConfigEntry]]:
+    """How Traefik asks who one is before it follows a route, and what says so: the middlewares of the router,
+    those of chains among them. They may be declared by another project than the router is. Empty where none
+    asks, or where it is not known."""
+    if "routers" not in house.index.text(edge.doc_id).lower():
+        return "", []
+    values = house.entries.of_document(edge.doc_id)
+    rules = (m for v in values if v.value.line == edge.line and (m := _ROUTER.search(v.value.key)))
+    router = next((m[1].lower() for m in rules), None)
+    # Of a list in a file its items follow the whole of it.
+    own = (v for v in values if router and f".{v.value.key}".lower().endswith(f".{router}.middlewares"))
+    held = next(own, None)
+    return _first_guard(house, edge.doc_id, held, 0) if held is not None else ("", [])
+
+
+def _middleware(house: House, doc_id: str, name: str) -> Mapping[str, ConfigEntry]:
+    """{kind: setting} of the middleware of a name: of the file's own, else of the files of its folder tree;
+    nothing where these differ in what it is."""
+    known = house.middlewares.get(name, {})
+    if doc_id in known:
+        return known[doc_id]
+    root = _root(house, doc_id)
+    near = [held for other, held in known.items() if _root(house, other) == root]
+    kinds = {frozenset((k, e.value.value if k == "chain" else "") for k, e in held.items()) for held in near}
+    return near[0] if len(kinds) == 1 else {}
+
+
+def _root(house: House, doc_id: str) -> str:
+    """Where the source of a document lies: sources of one folder are of one machine."""
+    source = house.index.documents[doc_id].source
+    return house.index.roots.get(source, source)
+
+
+def _first_guard(house: House, doc_id: str, held: ConfigEntry, depth: int) -> tuple[str, list[ConfigEntry]]:
+    """The first of the middlewares in a list that asks, with the settings that lead to it."""
+    for name in re.split(r"[,\s]+", held.value.value.strip()) if depth < _MAX_CHAIN else ():
+        bare = name.partition("@")[0]
+        kinds = _middleware(house, doc_id, bare.lower())
+        if entry := kinds.get("basicauth") or kinds.get("digestauth"):
+            return "basic", [held, entry]
+        if entry := kinds.get("forwardauth"):
+            return f"oauth2 ({bare})", [held, entry]
+        if chain := kinds.get("chain"):
+            asked, told = _first_guard(house, doc_id, chain, depth + 1)
+            if asked:
+                return asked, [held, *told]
+    return "", []
 
 
 def _rules(house: House, edge: Edge) -> list[ConfigEntry]:

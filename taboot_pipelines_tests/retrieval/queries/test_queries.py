@@ -377,3 +377,58 @@ def test_volumes_are_shared_by_their_real_names(tmp_path: Path, tei: FakeTei) ->
     found = kb.query("sharers", service="a")
     shared = {(r.cells["other"], r.cells["what"]) for r in found.rows if r.cells["shares"] == "volume"}
     assert shared == {("b", "shared"), ("c", "/srv/x")}
+
+
+def test_who_passes_a_router_is_told_by_the_middlewares_of_its_chains(tmp_path: Path, tei: FakeTei) -> None:
+    label = '"traefik.http.{}"'.format
+    edge = {
+        "dashboard": ["routers.d.rule=Host(`d.example.org`)", "routers.d.service=api@internal"],
+        "chained": ["routers.d.middlewares=outer@docker", "middlewares.outer.chain.middlewares=head,door"],
+        "door": ["middlewares.door.basicauth.users=${USERS}", "middlewares.head.headers.frameDeny=true"],
+        # A chain that leads to itself.
+        "round": ["middlewares.round.chain.middlewares=head,round", "routers.r.middlewares=round"],
+        "r": ["routers.r.rule=Host(`r.example.org`)", "routers.r.service=api@internal"],
+    }
+    shop = [
+        "routers.s.rule=Host(`s.example.org`)",
+        "routers.s.middlewares=outer@docker",
+        "services.s.loadbalancer.server.port=80",
+    ]
+    world = World(tmp_path, tei.url)
+    folder = world.source("stacks", "compose", host="nas", proxy="edge")
+    for project, image, labels in (
+        ("edge", "traefik:3", [x for held in edge.values() for x in held]),
+        (
+            "shop",
+            "nginx:1",
+            [
+                *shop,
+                "routers.t.rule=Host(`t.example.org`)",
+                "routers.t.middlewares=sso@file",
+                "routers.u.rule=Host(`u.example.org`)",
+                "routers.u.middlewares=far@file",
+            ],
+        ),
+    ):
+        (folder / project).mkdir()
+        held = ", ".join(map(label, labels))
+        text = f"services:\n  {project}:\n    image: {image}\n    labels: [{held}]\n"
+        (folder / project / "compose.yaml").write_text(text.replace(", ", ",\n      "))
+    (folder / "edge" / "dynamic.yml").write_text(
+        "http: {middlewares: {sso: {forwardAuth: {address: http://authelia:9091}}}}\n"
+    )
+    world.source("files", "files", path="stacks", interpret=True, include=["**/dynamic.yml"])
+    other = world.source("other", "files", interpret=True, include=["*.yml"])
+    (other / "dynamic.yml").write_text("http: {middlewares: {far: {basicAuth: {users: [a]}}}}\n")
+    world.ingest()
+    rows = {row.cells["hostname"]: row for row in world.kb().query("routes").rows}
+    assert {name: row.cells["login"] for name, row in rows.items()} == {
+        "d.example.org": "basic",
+        "r.example.org": None,
+        "s.example.org": "basic",
+        "t.example.org": "oauth2 (sso)",
+        "u.example.org": "",
+    }
+    said = "".join(c.text for c in rows["d.example.org"].citations)
+    assert all(words in said for words in ("d.middlewares=outer", "outer.chain", "door.basicauth"))
+    world.workspace.close()
