@@ -46,8 +46,9 @@ from taboot_pipelines.retrieval.queries.service_index import Edge, Service
 #: Documents that are listed of those that name a service; passages about one action.
 _NAMING, _EXCERPTS = 20, 5
 _READING = (
-    "Every statement has a number, which leads to the file and the line where it stands; what no document"
-    " says is said as a gap. The pages were made from what is published and change nothing."
+    "Every statement has a number, which leads to the file and the line where it stands; what was looked for"
+    " and not found is said as a gap, though a text may say it in words that are not known here. The pages"
+    " were made from what is published and change nothing."
 )
 _HOW_TO = {
     "restart": "How to restart it",
@@ -114,7 +115,7 @@ class Handbook(Facts):
     def _service(self, service: Service) -> Page:
         name = service.name
         described = self.descriptions.get(service.number)
-        what: Block = Note(f"No document says what {name} is.", gap=True)
+        what: Block = self._gap(f"what {name} is")
         needs, needing = (
             self.relations(self.needs(service), "end"),
             self.relations(self.needed_by(service), "start"),
@@ -146,9 +147,12 @@ class Handbook(Facts):
     def _how_to(self, service: Service, action: str) -> Section:
         found = (self.passage(e) for e in self._how.of.get((service.number, action), ())[:_EXCERPTS])
         passages: list[Block] = [p for p in found if p is not None]
-        return Section(
-            _HOW_TO[action], passages or [Note(f"No document says how to {action} {service.name}.", gap=True)]
-        )
+        return Section(_HOW_TO[action], passages or [self._gap(f"how to {action} {service.name}")])
+
+    def _gap(self, what: str) -> Note:
+        """That something was not found: no proof that it stands nowhere."""
+        looked_at = f"({plural(len(self._texts), 'document')} looked at)"
+        return Note(f"Nothing was found that says {what} {looked_at}.", gap=True)
 
     def _contradictions(self, service: Service | None = None) -> Table | None:
         rows = []
@@ -275,7 +279,7 @@ class Handbook(Facts):
         sections = [
             Section("How to read this", [Note(_READING)]),
             _told("Services", services, "No service is declared in what was read."),
-            _told("Procedures", self._procedures(), "No document says how to do anything."),
+            _told("Procedures", self._procedures(), self._gap("how to do anything").text),
             *([Section("Gaps", gaps)] if (gaps := self._gaps()) else []),
             Section("Map", [self._whole()]),
         ]
@@ -321,11 +325,11 @@ class Handbook(Facts):
             without = [s for s in self.services if not self._how.of.get((s.number, action))]
             some = f"{len(without)} of {plural(len(self.services), 'service')}"
             whom = "any service" if len(without) == len(self.services) else some
-            gaps += [Note(f"No document says how to {action} {whom}.", gap=True)] if without else []
+            gaps += [self._gap(f"how to {action} {whom}")] if without else []
         undescribed = [s for s in self.services if s.number not in self.descriptions]
         if undescribed:
             names = listed([self.cell(s.number).text for s in undescribed])
-            gaps.append(Note(f"No document says what these are: {names}.", gap=True))
+            gaps.append(self._gap(f"what these are: {names}"))
         return gaps
 
     # --- Maps

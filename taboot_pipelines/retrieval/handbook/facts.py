@@ -29,6 +29,7 @@ _IS = re.compile(
     re.IGNORECASE,
 )
 _PURPOSE = re.compile("|".join(_LISTED["headers"]), re.IGNORECASE)
+_LABELLED = re.compile(rf"(?:{'|'.join(_LISTED['headers'])}): +(?=\S)(.+)", re.IGNORECASE | re.DOTALL)
 #: Letters of a sentence that may say what a thing is.
 _SHORT = 20
 #: What is said behind a value whose variables may be set elsewhere.
@@ -190,10 +191,12 @@ class Facts(Blocks):
     @cached_property
     def _sayings(self) -> dict[int, tuple[Text, TextStatement, str]]:
         """The first statement that says what a service is: that begins with its name, stands first under a
-        heading that is its name, or is the row of a table that it heads."""
+        heading that is its name or is labelled there as the column of a table is ("Purpose: …"), or is the
+        row of a table that it heads."""
         called: dict[str, list[Service]] = defaultdict(list)
         for service in self.services:
-            called[plain_name(service.name)].append(service)
+            for name in {service.name, str(service.properties.get("containerName") or service.name)}:
+                called[plain_name(name)].append(service)
         found: dict[int, tuple[Text, TextStatement, str]] = {}
         for text in self._texts:
             for number, s in enumerate(text.statements):
@@ -202,6 +205,9 @@ class Facts(Blocks):
                     told = next((cell for header, cell in s.cells[1:] if _PURPOSE.search(header)), "")
                     said = told or said
                     of = called.get(plain_name(s.cells[0][1].strip("*`[]")), ()) if told else ()
+                elif s.form is Form.ITEM and (labelled := _LABELLED.match(s.said)):
+                    said = labelled[1]
+                    of = called.get(plain_name(s.section.rpartition(" > ")[2].strip("*`")), ())
                 elif number and text.statements[number - 1].form is Form.HEADING and len(s.said) > _SHORT:
                     heading = text.statements[number - 1].said
                     of = called.get(plain_name(heading.strip("*`")), ()) if s.form is Form.SENTENCE else ()

@@ -130,12 +130,44 @@ def test_a_service_is_told_whole(book: Path) -> None:
     drawn = LexborHTMLParser((book / "services" / "forge.gitea.html").read_text("utf-8")).css_first("svg")
     assert drawn is not None and drawn.css_first("a[href='../services/forge.db.html']") is not None
     jellyfin = (book / "services" / "media.jellyfin.md").read_text("utf-8")
-    assert "\n> No document says how to restore jellyfin.\n" in jellyfin
+    assert re.search(
+        r"\n> Nothing was found that says how to restore jellyfin \(\d+ documents looked at\)\.\n", jellyfin
+    )
     index = (book / "index.md").read_text("utf-8")
-    assert re.search(r"> No document says how to restore \d+ of 42 services\.", index)
+    assert re.search(r"> Nothing was found that says how to restore \d+ of 42 services \(", index)
     assert "[Restore Postgres from a backup](runbooks/restore-postgres.md)" in index
     (svg,) = LexborHTMLParser((book / "index.html").read_text("utf-8")).css("svg")
     assert "services/forge.gitea.html" in {a.attributes["href"] for a in svg.css("a")}
+
+
+def test_what_a_service_is_is_read_below_its_name(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    names = {"n8n": "", "dns": "container_name: adguard-home", "quiet": "", "other": ""}
+    services = "".join(f"  {name}:\n    image: a:1\n    {more}\n" for name, more in names.items())
+    (world.source("stacks", "compose", host="nas") / "compose.yaml").write_text(f"services:\n{services}")
+    catalogue = "# Services\n\nAll that runs.\n"
+    for heading, item in (
+        ("n8n", "**Purpose:** Workflows for the house"),
+        ("AdGuard Home", "**Description**: Blocks adverts"),
+        ("quiet", "**Access:** nobody, for whatever purpose: none"),
+        ("Other things", "**Purpose:** Something else"),
+    ):
+        catalogue += f"\n## {heading}\n\n- **Port:** 80\n- {item}\n"
+    world.source("notes", path="stacks", include=["*.md"])
+    (world.directory / "stacks" / "SERVICES.md").write_text(catalogue)
+    world.ingest()
+    book = world.kb().handbook(tmp_path / "book").path
+    found = {
+        name: re.search(r"## What it is\n\n(.*)", next(book.glob(f"services/*.{name}.md")).read_text())[1]  # type: ignore[index]
+        for name in names
+    }
+    assert found == {
+        "n8n": "Workflows for the house[^1]",
+        "dns": "Blocks adverts[^1]",
+        "quiet": "> Nothing was found that says what quiet is (1 document looked at).",
+        "other": "> Nothing was found that says what other is (1 document looked at).",
+    }
+    world.workspace.close()
 
 
 def test_one_publication_makes_the_same_bytes(kb: KnowledgeBase, book: Path, tmp_path: Path) -> None:
@@ -177,7 +209,10 @@ def test_a_handbook_replaces_a_handbook_and_nothing_else(world: World, tmp_path:
     made = world.kb().handbook(target)
     assert (target / "services" / "one.redis.html").is_file() and made.pages == len(pages(target))
     two, one = ((target / "services" / f"{p}.redis.md").read_text("utf-8") for p in ("two", "one"))
-    assert "Copy the dump back to box.lan." in two and "No document says how to restore redis." in one
+    assert (
+        "Copy the dump back to box.lan." in two
+        and "Nothing was found that says how to restore redis (" in one
+    )
     assert (target / "runbooks" / "gone.md").is_file()
     # What a heading tells how to do has steps; a sentence tells it by a verb whose object is the service.
     told = (target / "index.md").read_text("utf-8").partition("## Procedures")[2].partition("##")[0]
