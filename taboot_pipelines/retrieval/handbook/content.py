@@ -325,6 +325,7 @@ class Handbook(Facts):
             without = [s for s in self.services if not self._how.of.get((s.number, action))]
             some = f"{len(without)} of {plural(len(self.services), 'service')}"
             whom = "any service" if len(without) == len(self.services) else some
+            whom += " by name" if self._how.general.get(action) else ""
             gaps += [self._gap(f"how to {action} {whom}")] if without else []
         undescribed = [s for s in self.services if s.number not in self.descriptions]
         if undescribed:

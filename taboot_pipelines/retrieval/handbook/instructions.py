@@ -3,8 +3,9 @@
 A section is about what its heading names ("Upgrade Gitea"), else about what the headings below or above it,
 its document's title or its folder name, if it has steps. Elsewhere a sentence, a step or a command counts of
 which a service is the object ("Restart Traefik so that …", ``docker compose restart traefik``), with the
-commands that it leads in to. What only happens to name a service is left out: a wrong instruction is worse
-than none.
+commands that it leads in to, and a command that begins an item or a row or stands behind a label, also where
+it is about no service. What only happens to name a service is left out: a wrong instruction is worse than
+none.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ _TOLD = {a: _any_of(x.removeprefix("to ") for x in own if x.startswith("to ")) f
 _CALLED = {a: {x.removeprefix("to ").removeprefix("$ ") for x in own} for a, own in _LISTED.items()}
 #: A line that calls a program: with arguments or by its path. It sets no value and draws no folders or flow.
 _COMMAND = re.compile(r"(?:\$ +)?(?:[A-Za-z.~/][\w./~-]*(?: +[^\s│├└┌►]*[^\s│├└┌►:=])+|[\w.~-]*/[\w./~-]*\w)")
+#: Commands that begin an item with what they are for, or are the first cell of a row; the first word of a
+#: label of up to three, with the command behind it.
+_SPANS = r"(`[^`]+`(?:\s*[/,|]\s*`[^`]+`)*)"
+_BEGUN = {Form.ITEM: re.compile(rf"{_SPANS}(?:\s+[-–—]|:)\s+\S"), Form.ROW: re.compile(rf"{_SPANS}\s*$")}
+_LABELLED = re.compile(r"(\w[\w-]*)(?: [\w-]+){0,2}:\s+(`[^`]+`)\.?\s*$")
 #: Where a clause ends; clauses before the one that tells what to do ("Once that is done, restart …"), and
 #: words between a verb and its object, at most.
 _CLAUSE, _EARLIER, _BETWEEN = re.compile(r"[,;:.!?()–—](?:\s|$)|\s[-–—]\s"), 1, 1
@@ -149,7 +155,7 @@ def _units(found: Sequence[TextStatement]) -> list[int]:
 @dataclass(slots=True)
 class Instructions:
     """``of``: (number of a service, action) -> what tells how, sections before single statements;
-    ``general``: action -> sections that name no service."""
+    ``general``: action -> sections and listed commands that name no service."""
 
     of: dict[tuple[int, str], list[Excerpt]]
     general: dict[str, list[Excerpt]]
@@ -176,7 +182,8 @@ def instructions(house: ServiceIndex, texts: Sequence[Text], names: Names) -> In
                     told = replace(excerpt, numbers=new, meant=len(meant))
                     _join(found.of[service.number, action], told)
 
-        for (root, action), numbers in _sections(text, names).items():
+        told_of = _sections(text, names)
+        for (root, action), numbers in told_of.items():
             subjects = _subjects(text, names, root, numbers)
             named = {path for path, _ in subjects}
             for path, services in subjects:
@@ -192,6 +199,13 @@ def instructions(house: ServiceIndex, texts: Sequence[Text], names: Names) -> In
         for number, action, services in _told(text):
             told = Excerpt(text, path_of(text, number), _with_commands(text, number), whole=False)
             add(services, action, told)
+        in_section = {(n, action) for (_, action), numbers in told_of.items() for n in numbers}
+        for number, action, about in _listed(text, names):
+            told = Excerpt(text, path_of(text, number), (number,), whole=False)
+            if about:
+                add(about, action, told)
+            elif (number, action) not in in_section:
+                _join(found.general[action], told)
     for excerpts in (*found.of.values(), *found.general.values()):
         excerpts.sort(key=lambda e: (e.beside, not e.whole))
     return found
@@ -312,6 +326,35 @@ def _told(text: Text) -> Iterator[tuple[int, str, tuple[Service, ...]]]:
             for action, words in _CALLED.items():
                 if called & words:
                     yield from ((number, action, services) for services in _objects(said, named))
+
+
+def _listed(text: Text, names: Names) -> Iterator[tuple[int, str, Sequence[Service]]]:
+    """The commands with arguments that an item or a row of a table begins with, saying what they are for, or
+    that stand behind a label; with what is done by their words or the label, and the services that the
+    command or a heading above it names."""
+    for number, statement in enumerate(text.statements):
+        said = statement.cells[0][1] if statement.cells else statement.said
+        begun = _BEGUN[statement.form].match(said) if statement.form in _BEGUN else None
+        behind = _LABELLED.match(said) if statement.form in (Form.ITEM, Form.SENTENCE) else None
+        code = begun[1] if begun else behind[2] if behind else ""
+        first = code[1:].partition("`")[0]
+        if " " not in first or _COMMAND.fullmatch(first) is None:
+            continue
+        called = set(re.findall(r"[a-z0-9]+|--[a-z-]+", code.lower()))
+        by_words = [action for action, words in _CALLED.items() if called & words]
+        # A program is what is called, not what the call is about.
+        rest, named = first.lower().partition(" ")[2], text.named[number]
+        held = {n: s for n, s in named.items() if re.search(rf"(?<!\w){re.escape(n)}(?!\w)", rest)}
+        # A target such as `gitea-restart` is called after what it is for.
+        held = held or {
+            n: s for n, s in names.of_heading(rest).items() if not any(n in w for w in _CALLED.values())
+        }
+        about = [s for services in held.values() for s in services]
+        for heading in reversed(path_of(text, number)) if not named else ():
+            about = about or [s for services in names.of_heading(heading).values() for s in services]
+        if about or not named:
+            for action in _actions(behind[1]) if behind else by_words:
+                yield number, action, about
 
 
 def _objects_of(

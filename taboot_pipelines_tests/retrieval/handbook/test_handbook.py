@@ -134,7 +134,7 @@ def test_a_service_is_told_whole(book: Path) -> None:
         r"\n> Nothing was found that says how to restore jellyfin \(\d+ documents looked at\)\.\n", jellyfin
     )
     index = (book / "index.md").read_text("utf-8")
-    assert re.search(r"> Nothing was found that says how to restore \d+ of 42 services \(", index)
+    assert re.search(r"> Nothing was found that says how to restore \d+ of 42 services by name \(", index)
     assert "[Restore Postgres from a backup](runbooks/restore-postgres.md)" in index
     (svg,) = LexborHTMLParser((book / "index.html").read_text("utf-8")).css("svg")
     assert "services/forge.gitea.html" in {a.attributes["href"] for a in svg.css("a")}
@@ -167,6 +167,36 @@ def test_what_a_service_is_is_read_below_its_name(tmp_path: Path, tei: FakeTei) 
         "quiet": "> Nothing was found that says what quiet is (1 document looked at).",
         "other": "> Nothing was found that says what other is (1 document looked at).",
     }
+    world.workspace.close()
+
+
+def test_commands_that_a_text_lists_are_procedures(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    services = "".join(f"  {name}:\n    image: a:1\n" for name in ("gitea", "db", "docker"))
+    (world.source("stacks", "compose", host="nas") / "compose.yaml").write_text(f"services:\n{services}")
+    world.source("notes", path="stacks", include=["*.md"])
+    (world.directory / "stacks" / "README.md").write_text(
+        "# House\n\n## Daily\n\n- `make update` - All to their newest versions\n- `make logs` - Logs\n"
+        "- `make restart` on a Mac does not help\n- `docker network create backup`\n"
+        "- `updates/all.log` - A file\n\n"
+        "## Make\n\n| target | for |\n| --- | --- |\n| `make stop` / `restart` | all |\n"
+        "| `make update` | gitea only |\n| `make gitea-restart` | one |\n\n"
+        "## Data\n\nAll in one folder. Backup: `tar -czf all.tar.gz data`\n\n"
+        "Restore database: `docker exec db psql < dump`\n\nLast restored copy: `tar -czf x y`\n"
+    )
+    world.ingest()
+    book = world.kb().handbook(tmp_path / "book").path
+    index = (book / "index.md").read_text()
+    told = re.findall(r"^\| (Restart|Back up|Restore|Update) \| (.*?) \| \[House: (.*?)\]", index, re.M)
+    assert told == [("Restart", "", "Make"), ("Back up", "", "Data"), ("Update", "", "Daily")]
+    assert "how to update any service by name (1 document looked at)" in index
+    gitea, db = (next(book.glob(f"services/*.{name}.md")).read_text() for name in ("gitea", "db"))
+    assert "`make gitea-restart`" in gitea and "make update" not in gitea
+    assert "docker exec db psql" in db and "how to back up db" in db
+    assert (
+        "Nothing was found that says how to restore docker"
+        in next(book.glob("services/*.docker.md")).read_text()
+    )
     world.workspace.close()
 
 
