@@ -160,7 +160,12 @@ _NAME_AND_TAG = re.compile(
 _UNDER_PLACEHOLDER = re.compile(
     r"(?<![\w@.$}-])(?:[a-z0-9-]+\.)+(?:\$\{\w+\}|\$\w+|<[\w .-]+>|\{\{[^{}]*\}\})(?:\.[a-z0-9-]+)*", re.I
 )
-_VERSION = re.compile(r"(?<![\w.:/=-])v?\d+(?:\.\d+){1,2}(?![\w.]*[/:]|\.\d)")
+#: A version by itself, which is neither an end of a range ("3.2+", ">= 3.2", "3.2-3.6") nor a genitive: of
+#: "v3.2's library" something is said that a release has, and not that it runs.
+_VERSION = re.compile(
+    r"(?<![\w.:/=-])(?<![<>≤≥~^])(?<![<>≤≥~^]\s)(?<![<>]=\s)(?<!\d[-–—])(?<!\d\s[-–—]\s)"
+    r"v?\d+(?:\.\d+){1,2}(?![\w.]*(?:[/:+]|['’]s\b|\s?[-–—]\s?v?\d)|\.\d)"
+)
 _ASSIGNED = re.compile(
     r"(?<![\w{$/])(?P<key>[A-Z][A-Za-z0-9]*(?:_+[A-Za-z0-9]+)+)`?\s*"
     # What prose says behind a colon goes on in words.
