@@ -218,6 +218,8 @@ def test_a_folder_is_compared_with_what_is_published_and_nothing_is_written(worl
         git(folder, *arguments)
     (folder / "key.pem").unlink()
     assert "key.pem, which is gone" in shell("check", str(folder), code=1)
+    (folder / "key.pem").symlink_to("/nowhere/key.pem")
+    assert "key.pem, which is gone" not in shell("check", str(folder))
     (folder / "compose.yaml").write_text(STACK.replace("  web:\n", "  site:\n"))
     impact = shell("impact", "web")
     assert "service web (house)" in impact and "What cannot be known:" in impact

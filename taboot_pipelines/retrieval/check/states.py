@@ -97,7 +97,8 @@ class Files:
         if path in self.known:
             return True
         inner = posixpath.relpath(path, self._told(""))
-        return self.place is not None and not inner.startswith("..") and (self.place / inner).exists()
+        # Where a link leads nowhere, as one to what a machine makes when it runs, it is there all the same.
+        return self.place is not None and not inner.startswith("..") and os.path.lexists(self.place / inner)
 
     def _told(self, path: str) -> str:
         return posixpath.normpath(f"{self.shown[1:]}/{path}")
