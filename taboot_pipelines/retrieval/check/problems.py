@@ -70,7 +70,7 @@ _BY_NAME = ("CONNECTS_TO", "ROUTES_TO")
 _ALIKE = 0.85
 #: A path that says of itself that it begins at a folder.
 _RELATIVE = re.compile(r"\.\.?(?:/|$)")
-_POSITION = re.compile(r", line (\d+), column \d+")
+_POSITION = re.compile(r", line (\d+)(?:, column \d+)?")
 #: A number, a version, a name or a key as texts hold it.
 _WORD = re.compile(r"\w+(?:[.-]\w+)*")
 #: What may be the name of a host in a value (RFC 1123), or a part of its user, port or path.

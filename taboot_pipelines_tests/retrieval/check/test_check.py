@@ -320,6 +320,24 @@ def test_what_cannot_be_read_is_told_first_though_it_was_so_before(
     assert first == same[0] and "before" in first.statement and others
 
 
+def test_a_value_that_is_refused_is_told_at_its_line_and_only_once(
+    settings: Settings, tmp_path: Path
+) -> None:
+    fields = {"id": "all", "type": "files", "path": ".", "interpret": True, "include": ["*.yml"]}
+    entry = Entry("default", "all", "active", parse_entry(fields), tmp_path)
+    checker = Checker(settings)
+    sides = []
+    scraped = "scrape_configs:\n  - job_name: a\n    static_configs:\n      - targets: [a:9100]\n"
+    wrong = f"{scraped}      - targets: ['a b:9100']\n"
+    for text in (scraped, wrong, f"# One line more.\n{wrong}"):
+        write(tmp_path, {"prometheus.yml": text})
+        sides.append(checker.side([files_of(entry, "/.", settings)]))
+    (problem,) = checker.check(sides[0], sides[1]).problems
+    assert (problem.rule, problem.file, problem.line) == ("unreadable", "prometheus.yml", line(wrong, "a b:"))
+    assert "prometheus.yml" not in problem.statement
+    assert checker.check(sides[1], sides[2]).problems == ()
+
+
 def test_a_new_name_makes_no_new_conflict(settings: Settings, tmp_path: Path) -> None:
     secret = "image: adminer:4\n    environment: {ADMIN_PASSWORD: correct-horse-battery}"
     twice = shop("8081:8080", "8080:8080").replace("image: adminer:4", secret)
