@@ -111,9 +111,11 @@ def declared_description(house: ServiceIndex, service: Service) -> tuple[str, St
 # --- Routes and ports
 
 
-def reachable(edges: Iterable[Edge]) -> list[Edge]:
-    """The published ports that others than the machine itself reach, as far as their addresses are known."""
-    return [e for e in edges if not str(e.properties.get("hostIp") or "").startswith(("127.", "::1", "$"))]
+def reachable(edges: Iterable[Edge], *, perhaps: bool = False) -> list[Edge]:
+    """The published ports that others than the machine itself reach; ``perhaps``: those too whose address a
+    variable without a value says."""
+    unreached = ("127.", "::1") if perhaps else ("127.", "::1", "$")
+    return [e for e in edges if not str(e.properties.get("hostIp") or "").startswith(unreached)]
 
 
 def way_of(house: ServiceIndex, edge: Edge) -> str:

@@ -57,7 +57,7 @@ def dashboard_open(house: RuleHouse) -> Iterator[Violation]:
             service = services.get((document.doc_id, name))
             said = f"Traefik's API and dashboard answer without a login to whoever reaches its port {port}."
             if service is not None and service.form == "compose" and not service.says("network_mode"):
-                edges = reachable(bound.get(service.service.number, ()))
+                edges = reachable(bound.get(service.service.number, ()), perhaps=True)
                 published = any(
                     (e.properties.get("targetPort") or e.properties["port"]) == port for e in edges
                 )
