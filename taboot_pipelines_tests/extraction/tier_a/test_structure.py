@@ -167,6 +167,62 @@ def test_nodes_of_a_diagram_are_called_by_their_labels() -> None:
     }
 
 
+FLOWCHART = """```mermaid
+%% Once: LD["Ledger
+flowchart TB
+    subgraph house["House
+    compose.yaml"]
+        WK["Wikila
+        Pages [and notes] → PDF
+        :8300"]
+        AU("Auth Service
+        Sessions")
+        TR["Traefik v3.1.6<br/>Proxy"]
+    end
+    %% LD --> PM
+    PM[Prometheus\\nMetrics] -->|Scrape| AU
+    TR --> WK
+    TR --> house
+    Q{?} --> PM
+```
+"""
+
+
+@pytest.mark.parametrize("text", [FLOWCHART, FLOWCHART.replace("\n", "\r\n")], ids=["LF", "CRLF"])
+def test_nodes_of_a_flowchart_are_read_by_the_grammar_of_mermaid(text: str) -> None:
+    """Text in quotes goes on over lines, its first line is the name and its arrows are text; a group is no
+    end, nor is what has a text without letters; comments and versions name nothing."""
+    assert facts(text) == {
+        ("wikila", "BINDS", "0.0.0.0", 8300),
+        ("prometheus", "CONNECTS_TO", "auth-service", None),
+        ("traefik", "CONNECTS_TO", "wikila", None),
+    }
+    quotes = [text[e.evidence.start : e.evidence.end] for e in relations(text, "a.md") if e.type == "BINDS"]
+    assert [q.split()[0] for q in quotes] == ['WK["Wikila'] and quotes[0].endswith(':8300"]')
+
+
+def test_text_that_never_ends_leaves_the_lines_of_a_flowchart_as_they_are() -> None:
+    drawn = '```mermaid\nflowchart LR\n  A[Wikila] --> B[Postgres]\n  C["Open\n```\n'
+    text = drawn + "\n## Access\n\n- Grafana: http://grafana.localhost\n"
+    assert facts(text) == {
+        ("wikila", "CONNECTS_TO", "postgres", None),
+        ("grafana", "EXPOSES_ENDPOINT", "http://grafana.localhost", None),
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["./data/wikila/<br/>wiki.lan", "HTTP/HTTPS<br/>:80", "Wikila<br/>wiki.DOMAIN"]
+)
+def test_a_node_that_is_a_path_or_a_protocol_is_no_service(text: str) -> None:
+    assert facts(f'```mermaid\nflowchart LR\n  A["{text}"]\n```\n') == set()
+
+
+def test_an_arrow_in_a_message_is_text() -> None:
+    asked = "  Wikila->>Neo4j: MERGE (a)-[r:HAS]->(b)\n  Neo4j-->>Wikila: rows\n"
+    found = facts(f"# Flow\n\n```mermaid\nsequenceDiagram\n{asked}```\n")
+    assert found == {("wikila", "CONNECTS_TO", "neo4j", None)}
+
+
 def test_a_drawing_in_a_page_is_read_as_one_in_a_fence() -> None:
     text = '<pre class="mermaid">\nflowchart LR\n  A[Wikila] --> B[(Postgres)]\n</pre>\n\nMore of Wikila.\n'
     assert facts(text) == {("wikila", "CONNECTS_TO", "postgres", None)}

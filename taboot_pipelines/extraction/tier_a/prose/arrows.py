@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from taboot_pipelines.extraction.tier_a.prose.pairs import (
     Candidate,
@@ -15,7 +15,7 @@ from taboot_pipelines.extraction.tier_a.prose.pairs import (
     stem,
     verbs,
 )
-from taboot_pipelines.extraction.tier_a.prose.segments import ARROW, Segment, Text
+from taboot_pipelines.extraction.tier_a.prose.segments import ARROW, COMMENTED, Segment, Text
 from taboot_pipelines.extraction.tier_a.prose.things import (
     Thing,
     Vocabulary,
@@ -26,11 +26,16 @@ from taboot_pipelines.extraction.tier_a.prose.things import (
     roles,
 )
 
+#: A node of a flowchart of Mermaid (``flow.jison``): its id, and the text between the signs of its shape, in
+#: quotes or without; or its properties.
 _NODE = re.compile(
-    r"(?<![\w\"'])(?P<id>[A-Za-z_][\w.-]*)\s*(?:@\{[^}\n]*label:\s*\"(?P<at>[^\"\n]*)\"[^}\n]*\}"
-    r"|(?P<open>\[{1,2}|\({1,3}|\{{1,2}|>|\[\(|\(\[|\[/|\[\\)\s*[(\[]?\"?(?P<label>[^\"\[\]{}\n]"
-    r"{1,200}?)\"?\s*[)\]]?(?:\]{1,2}|\){1,3}|\}{1,2}|/\]|\\\]))(?::::\w+)?"
+    r"(?<![\w\"'])(?P<id>[A-Za-z_](?:[\w.]|-(?![->.]))*)(?:@\{[^}]*?label:\s*\"(?P<at>[^\"]*)\"[^}]*\}"
+    r"|[ \t]*(?P<open>\({3}|\(\(|\(\[|\[\[|\[\(|\[[/\\](?=[^\]\n]*[/\\]\])|\{\{|[\[({>])\s*"
+    r"(?:\"(?P<quoted>[^\"]{1,600})\"|(?P<label>[^\"\[\]{}]{1,200}?))"
+    r"\s*(?:\){1,3}|\]\)|\)\]|\]{1,2}|\}{1,2}|[/\\]\]))(?::::\w+)?"
 )
+#: The line that begins a group of nodes, if it gives the group an id.
+_SUBGRAPH = re.compile(r"\s*subgraph\s+\"?(?P<id>[^\s\[\";]+)\"?\s*(?:\[|\Z)")
 _TITLE = re.compile(
     r"(?i)^\s*(?:participant|actor)\s+(?P<id>[\w.-]+)(?:\s+as\s+(?P<label>.+?))?\s*$|^\s*(?:graph|"
     r"flowchart|sequenceDiagram|subgraph|end|style|classDef|class|direction|note|loop|alt|else|"
@@ -39,6 +44,8 @@ _TITLE = re.compile(
 )
 _MERMAID = re.compile(r"\s*(?:graph|flowchart|sequenceDiagram)\b")
 _SEQUENCE = re.compile(r"\s*sequenceDiagram\b")
+#: What parts the lines of a node's text.
+_LINES = re.compile(r"<br\s*/?>|\\n|\n")
 _BOX = re.compile(r"[│┃|+┌┐└┘├┤┬┴╔╗╚╝║═─━]{1,}")
 _JOIN = re.compile(r"\s*(?:/|,|\+|&|\band\b|\bor\b)\s*")
 _BEFORE = re.compile(
@@ -66,33 +73,40 @@ class Diagram:
     """The nodes of a drawn diagram by their ids, and what its lines look like together."""
 
     labels: dict[str, Thing]
+    #: Ids of what no arrow tells anything of: groups of nodes, and nodes whose text names nothing.
+    unnamed: set[str] = field(default_factory=set)
     arrows: int = 0
     #: How many nodes are called as what is done ("Deploy"), as a type of a program ("CertificateRequest"),
     #: and how many have an address, a port or an image.
     steps: int = 0
     types: int = 0
     addressed: int = 0
-    #: Whether it is written in a language in which nodes have ids, and whether it is one of messages.
+    #: Whether it is written in a language in which nodes have shapes, and whether it is one of messages.
     nodes: bool = False
     messages: bool = False
 
 
 def diagram(lines: Sequence[Segment]) -> Diagram:
     """Return what the lines of one fence say together."""
-    found = Diagram(
-        {},
-        nodes=any(s.fence == "mermaid" or _MERMAID.match(s.text.plain) for s in lines[:3]),
-        messages=any(_SEQUENCE.match(s.text.plain) for s in lines[:3]),
-    )
+    messages = any(_SEQUENCE.match(s.text.plain) for s in lines[:3])
+    mermaid = any(s.fence == "mermaid" or _MERMAID.match(s.text.plain) for s in lines[:3])
+    found = Diagram({}, nodes=mermaid and not messages, messages=messages)
     for line in lines:
         plain = line.text.plain
+        if mermaid and COMMENTED.match(plain):
+            continue
         found.arrows += len(ARROW.findall(plain))
         title = _TITLE.match(plain)
         if title and title["label"]:
             found.labels.setdefault(title["id"], _label(title["label"]))
+        group = _SUBGRAPH.match(plain)
+        if group and found.nodes:
+            found.unnamed.add(group["id"])
         for node in _NODE.finditer(plain) if found.nodes else ():
-            label = node["at"] or node["label"]
-            if label and any(c.isalnum() for c in label) and node["id"] not in found.labels:
+            label = _said(node)
+            if not any(c.isalnum() for c in label):
+                found.unnamed.add(node["id"])
+            elif node["id"] not in found.labels:
                 found.labels[node["id"]] = _label(label)
                 found.addressed += bool(addresses(Text(label, 0, len(label))))
     for thing in found.labels.values():
@@ -101,19 +115,28 @@ def diagram(lines: Sequence[Segment]) -> Diagram:
     return found
 
 
+def _blank(node: re.Match[str]) -> str:
+    """A node without its text, as long as before."""
+    return node["id"] + "_" * (len(node[0]) - len(node["id"]))
+
+
+def _said(node: re.Match[str]) -> str:
+    """The text of a node."""
+    return node["at"] or node["quoted"] or node["label"] or ""
+
+
 def _label(label: str) -> Thing:
-    first = re.split(r"<br\s*/?>|\\n", label)[0]
-    first = re.sub(r"<[^<>]*>", "", first)
-    for part in re.split(r"<br\s*/?>|\\n", label):
+    """The name that a text of a node begins with: its first line that has letters."""
+    lines = _LINES.split(label)
+    first = re.sub(r"<[^<>]*>", "", lines[0])
+    for part in lines:
         part = re.sub(r"<[^<>]*>", "", part).strip(" *_`\"'")
         if any(c.isalpha() for c in part):
             first = part
             break
     first = re.sub(r"^[^\w/~.]+", "", first.strip(" *_`\"'"))
     first = (
-        re.split(r"\s+[-–—]\s+|\s*\((?=[^)]*(?:\d|$))|\s+:\d|:\d{2}|\s+\d{1,3}(?:\.\d{1,3}){3}", first)[
-            0
-        ].strip()
+        re.split(r"\s+[-–—]\s+|\s*\((?=[^)]*(?:\d|\)?$))|\s+:\d|:\d{2}|\s+v?\d+(?:\.\d+)+", first)[0].strip()
         or first
     )
     return Thing(0, len(first), first, "name", "node")
@@ -124,13 +147,16 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
     text = segment.text
     plain = text.plain
     if drawn is not None and segment.fence is not None:
-        title = _TITLE.match(plain)
-        if title:
+        if _TITLE.match(plain) or (drawn.nodes and COMMENTED.match(plain)):
             return
         if drawn.nodes:
             yield from _definitions(segment, vocabulary)
     margin = _MARGIN.search(plain)
-    found = list(ARROW.finditer(plain, 0, margin.start() if margin is not None else len(plain)))
+    # An arrow in the text of a node is text.
+    drawn_only = plain if drawn is None or not drawn.nodes else _NODE.sub(_blank, plain)
+    found = list(ARROW.finditer(drawn_only, 0, margin.start() if margin is not None else len(plain)))
+    if drawn is not None and drawn.messages:
+        found = found[:1]  # A line tells one message; what follows is its text.
     if not found or len(found) > 12:
         return
     bounds = [0, *(m.end() for m in found)]
@@ -285,12 +311,13 @@ def _ends(
     """What of a part touches the arrow before it, and what the arrow behind it."""
     plain = text.plain
     part = plain[start:end]
-    if drawn is not None and drawn.labels:
-        inside = [n["id"] for n in _NODE.finditer(part)]
-        bare = [w for w in re.split(r"[\s&;]+", part.partition(":")[0]) if w in drawn.labels]
-        ids = inside or bare
+    if drawn is not None and (drawn.labels or drawn.unnamed):
+        inside = [n["id"] for n in _NODE.finditer(part)] if drawn.nodes else []
+        known = drawn.labels.keys() | drawn.unnamed
+        ids = inside or [w for w in re.split(r"[\s&;]+", part.partition(":")[0]) if w in known]
         if ids:
-            nodes = [_placed(drawn.labels[i], text, start, end, i) for i in ids if i in drawn.labels]
+            named = (i for i in ids if i in drawn.labels and i not in drawn.unnamed)
+            nodes = [_placed(drawn.labels[i], text, start, end, i) for i in named]
             return nodes, nodes
     if drawn is not None:
         bounds = [(m.start(), m.end()) for m in _BOX.finditer(part)]
@@ -390,10 +417,10 @@ def _definitions(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candidate
     """What the label of a node says of it: image, ports, address."""
     text = segment.text
     for node in _NODE.finditer(text.plain):
-        group = "at" if node["at"] else "label"
-        label = node[group]
-        if not label:
+        group = next((g for g in ("at", "quoted", "label") if node[g]), None)
+        if group is None:
             continue
+        label = node[group]
         subject = _label(label)
         at = text.plain.find(subject.text, node.start(group))
         if at < 0 or not subject.text:
@@ -402,6 +429,9 @@ def _definitions(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candidate
         from_, to = node.span(group)
         shown = re.sub(r"<[^<>]*>|\\n", lambda m: " " * len(m[0]), text.plain[from_:to])
         rest = Text(shown, 0, to - from_)
+        listed = _JOIN.split(subject.text)
+        if is_setting(subject.text) or (len(listed) > 1 and all(map(is_generic, listed))):
+            continue  # A path, "HTTP/HTTPS".
         for thing in addresses(rest):
             if from_ + thing.start < subject.end and subject.start < from_ + thing.end:
                 continue
@@ -415,6 +445,8 @@ def _definitions(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candidate
                 "image": ("BUILDS",),
                 "host": ("EXPOSES_ENDPOINT",),
             }.get(thing.kind, ()):
+                if kind == "EXPOSES_ENDPOINT" and thing.placeholder:
+                    continue
                 made = Candidate(kind, subject, thing)
                 if kind == "BINDS":
                     if thing.port is None:
@@ -429,7 +461,7 @@ def _definitions(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candidate
                     f"defined {kind}",
                     f"defined {thing.kind} {thing.by}",
                     *flags(segment, ""),
-                    f"{kind} {'own line' if '<br' in label else 'one line'}",
+                    f"{kind} {'own line' if _LINES.search(label) else 'one line'}",
                     *(f"defined {f}" for f in about(subject, "1", vocabulary)),
                 ]
                 made.start_place = text.place(subject.start, subject.end)

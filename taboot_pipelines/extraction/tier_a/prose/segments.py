@@ -16,6 +16,15 @@ MAX_PIECE = 20_000
 _MAX_CELLS = 60
 #: How a page holds a drawing that its browser makes: ``<pre class="mermaid">``.
 _DRAWING = re.compile(r"[ \t>]*<(pre|div)\b[^>]*\bmermaid\b[^>]*>[ \t]*\Z")
+#: The line that begins a flowchart of Mermaid.
+_FLOWCHART = re.compile(
+    r"[ \t>]*(?:graph|flowchart(?:-elk)?)(?:[ \t]+(?:T[BD]|BT|RL|LR|[<>^v]))?[ \t]*;?[ \t]*\Z"
+)
+#: A comment in a diagram of Mermaid, and what its text and the brackets around it are told by.
+COMMENTED = re.compile(r"[ \t>]*%%")
+_SIGNS = re.compile(r"[\"\[\](){}\n]")
+#: More than this is no line of a diagram, nor a node of one.
+_MAX_DRAWN = 2000
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t]*([^\s`{]*)")
 _HEADING = re.compile(r"[ \t>]{0,12}(#{1,6})[ \t]+(.*?)[ \t#]*\Z")
 _ITEM = re.compile(r"([ \t>]*)(?:[-*+•]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(?=\S)")
@@ -218,6 +227,7 @@ class _Reader:
         at = front.end() if front else 0
         fence = ""
         language = ""
+        flowchart = False
         block: list[tuple[int, int]] = []  # lines of the paragraph or item that is being read
         item = ""
         size = len(source)
@@ -240,7 +250,7 @@ class _Reader:
             if drawing is not None:
                 yield from self._block(block, item)
                 block, item = [], ""
-                fence, language = f"</{drawing[1]}>", "mermaid"
+                fence, language, flowchart = f"</{drawing[1]}>", "mermaid", False
                 self._group += 1
                 continue
             if fence:
@@ -249,12 +259,18 @@ class _Reader:
                 ):
                     fence = ""
                 else:
-                    yield from self._drawn(start, start + len(line), language)
+                    stop = start + len(line)
+                    if flowchart:
+                        stop = self._statement(start, stop, fence)
+                    else:
+                        flowchart = language in DRAWN and _FLOWCHART.match(line) is not None
+                    at = max(after, stop + 1)
+                    yield from self._drawn(start, stop, language)
                 continue
             if opened:
                 yield from self._block(block, item)
                 block, item = [], ""
-                fence, language = opened[1], opened[2].lower()
+                fence, language, flowchart = opened[1], opened[2].lower(), False
                 self._group += 1
                 continue
             if not line.strip(" \t>"):
@@ -354,10 +370,31 @@ class _Reader:
                 form, text, self._above(), self._intro if item else "", item=item if number == 0 else ""
             )
 
+    def _statement(self, start: int, end: int, fence: str) -> int:
+        """Where a statement of a flowchart ends whose first line is ``[start, end)``: text in quotes or in
+        the brackets of a node goes on over lines (Mermaid, ``flow.jison``)."""
+        source = self._source
+        if COMMENTED.match(source, start):
+            return end
+        quoted, depth = False, 0
+        for sign in _SIGNS.finditer(source, start, start + _MAX_DRAWN):
+            match sign[0]:
+                case '"':
+                    quoted = not quoted
+                case "\n" if not quoted and depth == 0:
+                    return end + len(source[end : sign.start()].rstrip("\r"))
+                case "\n" if source[sign.end() : sign.end() + 80].lstrip(" \t>").startswith(fence):
+                    break
+                case "[" | "(" | "{" if not quoted:
+                    depth += 1
+                case "]" | ")" | "}" if not quoted:
+                    depth = max(0, depth - 1)
+        return end
+
     def _drawn(self, start: int, end: int, language: str) -> Iterator[Segment]:
         """A line of a fence, if it may be one of a diagram."""
         line = self._source[start:end]
-        if (language in DRAWN or self._code) and line.strip() and len(line) < 2000:
+        if (language in DRAWN or self._code) and line.strip() and len(line) < _MAX_DRAWN:
             form = "arrow" if language in DRAWN else "code"
             text = Text(line, start, end)
             yield Segment(form, text, self._above(), self._intro, fence=language, group=self._group)
