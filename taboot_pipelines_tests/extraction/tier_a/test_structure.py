@@ -211,6 +211,24 @@ def test_text_that_never_ends_leaves_the_lines_of_a_flowchart_as_they_are() -> N
 
 
 @pytest.mark.parametrize(
+    ("node", "served"),
+    [
+        ("D[(Postgres)]", {("wikila", "CONNECTS_TO", "postgres", None)}),
+        ("D[(wikila-db)]", {("wikila", "CONNECTS_TO", "wikila-db", None)}),
+        ("D[(Redis cache)]", {("wikila", "CONNECTS_TO", "redis-cache", None)}),
+        ("D[(Wikila Database)]", set()),
+        ('D@{ shape: cyl, label: "Wikila Certs/Logs" }', set()),
+        ('D@{ shape: rect, label: "Postgres" }', {("wikila", "CONNECTS_TO", "postgres", None)}),
+        ('D@{ shape: docs, label: "Postgres" }', set()),
+        ("D{Postgres}", set()),
+        ("D{Is port 8300 open}", set()),
+    ],
+)
+def test_the_shape_of_a_node_says_what_is_no_service(node: str, served: set[Fact]) -> None:
+    assert facts(f"```mermaid\nflowchart LR\n  A[Wikila] --> {node}\n```\n") == served
+
+
+@pytest.mark.parametrize(
     "text", ["./data/wikila/<br/>wiki.lan", "HTTP/HTTPS<br/>:80", "Wikila<br/>wiki.DOMAIN"]
 )
 def test_a_node_that_is_a_path_or_a_protocol_is_no_service(text: str) -> None:

@@ -25,6 +25,7 @@ from taboot_pipelines.extraction.tier_a.prose.things import (
     names,
     roles,
 )
+from taboot_pipelines.model.stores import STORES
 
 #: A node of a flowchart of Mermaid (``flow.jison``): its id, and the text between the signs of its shape, in
 #: quotes or without; or its properties.
@@ -33,6 +34,18 @@ _NODE = re.compile(
     r"|[ \t]*(?P<open>\({3}|\(\(|\(\[|\[\[|\[\(|\[[/\\](?=[^\]\n]*[/\\]\])|\{\{|[\[({>])\s*"
     r"(?:\"(?P<quoted>[^\"]{1,600})\"|(?P<label>[^\"\[\]{}]{1,200}?))"
     r"\s*(?:\){1,3}|\]\)|\)\]|\]{1,2}|\}{1,2}|[/\\]\]))(?::::\w+)?"
+)
+_SHAPE = re.compile(r"@\{[^}]*?\bshape:\s*([\w-]+)")
+#: Shapes of stores, by Mermaid's signs and names, and of what ISO 5807 calls a decision, a document and an
+#: annotation.
+_CYLINDERS = frozenset(["[(", "cyl", "cylinder", "database", "db"])
+_NOTHING_THAT_RUNS = frozenset(
+    [
+        *("{", "diam", "decision", "diamond", "question"),
+        *("doc", "document", "docs", "documents", "st-doc", "stacked-document"),
+        *("lin-doc", "lined-document", "tag-doc", "tagged-document"),
+        *("brace", "brace-l", "brace-r", "braces", "comment"),
+    ]
 )
 #: The line that begins a group of nodes, if it gives the group an id.
 _SUBGRAPH = re.compile(r"\s*subgraph\s+\"?(?P<id>[^\s\[\";]+)\"?\s*(?:\[|\Z)")
@@ -104,9 +117,9 @@ def diagram(lines: Sequence[Segment]) -> Diagram:
             found.unnamed.add(group["id"])
         for node in _NODE.finditer(plain) if found.nodes else ():
             label = _said(node)
-            if not any(c.isalnum() for c in label):
+            if not any(c.isalnum() for c in label) or _is_content(node):
                 found.unnamed.add(node["id"])
-            elif node["id"] not in found.labels:
+            if any(c.isalnum() for c in label) and node["id"] not in found.labels:
                 found.labels[node["id"]] = _label(label)
                 found.addressed += bool(addresses(Text(label, 0, len(label))))
     for thing in found.labels.values():
@@ -123,6 +136,18 @@ def _blank(node: re.Match[str]) -> str:
 def _said(node: re.Match[str]) -> str:
     """The text of a node."""
     return node["at"] or node["quoted"] or node["label"] or ""
+
+
+def _is_content(node: re.Match[str]) -> bool:
+    """Whether the shape of a node says that it is nothing which runs: a decision, a document, a remark; or a
+    store that is called after what it keeps ("Wiki Data"): of several words none is a software that stores,
+    and it has no address."""
+    shape = node["open"] or (_SHAPE.search(node[0]) or ("", ""))[1]
+    if shape not in _CYLINDERS:
+        return shape in _NOTHING_THAT_RUNS
+    label = _said(node)
+    words = re.findall(r"[a-z0-9-]+", _label(label).text.lower())
+    return len(words) > 1 and STORES.isdisjoint(words) and not addresses(Text(label, 0, len(label)))
 
 
 def _label(label: str) -> Thing:
@@ -418,7 +443,7 @@ def _definitions(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candidate
     text = segment.text
     for node in _NODE.finditer(text.plain):
         group = next((g for g in ("at", "quoted", "label") if node[g]), None)
-        if group is None:
+        if group is None or _is_content(node):
             continue
         label = node[group]
         subject = _label(label)
