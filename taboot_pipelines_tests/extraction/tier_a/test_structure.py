@@ -254,6 +254,12 @@ def test_items_name_their_address() -> None:
     }
 
 
+def test_a_file_with_a_line_is_no_host_and_a_host_of_a_country_is() -> None:
+    text = "## Access\n\n`{}:30,84` — even so, the Wikila API exposes all of it.\n"
+    assert facts(text.format("wikila.extra.yml")) == set()
+    assert facts(text.format("wikila.house.sh")) == {("wikila-api", "BINDS", "wikila.house.sh", 30)}
+
+
 def test_evidence_is_an_exact_slice_and_every_claim_fits_the_model() -> None:
     text = "Ein Wort \U0001f600 davor.\n\n" + SERVICES.replace("\n", "\r\n")
     found = relations(text, "a.md")

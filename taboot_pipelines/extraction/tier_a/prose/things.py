@@ -246,11 +246,9 @@ def _address(match: re.Match[str], plain: str) -> Thing | None:
         host, port = match["hhost"], match["hport"]
         if host.isdigit() or (port.isdigit() and len(port) < 2):
             return None
-        if (
-            "." in host
-            and host.rpartition(".")[2].lower() in EXTENSIONS
-            and "." not in host.rpartition(".")[0]
-        ):
+        name, _, ending = host.rpartition(".")
+        # A file and a line; of several labels the last may be a country's (two letters, RFC 1591).
+        if name and ending.lower() in EXTENSIONS and ("." not in name or len(ending) > 2):
             return None
         return Thing(
             start,
