@@ -79,6 +79,24 @@ def test_numbers_and_names_that_are_no_ports_and_no_hosts(header: str, row: str)
     assert facts(f"# House\n\n| {header} |\n|{rule}|\n| {row} |\n") == set()
 
 
+@pytest.mark.parametrize("others", [False, True], ids=["services", "files"])
+def test_a_table_of_files_places_no_service(others: bool) -> None:
+    files = "| bot.py | wiki machine |\n| `src/clock.py` | wiki machine |\n| entry.sh | wiki machine |\n"
+    rows = "| wikila-api | shelf-1 |\n| wikila-web | shelf-1 |\n" + files * others
+    found = facts(f"## Components\n\n| Component | Location |\n|---|---|\n{rows}")
+    runs = {("wikila-api", "RUNS", "shelf-1", None), ("wikila-web", "RUNS", "shelf-1", None)}
+    assert found == (set() if others else runs)
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["each its own", "several of one"])
+def test_what_a_table_tells_of_changed_files_it_does_not_tell_of_services(changed: bool) -> None:
+    rows = "| depot | `api/news.py` (new) | Database for `cache-main` |\n"
+    rows += "| depot | `api/pages.py` (new) | Prices |\n| depot | `app.py` | Mounts |\n" * changed
+    rows += "| wiki | `wiki.py` | Pages |\n"
+    text = f"# Stacks\n\n| Service | File | Purpose |\n|---|---|---|\n{rows}"
+    assert facts(text) == (set() if changed else {("cache-main", "DEPENDS_ON", "depot", None)})
+
+
 def test_a_table_in_html_is_read_as_one_in_markdown() -> None:
     text = (
         "<table>\n<tr><th>Service</th><th>Port</th></tr>\n"

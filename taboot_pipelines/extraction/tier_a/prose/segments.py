@@ -180,12 +180,12 @@ def read_text(source: str, start: int, end: int) -> Text:
 
 @dataclass(slots=True)
 class Table:
-    """What the rows of a table share: its header, and how many rows it has."""
+    """What the rows of a table share: its header, and the cells of all of them."""
 
     header: list[Text]
-    rows: int = 0
-    #: Per column, kinds of contents by how many cells have them; filled by the reader of tables.
-    columns: list[dict[str, int]] | None = None
+    rows: list[list[Text]] = field(default_factory=list)
+    #: Column of the files that the rows are about, or -1; None until the reader of tables looked for it.
+    files: int | None = None
 
 
 @dataclass(slots=True)
@@ -427,7 +427,7 @@ class _Reader:
                 )
             )
             at = finish + 1
-        table.rows = len(rows)
+        table.rows = [row.cells for row in rows]
         return rows, at
 
     def _html_table(self, start: int, end: int) -> Iterator[Segment]:
@@ -455,7 +455,7 @@ class _Reader:
                         group=self._group,
                     )
                 )
-        table.rows = len(rows)
+        table.rows = [row.cells for row in rows]
         yield from rows
 
 

@@ -23,6 +23,7 @@ from taboot_pipelines.extraction.tier_a.prose.things import (
     Thing,
     Vocabulary,
     addresses,
+    is_file,
     is_ordinary_name,
     is_setting,
     names,
@@ -162,7 +163,7 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
         *(f"first {r}" for r in sorted(first)),
         *(f"subject {r}" for r in sorted(header_roles(header[at]))),
         *([_GROUP] if not _GROUPS.isdisjoint(re.findall(r"[a-z]+", header[at].lower())) else []),
-        f"rows {min(table.rows.bit_length(), 5)}",
+        f"rows {min(len(table.rows).bit_length(), 5)}",
         f"columns {min(len(cells), 6)}",
         f"subject at {min(at, 2)}",
         *(
@@ -175,7 +176,9 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
         return  # Of the parts of a machine, or of what is let through.
     if "setting" in header_roles(header[at]) and "subject" not in header_roles(header[at]):
         return  # Of one thing's settings.
-    subject = name_of(cells[at])
+    if table.files is None:
+        table.files = _files(table, at)
+    subject = name_of(cells[at]) if table.files != at else None
     machine = next(
         (
             (k, m)
@@ -280,6 +283,21 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
                         yield from _addressed(segment, name, cell, thing, cells[0], extra, header[0], -k)
 
 
+def _files(table: Table, at: int) -> int:
+    """The column of the files that the rows of a table are about, or -1: most subjects are files; or
+    most cells beside them, which tell the rows apart as the subjects do not ("Service | Files | What")."""
+
+    def told(k: int) -> tuple[int, int]:
+        named = [name.text for row in table.rows if k < len(row) for name in [name_of(row[k])] if name]
+        return sum(map(is_file, named)), len(set(named))
+
+    for k in range(at, min(len(table.header), at + 3)):
+        files, different = told(k)
+        if 2 * files > len(table.rows) and (k == at or different > told(at)[1]):
+            return k
+    return -1
+
+
 def _header(table: Table, k: int) -> str:
     return table.header[k].plain[:80] if k < len(table.header) else ""
 
@@ -373,7 +391,7 @@ def _cell(
     ]
     for thing in found:
         yield from _addressed(segment, subject, subject_cell, thing, cell, shared, header, far)
-    if len(cell.plain) > 400:
+    if len(cell.plain) > 400 or (segment.table is not None and segment.table.files != -1):
         return
     said = header_roles(header)
     wanted = {(way, role) for role in said for way in _OF_ROLE.get(role, ())}

@@ -127,8 +127,18 @@ _SETTING = re.compile(
 def is_setting(text: str) -> bool:
     """Whether a word is called like a variable, an option, a path or a file, and so is no system; the file of
     a unit ("nginx.service") is that unit."""
+    return _has_ending(text) or _SETTING.fullmatch(text) is not None
+
+
+def is_file(text: str) -> bool:
+    """Whether a word is called like a file, or is a path to one or to a directory."""
+    return _has_ending(text) or text.endswith("/") or text.startswith(("/", "~/", "./", "../"))
+
+
+def _has_ending(text: str) -> bool:
+    """Whether a word ends as the name of a file does, that of a unit aside."""
     ending = text.rpartition(".")[2].lower() if "." in text[1:-1] else ""
-    return (ending in roles()["file"] and ending not in _UNITS) or _SETTING.fullmatch(text) is not None
+    return ending in roles()["file"] and ending not in _UNITS
 
 
 @lru_cache(maxsize=20_000)
