@@ -253,6 +253,15 @@ def test_a_node_that_is_a_path_or_a_protocol_is_no_service(text: str) -> None:
     assert facts(f'```mermaid\nflowchart LR\n  A["{text}"]\n```\n') == set()
 
 
+@pytest.mark.parametrize("heading", ["Flow of data", "Service Dependencies"])
+def test_an_arrow_of_dependencies_is_no_connection(heading: str) -> None:
+    lines = "  W[Wikila] --> P[Postgres]\n  G[Grafana] -->|queries| M[Prometheus]\n"
+    drawn = f"```mermaid\ngraph TD\n{lines}```\n"
+    told = {("grafana", "CONNECTS_TO", "prometheus", None)}
+    flows = {("wikila", "CONNECTS_TO", "postgres", None)}
+    assert facts(f"## {heading}\n\n{drawn}") == told | (flows if heading == "Flow of data" else set())
+
+
 def test_an_arrow_in_a_message_is_text() -> None:
     asked = "  Wikila->>Neo4j: MERGE (a)-[r:HAS]->(b)\n  Neo4j-->>Wikila: rows\n"
     found = facts(f"# Flow\n\n```mermaid\nsequenceDiagram\n{asked}```\n")

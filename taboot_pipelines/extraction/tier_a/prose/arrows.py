@@ -240,6 +240,8 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
         left, right = lists[k][1], lists[k + 1][0]
         if arrow["left"]:
             left, right = right, left
+        if not label and drawn is not None and _of_dependencies(segment):
+            continue
         kinds = [("CONNECTS_TO", "bare" if not label else "labelled")]
         words = set(re.findall(r"[a-z]+", label.lower()))
         if words & _NONE:
@@ -308,6 +310,13 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
                         text.place(end.start, end.end) if end.by != "node" and end.end > end.start else whole
                     )
                     yield made
+
+
+def _of_dependencies(segment: Segment) -> bool:
+    """Whether a diagram is said to show dependencies: its arrows connect nothing, and whether they lead to
+    what is needed, as in UML, or to what comes after is not told."""
+    above = " ".join((*segment.headings[-1:], segment.intro)).lower()
+    return not {"dependency", "dependencies"}.isdisjoint(re.findall(r"[a-z]+", above))
 
 
 #: Labels of arrows that say that nothing goes there.
