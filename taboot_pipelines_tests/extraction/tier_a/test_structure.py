@@ -253,6 +253,19 @@ def test_a_node_that_is_a_path_or_a_protocol_is_no_service(text: str) -> None:
     assert facts(f'```mermaid\nflowchart LR\n  A["{text}"]\n```\n') == set()
 
 
+@pytest.mark.parametrize(
+    ("label", "ends"),
+    [
+        ("reads", ("wikila", "prometheus")),
+        ("fetched by cron", ("wikila", "prometheus")),
+        ("scraped by", ("prometheus", "wikila")),
+    ],
+)
+def test_a_passive_on_an_arrow_turns_it_round(label: str, ends: tuple[str, str]) -> None:
+    drawn = f"```mermaid\ngraph TD\n  W[Wikila] -->|{label}| P[Prometheus]\n```\n"
+    assert facts(drawn) == {(ends[0], "CONNECTS_TO", ends[1], None)}
+
+
 @pytest.mark.parametrize("heading", ["Flow of data", "Service Dependencies"])
 def test_an_arrow_of_dependencies_is_no_connection(heading: str) -> None:
     lines = "  W[Wikila] --> P[Postgres]\n  G[Grafana] -->|queries| M[Prometheus]\n"

@@ -246,6 +246,8 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
         words = set(re.findall(r"[a-z]+", label.lower()))
         if words & _NONE:
             continue
+        if label.lower().endswith(" by") and words & _PASSIVE:
+            left, right = right, left  # "exporter -- scraped by --> collector": who does it stands behind.
         for kind in ("DEPENDS_ON", "ROUTES_TO", "RUNS", "USES_VPN"):
             if words & verbs()[f"{kind}>"]:
                 kinds.append((kind, "label"))
@@ -323,6 +325,8 @@ def _of_dependencies(segment: Segment) -> bool:
 _NONE = frozenset(
     ["blocked", "denied", "deny", "drop", "dropped", "never", "no", "not", "rejected", "forbidden"]
 )
+#: Participles of what is connected to or routed to.
+_PASSIVE = frozenset(w for w in verbs()["CONNECTS_TO<"] | verbs()["ROUTES_TO<"] if w.endswith("ed"))
 _SAID = frozenset(w for said in verbs().values() for w in said if len(w) > 3)
 _SAID_STEMS = frozenset(map(stem, _SAID))
 
