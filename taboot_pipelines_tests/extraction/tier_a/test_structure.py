@@ -266,13 +266,15 @@ def test_a_passive_on_an_arrow_turns_it_round(label: str, ends: tuple[str, str])
     assert facts(drawn) == {(ends[0], "CONNECTS_TO", ends[1], None)}
 
 
-@pytest.mark.parametrize("heading", ["Flow of data", "Service Dependencies"])
-def test_an_arrow_of_dependencies_is_no_connection(heading: str) -> None:
-    lines = "  W[Wikila] --> P[Postgres]\n  G[Grafana] -->|queries| M[Prometheus]\n"
-    drawn = f"```mermaid\ngraph TD\n{lines}```\n"
-    told = {("grafana", "CONNECTS_TO", "prometheus", None)}
-    flows = {("wikila", "CONNECTS_TO", "postgres", None)}
-    assert facts(f"## {heading}\n\n{drawn}") == told | (flows if heading == "Flow of data" else set())
+@pytest.mark.parametrize("order", ["", "startup "])
+def test_an_arrow_of_the_order_of_dependencies_is_no_connection(order: str) -> None:
+    names = ["Traefik", "Grafana", "Prometheus", "Postgres", "Redis", "Loki", "Authelia", "Gitea", "Immich"]
+    list_of = "".join(f"- **{name}**: http://{name.lower()}.localhost\n" for name in names)
+    drawn = "".join(f"  Traefik --> {name}\n" for name in names[1:])
+    said = f"## Service dependencies\n\nThis diagram shows the {order}dependencies.\n\n"
+    found = facts(f"# Access\n\n{list_of}\n{said}```mermaid\ngraph TD\n{drawn}```\n")
+    ends = {end for start, kind, end, _ in found if kind == "CONNECTS_TO" and start == "traefik"}
+    assert ends == (set() if order else {name.lower() for name in names[1:]})
 
 
 def test_an_arrow_in_a_message_is_text() -> None:

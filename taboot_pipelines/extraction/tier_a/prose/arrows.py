@@ -240,7 +240,7 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
         left, right = lists[k][1], lists[k + 1][0]
         if arrow["left"]:
             left, right = right, left
-        if not label and drawn is not None and _of_dependencies(segment):
+        if not label and drawn is not None and "under-process" in shared and _of_dependencies(segment):
             continue
         kinds = [("CONNECTS_TO", "bare" if not label else "labelled")]
         words = set(re.findall(r"[a-z]+", label.lower()))
@@ -315,8 +315,8 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
 
 
 def _of_dependencies(segment: Segment) -> bool:
-    """Whether a diagram is said to show dependencies: its arrows connect nothing, and whether they lead to
-    what is needed, as in UML, or to what comes after is not told."""
+    """Whether a diagram is said to show dependencies: if in an order, its arrows may lead to what comes
+    after, else to what is needed, as in UML."""
     above = " ".join((*segment.headings[-1:], segment.intro)).lower()
     return not {"dependency", "dependencies"}.isdisjoint(re.findall(r"[a-z]+", above))
 
