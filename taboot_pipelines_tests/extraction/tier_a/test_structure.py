@@ -240,9 +240,11 @@ def test_text_that_never_ends_leaves_the_lines_of_a_flowchart_as_they_are() -> N
         ('D@{ shape: docs, label: "Postgres" }', set()),
         ("D{Postgres}", set()),
         ("D{Is port 8300 open}", set()),
+        ('D["Redis & Postgres<br/>Stores"]', set()),
+        ("D[Redis, Postgres]", set()),
     ],
 )
-def test_the_shape_of_a_node_says_what_is_no_service(node: str, served: set[Fact]) -> None:
+def test_shape_and_text_of_a_node_say_what_is_no_service(node: str, served: set[Fact]) -> None:
     assert facts(f"```mermaid\nflowchart LR\n  A[Wikila] --> {node}\n```\n") == served
 
 

@@ -47,6 +47,8 @@ _NOTHING_THAT_RUNS = frozenset(
         *("brace", "brace-l", "brace-r", "braces", "comment"),
     ]
 )
+#: What joins the names of several things, or words for what they do, in one text.
+_COORDINATED = re.compile(r"(?i)\s(?:&|and|or|/|\+|·)\s|,\s")
 #: The line that begins a group of nodes, if it gives the group an id.
 _SUBGRAPH = re.compile(r"\s*subgraph\s+\"?(?P<id>[^\s\[\";]+)\"?\s*(?:\[|\Z)")
 _TITLE = re.compile(
@@ -86,7 +88,7 @@ class Diagram:
     """The nodes of a drawn diagram by their ids, and what its lines look like together."""
 
     labels: dict[str, Thing]
-    #: Ids of what no arrow tells anything of: groups of nodes, and nodes whose text names nothing.
+    #: Ids of what no arrow tells anything of: groups, and nodes whose text names nothing or several things.
     unnamed: set[str] = field(default_factory=set)
     arrows: int = 0
     #: How many nodes are called as what is done ("Deploy"), as a type of a program ("CertificateRequest"),
@@ -117,7 +119,8 @@ def diagram(lines: Sequence[Segment]) -> Diagram:
             found.unnamed.add(group["id"])
         for node in _NODE.finditer(plain) if found.nodes else ():
             label = _said(node)
-            if not any(c.isalnum() for c in label) or _is_content(node):
+            several = label and _COORDINATED.search(_label(label).text)
+            if not any(c.isalnum() for c in label) or _is_content(node) or several:
                 found.unnamed.add(node["id"])
             if any(c.isalnum() for c in label) and node["id"] not in found.labels:
                 found.labels[node["id"]] = _label(label)
