@@ -259,11 +259,10 @@ class _Reader:
                 ):
                     fence = ""
                 else:
-                    stop = start + len(line)
-                    if flowchart:
-                        stop = self._statement(start, stop, fence)
-                    else:
-                        flowchart = language in DRAWN and _FLOWCHART.match(line) is not None
+                    stop = self._statement(start, start + len(line), fence) if flowchart else None
+                    # What does not end is no flowchart, and its lines are read as they stand.
+                    flowchart = stop is not None or (language in DRAWN and _FLOWCHART.match(line) is not None)
+                    stop = stop or start + len(line)
                     at = max(after, stop + 1)
                     yield from self._drawn(start, stop, language)
                 continue
@@ -370,11 +369,11 @@ class _Reader:
                 form, text, self._above(), self._intro if item else "", item=item if number == 0 else ""
             )
 
-    def _statement(self, start: int, end: int, fence: str) -> int:
+    def _statement(self, start: int, end: int, fence: str) -> int | None:
         """Where a statement of a flowchart ends whose first line is ``[start, end)``: text in quotes or in
-        the brackets of a node goes on over lines (Mermaid, ``flow.jison``)."""
+        the brackets of a node goes on over lines (Mermaid, ``flow.jison``). None if it does not end."""
         source = self._source
-        if COMMENTED.match(source, start):
+        if COMMENTED.match(source, start) or end - start >= _MAX_DRAWN:
             return end
         quoted, depth = False, 0
         for sign in _SIGNS.finditer(source, start, start + _MAX_DRAWN):
@@ -389,7 +388,7 @@ class _Reader:
                     depth += 1
                 case "]" | ")" | "}" if not quoted:
                     depth = max(0, depth - 1)
-        return end
+        return None
 
     def _drawn(self, start: int, end: int, language: str) -> Iterator[Segment]:
         """A line of a fence, if it may be one of a diagram."""
