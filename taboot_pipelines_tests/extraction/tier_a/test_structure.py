@@ -242,6 +242,7 @@ def test_text_that_never_ends_leaves_the_lines_of_a_flowchart_as_they_are() -> N
         ("D{Is port 8300 open}", set()),
         ('D["Redis & Postgres<br/>Stores"]', set()),
         ("D[Redis, Postgres]", set()),
+        ("D[Redis Endpoint]", set()),
     ],
 )
 def test_shape_and_text_of_a_node_say_what_is_no_service(node: str, served: set[Fact]) -> None:

@@ -264,7 +264,10 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
                     changed
                     or start.by == "host"
                     or any(
-                        is_generic(t.text) or is_setting(t.text) or t.by in ("url", "code like", "clause")
+                        is_generic(t.text)
+                        or is_setting(t.text)
+                        or t.by in ("url", "code like", "clause")
+                        or t.text.lower().split()[-1] in _OTHER_LABELS
                         for t in (start, end)
                     )
                 ):
@@ -324,6 +327,8 @@ def _of_dependencies(segment: Segment) -> bool:
     return not {"dependency", "dependencies"}.isdisjoint(re.findall(r"[a-z]+", above))
 
 
+#: What a name says that it is of the graph model, and no service: "Ping Endpoint".
+_OTHER_LABELS = frozenset(label.lower() for label in ("Endpoint", "Network", "Image", "Document", "IP"))
 #: Labels of arrows that say that nothing goes there.
 _NONE = frozenset(
     ["blocked", "denied", "deny", "drop", "dropped", "never", "no", "not", "rejected", "forbidden"]
