@@ -76,9 +76,9 @@ servers-fetch:
 # begin as soon as they are compiled, while types are checked: what either finds fails the whole.
 test:
 	@$(MAKE) --no-print-directory --jobs --output-sync=target system servers-fetch $(BIN)/.test
-	@$(MAKE) --no-print-directory --jobs lint-ruff lint-mypy lint-imports run-tests
+	@$(MAKE) --no-print-directory --jobs lint-mypy run-tests
 
-run-tests: lint-tests
+run-tests: lint-ruff lint-imports lint-tests
 	TABOOT_TEST_COMPLETE=$(COMPLETE) $(BIN)/python -m pytest -n auto -m "not soak" --durations=30 --durations-min=15
 
 soak: $(BIN)/.test
