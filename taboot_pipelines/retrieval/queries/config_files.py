@@ -56,6 +56,9 @@ _SECRET_KEY = re.compile(
     r"pass(?:word|wd|phrase)?s?$|secrets?$|token$|(?:api|private|encryption|storage)_?key$", re.IGNORECASE
 )
 _VARIABLE = re.compile(r"(?<!\$)\$\{?([A-Za-z_]\w*)")
+#: A variable of a template of Jinja, as it is; and the folders in which Ansible looks for variables.
+_TEMPLATE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
+_OF_VARIABLES = re.compile(r"(?:^|/)(?:group_vars|host_vars|vars|defaults)/")
 _INI_SECTION = re.compile(r"\s*\[+([^\]\n]+)\]+\s*(?:[#;].*)?$")
 _INI_VALUE = re.compile(r"\s*(?P<key>[\w.\- ]+?)\s*[=:]\s*(?P<value>.*?)\s*$")
 _SHELL_WORD = re.compile(r"[^\s\"']+|\"[^\"]*\"|'[^']*'")
@@ -591,6 +594,41 @@ class ConfigEntries:
                 return f"{text} ({listed(missing)} as in {where})", tuple(spans)
         return "", ()
 
+    def _by_variables(self, document: Document, value: Value) -> tuple[str, tuple[StatementSpan, ...]]:
+        """A value with what its file, else Ansible's files of variables, give each variable in braces, and
+        where; empty unless all are known there, by one value each."""
+        names = distinct(_TEMPLATE.findall(value.value))
+        if not names or value.secret:
+            return "", ()
+        own = {document.doc_id: [v for v in self.file(document.doc_id).values if v.path[-1] in names]}
+        found: dict[str, tuple[str, Value]] = {}
+        for name in names:
+            for files in (own, self._variables.get(document.source, {})):
+                said = {
+                    v.value: (doc_id, v)
+                    for doc_id, held in files.items()
+                    for v in held
+                    if v.path[-1] == name and "{{" not in v.value and not v.secret
+                }
+                if len(said) == 1:
+                    found[name] = next(iter(said.values()))
+                if said:
+                    break  # What the file itself says goes before what holds for all.
+        if len(found) < len(names):
+            return "", ()
+        cites = tuple(StatementSpan(doc_id, v.line, v.start, v.end) for doc_id, v in found.values())
+        return _TEMPLATE.sub(lambda m: found[m[1]][1].value, value.value), cites
+
+    @cached_property
+    def _variables(self) -> dict[str, dict[str, list[Value]]]:
+        """The variables at the top of Ansible's files of variables, by source and document."""
+        found: dict[str, dict[str, list[Value]]] = {}
+        for document in self.house.config_documents:
+            if document.mime == "application/yaml" and _OF_VARIABLES.search(document.path):
+                top = [v for v in self.file(document.doc_id).values if len(v.path) == 1]
+                found.setdefault(document.source, {})[document.doc_id] = top
+        return found
+
     def _folder(self, document: Document) -> str:
         """The folder of a document on this machine, or of its source."""
         root = self.house.roots.get(document.source) or f"{document.source}:"
@@ -630,7 +668,9 @@ class ConfigEntries:
                 lead, service = 2, path[1]
             else:
                 lead = 0
-            known, also = _set_in(self.file(doc_id), document, value) if nginx else ("", ())
+            known, also = (
+                _set_in(self.file(doc_id), document, value) if nginx else self._by_variables(document, value)
+            )
             found.append(ConfigEntry(document, value, lead, service, known, also))
         return found
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taboot_pipelines.retrieval.answering.words import one_off
-from taboot_pipelines.retrieval.queries.config_files import ConfigFile, read
+from taboot_pipelines.retrieval.queries.config_files import ConfigFile, config_entries, read
+from taboot_pipelines_tests.world import World
 
 YAML, NGINX, INI, TOML, JSON = (
     "application/yaml",
@@ -130,3 +131,42 @@ def test_one_slip_is_seen_and_two_are_not(word, at, letter):
     assert one_off(word, word[:at] + letter + word[at + 1 :])
     assert not one_off(word, word)
     assert not one_off(word, letter + word + letter)
+
+
+PLAYBOOK = """\
+- hosts: all
+  vars:
+    exporter_port: "9100"
+  tasks:
+    - name: start it
+      docker_container:
+        image: "quay.io/acme/exporter:{{ exporter_version }}"
+        published: "{{ exporter_port }}:{{ exporter_port }}"
+        level: "{{ unknown }}"
+        token: "{{ exporter_token }}"
+        several: "{{ twice }}"
+"""
+
+
+def test_variables_of_templates_are_told_by_what_ansible_reads(world: World) -> None:
+    source = world.source("house", interpret=True)
+    files = {
+        "play.yml": PLAYBOOK,
+        "group_vars/all.yml": 'exporter_version: v1.8.2\nexporter_port: "1"\nexporter_token: "********"\n',
+        "host_vars/nas.yml": "twice: a\n",
+        "roles/x/defaults/main.yml": "twice: b\n",
+        "notes/other.yml": "unknown: c\n",
+    }
+    for name, text in files.items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(text)
+    world.ingest()
+    entries = config_entries(world.kb()._session.view())
+    (play,) = (d for d in entries.house.documents.values() if d.path == "play.yml")
+    shown = {e.value.path[-1]: e for e in entries.of_document(play.doc_id)}
+    assert shown["image"].shown == "quay.io/acme/exporter:v1.8.2"
+    assert [entries.house.documents[s.doc_id].path for s in shown["image"].also] == ["group_vars/all.yml"]
+    # What the file itself sets goes before what holds for all.
+    assert shown["published"].shown == "9100:9100"
+    for name in ("level", "token", "several"):
+        assert "{{" in shown[name].shown, name
