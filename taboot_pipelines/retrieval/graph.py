@@ -129,11 +129,12 @@ class Graph:
             # The network of ``x.network`` (podman-systemd.unit(5), "Network units").
             found = among(names, [f"systemd-{name}"], "Network")
         if not len(found):
-            known = set(names.to_pylist())
+            others = {labels[int(n)].as_py() for n in among(names, [name], None)}
+            hint = or_near(name, set(names.to_pylist()))
+            if others:
+                hint = f" That is the name of: {', '.join(sorted(others))}."
             raise TabootError(
-                "E_NOT_FOUND",
-                f"There is no {label or 'node'} named {name!r}.{or_near(name, known)}",
-                node=name,
+                "E_NOT_FOUND", f"There is no {label or 'node'} named {name!r}.{hint}", node=name
             )
         return found
 

@@ -286,6 +286,9 @@ def test_what_is_affected_is_told_by_how_and_with_its_proof(kb: KnowledgeBase) -
         kb.impact("nothing-of-that-name")
     assert error.value.code == "E_NOT_FOUND"
     with pytest.raises(TabootError) as error:
+        kb.impact("nas", kind="service")
+    assert "That is the name of: Host" in error.value.message
+    with pytest.raises(TabootError) as error:
         kb.impact("db", kind="city")
     assert error.value.code == "E_QUERY"
 
