@@ -201,7 +201,8 @@ def joined(arms, size):
     few=st.sampled_from([0, 1000]),
 )
 def test_search_is_what_brute_force_finds(docs, queries, cuts, few, tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(vectors, "_FEW", few)  # 0: the scan of codes, else exactly at once
+    monkeypatch.setattr(vectors, "_FEW", few)  # 0: the scan of codes, by two threads, else exactly at once
+    monkeypatch.setattr(vectors, "_MANY", few)
     kb = build(tmp_path_factory.mktemp("kb"), docs, cuts)
     for query, f, limit in queries:
         arms, occurrences = expected(docs, query, f)

@@ -179,20 +179,22 @@ def test_decisions_equal_a_replay(tei: FakeTei, start: list[Any], operations: li
         tempfile.TemporaryDirectory() as directory,
         Clock() as clock,
         FakeOpenAi(context=10**6) as llm,
+        FakeTei(model_id="fake/other-embedder", dimension=24) as other_tei,
     ):
+        embedders = (tei, other_tei)
         llm.react = reads
         model = {"url": llm.url, "model": "fake/llm", "max_retries": 0}
         world = World(Path(directory), tei.url, limits={"batch_documents": BATCH}, llm=model)
         for source in DECLARED:
             declared(world, source)
         for where, n in start:
-            apply(world, clock, llm, "write", where, n)
+            apply(world, clock, llm, embedders, "write", where, n)
         ingest(world)
         for step in operations:
             if len(step) == 4:
                 try_to_decide(world, *step)
             else:
-                apply(world, clock, llm, *step)
+                apply(world, clock, llm, embedders, *step)
         well(world, llm)
         ingest(world)
         scratch = world.replay()
