@@ -200,6 +200,8 @@ class TypedFacts(FactKind):
             query = QUERIES["networks"]
             asked, rows = ASKED["networks"], list(query.run(self._asked_of, Arguments(services=services)))
             bound = bound._replace(rows=rows, columns=("service",))
+        if kind == "members" and not all(r.cells["project"] for r in bound.rows):
+            asked = ASKED["location"]  # What only a text places there is of no project.
         said = self._said(asked.sentence or query.sentence, asked.noun, bound, scoped)
         # Whether others reach a port or a name, or get in, no file says, nor whether a login is the only one.
         doubtful = kind == "exposed" or question.negated
