@@ -85,7 +85,7 @@ def embedder_of(space: Space, chosen: Embedder, settings: Settings) -> Embedder 
 
 
 def _same(one: Space, other: Space) -> bool:
-    return one.id == other.id and (one.model, one.revision) == (other.model, other.revision)
+    return (one.model, one.revision, one.dimension) == (other.model, other.revision, other.dimension)
 
 
 def _bundled(settings: Settings, embedding: EmbeddingSettings) -> MiniLmEmbedder:

@@ -390,9 +390,8 @@ class Pages:
         """The request, and nothing. Where the embedder that is set now makes other vectors than the view
         holds, which an ingest has still to replace: the request by words alone, and a sentence that says so.
         """
-        if request.mode in ("keyword", "vector") or not len(view.index):
-            return request, ""
-        foreign = self._query_vectors.foreign(view)
+        may_go_by_words = request.mode not in ("keyword", "vector") and len(view.index)
+        foreign = self._query_vectors.foreign(view) if may_go_by_words else ""
         if not foreign:
             return request, ""
         told = f"{foreign} Words alone were searched: `taboot ingest` embeds it anew."

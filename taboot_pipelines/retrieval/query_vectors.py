@@ -126,8 +126,6 @@ class QueryVectors:
         self._given = embedder
         self._opened = Lazy(lambda: _open(settings, namespace, embedder))
         self._settings = settings
-        #: The embedder of the space that was asked for last.
-        self._last: tuple[Space, Embedder | None] | None = None
 
     @property
     def given(self) -> bool:
@@ -190,13 +188,10 @@ class QueryVectors:
         return f"The knowledge base holds vectors of {wanted.id}, the embedder makes {made.id}."
 
     def _found(self, view: View) -> Embedder | None:
-        wanted = view.manifest.space.space()
-        last = self._last
-        if last is None or last[0] != wanted:
-            from taboot_pipelines.embedding import embedder_of
+        from taboot_pipelines.embedding import embedder_of
 
-            last = self._last = (wanted, embedder_of(wanted, self._opened().embedder, self._settings))
-        return last[1]
+        # Asked for each time: a server may have another model by now.
+        return embedder_of(view.manifest.space.space(), self._opened().embedder, self._settings)
 
     def _of(self, view: View) -> Embedder:
         """The embedder of the view's space (``embedding.embedder_of``)."""

@@ -247,12 +247,11 @@ class Session:
     def oldest(self) -> Kept | None:
         """The oldest kept publication that has every source of the present one: the first ingest publishes
         while it still reads. Where none of the first ones has, the oldest."""
-        kept = list(self.store.kept(self._namespace))
-        wanted = self.view().manifest.sources.keys()
+        kept, current = list(self.store.kept(self._namespace)), self.view().manifest
         for publication in kept[:_FIRST_ONES]:
-            with contextlib.suppress(TabootError):
-                if wanted <= self._kept(publication).manifest.sources.keys():
-                    return publication
+            manifest = kept_manifest(self.store, current, publication)
+            if manifest is not None and current.sources.keys() <= manifest.sources.keys():
+                return publication
         return kept[0] if kept else None
 
     def at(self, publication: Kept) -> View:

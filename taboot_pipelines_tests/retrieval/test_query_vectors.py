@@ -65,6 +65,16 @@ def test_another_space_is_refused(view, tmp_path, space):
     assert caught.value.code == "E_CONFIG" and space.id in caught.value.message
 
 
+def test_a_server_that_changes_its_model_is_refused_from_then_on(view, tmp_path):
+    embedder = HashEmbedder()
+    vectors = QueryVectors(Settings(home=tmp_path), NAMESPACE, embedder)
+    assert vectors.vector(view, "redis").shape == (SPACE.dimension,) and not vectors.foreign(view)
+    embedder.space = Space(SPACE.model, "another", SPACE.dimension, SPACE.max_tokens)
+    with pytest.raises(TabootError, match="E_CONFIG"):
+        vectors.vector(view, "redis")
+    assert "another" in vectors.foreign(view)
+
+
 @pytest.mark.parametrize("wrong", [np.zeros(8), np.zeros((1, 16)), np.full(16, np.nan), np.full(16, np.inf)])
 def test_what_is_no_vector_is_refused(view, tmp_path, wrong):
     class Broken(HashEmbedder):

@@ -512,12 +512,11 @@ def places_in_house(sources: Mapping[str, SourceEntry]) -> dict[str, str]:
     """Where the folder of each source lies in the outermost one of another source that holds it: a source may
     be of ``archive/old`` alone, so that no path of its documents says so."""
     roots = {source: PurePath(entry.root) for source, entry in sources.items() if entry.root}
+    held = set(roots.values())
     found = {}
     for source, root in roots.items():
-        outer = min(
-            (o for o in roots.values() if o in root.parents), key=lambda o: len(o.parts), default=root
-        )
-        found[source] = root.relative_to(outer).as_posix()
+        outermost = next((above for above in reversed(root.parents) if above in held), root)
+        found[source] = root.relative_to(outermost).as_posix()
     return found
 
 

@@ -15,7 +15,6 @@ and volumes.
 
 from __future__ import annotations
 
-import glob
 import posixpath
 import re
 from collections import Counter
@@ -607,7 +606,7 @@ def _told_apart(loader: Loader, directory: str, names: Sequence[str]) -> str:
     for several machines, or for one at a time.
     """
     folder = posixpath.basename(directory)
-    found = () if glob.escape(folder) != folder else loader.view.glob(f"**/{folder}/*.y*ml") if folder else ()
+    found = loader.view.glob(f"**/{folder}/*.y*ml") if folder else ()
     others = {posixpath.dirname(p) for p in found if posixpath.basename(p) in names} - {directory}
     parts = directory.split("/")
     for count in range(1, len(parts)):
