@@ -226,10 +226,12 @@ def test_search_is_what_brute_force_finds(docs, queries, cuts, few, tmp_path_fac
                 assert h.line == 1 + doc.text[: h.start].count("\n")
 
 
-def test_the_scan_of_codes_is_exact_at_every_selectivity(tmp_path):
+@pytest.mark.parametrize("many", [0, 10**9], ids=["two threads", "one thread"])
+def test_the_scan_of_codes_is_exact_at_every_selectivity(tmp_path, monkeypatch, many):
     """More rows than are scored at once, many of them nearly equal, so that codes alone would choose
-    wrongly.
+    wrongly; in several shards.
     """
+    monkeypatch.setattr(vectors, "_MANY", many)
     rng = np.random.default_rng(3)
     docs = [
         Doc(
