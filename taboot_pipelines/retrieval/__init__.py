@@ -29,9 +29,9 @@ A search passes through these modules, one after the other:
 3. ``search`` asks ``caches`` for the result. What is not there ``pages`` makes:
 4. ``query_vectors`` embeds the query, or has it from its cache.
 5. ``index`` says which rows pass the filter, and of equal texts which row stands for all.
-6. ``ranking`` asks every arm for its best rows: ``vectors`` by meaning, ``bm25`` by words (stems and words
-   as they are written, of chunks and of whole documents). Where Qdrant is configured, ``candidates`` first
-   narrows the rows, provably without loss.
+6. ``ranking`` asks every arm for its best rows: ``vectors`` by meaning (``fast_scan`` names those of many
+   that are worth a look), ``bm25`` by words (stems and words as they are written, of chunks and of whole
+   documents). Where Qdrant is configured, ``candidates`` first narrows the rows.
 7. ``fusion`` joins the arms, by ranks and scores, with weights that each query decides. How scores are
    rounded and ties broken is said there, once for the arms and the fusion, so that no backend changes a
    result.

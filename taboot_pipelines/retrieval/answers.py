@@ -38,7 +38,7 @@ from taboot_pipelines.retrieval.results.queries import QueryResult, QueryRow
 from taboot_pipelines.retrieval.search import Search
 from taboot_pipelines.retrieval.sentences import Form, TextStatement
 from taboot_pipelines.retrieval.session import Session, View
-from taboot_pipelines.retrieval.snippets import Highlighter, terms_of
+from taboot_pipelines.retrieval.snippets import terms_of
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores import replays
 from taboot_pipelines.stores.replays import Recorded, Replays
@@ -562,13 +562,13 @@ def _replayed(view: View, recorded: Recorded) -> Replay:
             version=recorded.version,
         )
     hits = []
-    highlighter = Highlighter(terms_of(recorded.question))
+    terms = terms_of(recorded.question)
     for candidate in recorded.candidates:
         doc_id, _, number = candidate.chunk_id.rpartition(":")
         row = view.index.row_of(doc_id, int(number))
         if row is None:
             continue
-        hit = make_hit(view, RankedRow(row, candidate.score, candidate.scores, {}), None, highlighter)
+        hit = make_hit(view, RankedRow(row, candidate.score, candidate.scores, {}), None, terms)
         if replays.text_hash(hit.text) == candidate.sha256:
             hits.append(hit)
     return Replay(

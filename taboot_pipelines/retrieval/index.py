@@ -6,11 +6,13 @@ texts and postings stay in the mapped files.
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +26,12 @@ from taboot_pipelines.shards.layout import MAPPED, numbers
 from taboot_pipelines.shards.manifest import Manifest
 from taboot_pipelines.shards.reader import Shards
 
+if TYPE_CHECKING:
+    from taboot_pipelines.retrieval.fast_scan import FastScan
+
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
+Number = TypeVar("Number", np.int8, np.float32)
 
 
 _KEPT_BYTES = 24 * 1024 * 1024
@@ -83,6 +89,10 @@ class Index:
         self.sizes = np.bincount(self.group)
         self.repeats = len(self.sizes) < len(self)
         self._first = self._smallest(np.arange(len(self), dtype=np.int64)) if self.repeats else None
+
+        self._asked = False
+        self._fast_scan: FastScan | None = None
+        self._loading = threading.Lock()
 
         # The arrays of a query are larger than what glibc keeps for the next: it would return them to the
         # system and fetch them again page by page, a fifth of a query's time. It keeps as much as the
@@ -333,21 +343,35 @@ class Index:
         at = bisect_left(range(len(ids)), doc_id, key=lambda i: ids[i].as_py())
         return at if at < len(ids) and ids[at].as_py() == doc_id else None
 
-    def gather(self, rows: Rows) -> npt.NDArray[np.float32]:
-        """The exact vectors of ascending ``rows``, (len(rows), dimension)."""
-        gathered = np.empty((len(rows), self.manifest.space.dimension), dtype=np.float32)
-        cuts = np.searchsorted(rows, self.starts).tolist()
-        for i, (start, end) in enumerate(pairwise(cuts)):
+    def gather(
+        self, rows: Rows, section: Literal["int8", "float32"], kind: type[Number]
+    ) -> npt.NDArray[Number]:
+        """What a section of the search files, of numbers of ``kind``, has of ascending ``rows``, (len(rows),
+        dimension): the exact vectors or their codes.
+        """
+        gathered = np.empty((len(rows), self.manifest.space.dimension), dtype=kind)
+        cuts = np.searchsorted(rows, self.starts)
+        local = rows - np.repeat(self.starts[:-1], np.diff(cuts))
+        for shard, (start, end) in zip(self.shards, pairwise(cuts.tolist()), strict=True):
             if start < end:
                 # Every row is there; the other mode would copy to a buffer first, to leave ``out`` whole.
-                np.take(
-                    self.shards[i].float32,
-                    rows[start:end] - self.starts[i],
-                    axis=0,
-                    out=gathered[start:end],
-                    mode="clip",
-                )
+                section_of = shard.int8 if section == "int8" else shard.float32
+                section_of.take(local[start:end], 0, gathered[start:end], "clip")
         return gathered
+
+    def fast_scan(self) -> FastScan | None:
+        """The scan of all rows' two-bit codes; None where its library is not installed, and the first time it
+        is asked for: who searches once has the answer before the codes would be in place.
+        """
+        if not self._asked:
+            self._asked = True
+            return None
+        with self._loading:
+            if self._fast_scan is None and find_spec("faiss"):
+                from taboot_pipelines.retrieval.fast_scan import FastScan
+
+                self._fast_scan = FastScan([s.two_bit for s in self.shards], self.manifest.space.dimension)
+        return self._fast_scan
 
 
 def _concat(parts: Sequence[pa.Table]) -> pa.Table:

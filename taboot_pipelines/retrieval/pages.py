@@ -25,7 +25,7 @@ from taboot_pipelines.retrieval.ranking import Clock, RankedRow
 from taboot_pipelines.retrieval.request import SearchRequest
 from taboot_pipelines.retrieval.results.hits import Hit, Passage, SearchResult
 from taboot_pipelines.retrieval.session import Session, View
-from taboot_pipelines.retrieval.snippets import Highlighter, terms_of
+from taboot_pipelines.retrieval.snippets import terms_of, word_ranges
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards.layout import MAPPED
 
@@ -135,15 +135,15 @@ _OF_CHUNK = [name for name in ("chunk_id", *MAPPED) if name in Hit.model_fields]
 
 
 def make_hit(
-    view: View, ranked: RankedRow, mask: Mask | None, highlighter: Highlighter, similar: tuple[int, ...] = ()
+    view: View, ranked: RankedRow, mask: Mask | None, terms: frozenset[str], similar: tuple[int, ...] = ()
 ) -> Hit:
     """The hit of a ranked row. ``mask``: the rows that pass the filter, among which equal text is named;
-    ``highlighter``: of the query; ``similar``: rows that were left out for it.
+    ``terms``: ``terms_of`` the query; ``similar``: rows that were left out for it.
     """
     index = view.index
     chunk = index.chunk(ranked.row)
     doc, start, text = chunk["doc"], chunk["start"], chunk["text"]
-    marks = highlighter.ranges(text)
+    marks = word_ranges(text, terms)
     source = view.manifest.sources.get(doc["source_id"])
     return Hit(
         doc_id=doc["doc_id"],
@@ -299,10 +299,10 @@ class Pages:
             # One more than is shown tells whether there is another page.
             wanted = max(end + 1, top if start < top else 0)
             ranked = self._ranked(view, request, choice, vector, rows, wanted, clock, late)
-        highlighter = Highlighter(terms_of(request.query))
+        terms = terms_of(request.query)
 
         def hits_of(some: Sequence[RankedRow]) -> list[Hit]:
-            return [make_hit(view, r, mask, highlighter, ranked.similar.get(r.row, ())) for r in some]
+            return [make_hit(view, r, mask, terms, ranked.similar.get(r.row, ())) for r in some]
 
         failure, reranked = "", False
         if reranking is not None and start < top:
@@ -379,8 +379,8 @@ class Pages:
         ids_of = [_chunk_id(view, r.row) for r in kept.rows]
         scores: dict[str, float] = {}
         if reranking is not None:
-            highlighter = Highlighter(terms_of(request.query))
-            best = [make_hit(view, r, mask, highlighter) for r in kept.rows[:top]]
+            terms = terms_of(request.query)
+            best = [make_hit(view, r, mask, terms) for r in kept.rows[:top]]
             ordered, _ = reranking.order(request.query, best, insist=request.rerank is True)
             ids_of[: len(ordered)] = [hit.chunk_id for hit in ordered]
             scores = {h.chunk_id: h.scores["rerank"] for h in ordered if "rerank" in h.scores}

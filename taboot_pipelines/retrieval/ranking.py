@@ -128,7 +128,14 @@ def rank_rows(
             if candidates is None
             else candidates.narrow(index, vector, depth, rows, request.filter, exact=request.exact)
         )
-        arms["vector"] = vectors.search(index, vector, depth, rows if near is None else near)
+        arms["vector"] = vectors.search(
+            index,
+            vector,
+            depth,
+            rows if near is None else near,
+            needed=request.limit,
+            proven=request.exact,
+        )
         clock.lap("vector")
     if words is not None:
         arms["keyword"] = view.keywords.search(words, depth, rows)

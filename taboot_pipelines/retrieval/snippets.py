@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 from taboot_pipelines.shards.analyzer import analyze, stem_of
@@ -15,45 +16,39 @@ from taboot_pipelines.shards.analyzer import analyze, stem_of
 #: A run of words as the analyzer joins compounds, on text that is not normalized: marks that combine with a
 #: letter belong to its word. Nothing that was matched is given back, so it is looked at once.
 _LETTERS = r"[^\W_]++(?:[\u0300-\u036f]++[^\W_]*+)*+"
-_RUN = re.compile(rf"{_LETTERS}(?:[-._:/@]{_LETTERS}|)*+")
+_RUN = re.compile(rf"({_LETTERS}(?:[-._:/@]{_LETTERS}|)*+)")
 _PART = re.compile(_LETTERS)
 
 
 Ranges = tuple[tuple[int, int], ...]
 
 
-class Highlighter:
-    """Where the words of a query stand in texts. ``terms``: the analyzer's, of the query. For one thread."""
-
-    def __init__(self, terms: frozenset[str]) -> None:
-        self._terms = terms
-        # The same runs come again in hit after hit, and each is looked at once.
-        self._plain: set[str] = set()
-        self._marked: dict[str, Ranges] = {}
-
-    def ranges(self, text: str) -> Ranges:
-        """The ranges ``[start, end)`` of ``text``, in code points, ascending and apart, whose words have one
-        of the terms. A compound that is a term is one range; else those of its parts that are.
-        """
-        runs = _RUN.findall(text)
-        terms, marked = self._terms, self._marked
-        fresh = set(runs).difference(self._plain, marked)
-        for run in fresh:
-            if not (run.isascii() and run.isalnum()):
-                if own := _ranges_of(run, terms):
-                    marked[run] = own
-            elif stem_of(run.lower()) in terms:
-                marked[run] = ((0, len(run)),)
-        self._plain |= fresh - marked.keys()
-        found: list[tuple[int, int]] = []
-        at = 0
-        for run in runs if not marked.keys().isdisjoint(runs) else ():
-            # Nothing that a run begins with stands between two runs, so the next one is found where it is.
-            at = text.find(run, at)
-            if run in marked:
-                found += [(at + start, at + end) for start, end in marked[run]]
-            at += len(run)
-        return tuple(found)
+def word_ranges(text: str, terms: frozenset[str]) -> Ranges:
+    """The ranges ``[start, end)`` of ``text``, in code points, ascending and apart, whose words have one of
+    ``terms`` (:func:`terms_of`). A compound that is a term is one range; else those of its parts that are.
+    """
+    simple = text.isascii()
+    # What stands between two runs, and a run, in turn. Lowered, such a text is as long as before.
+    parts = _RUN.split(text.lower() if simple else text)
+    runs = parts[1::2]
+    every = set(runs)
+    words = list(filter(str.isalnum, every)) if simple else []
+    marked: dict[str, Ranges] = {}
+    for word, stem in zip(words, map(stem_of, words), strict=True):
+        if stem in terms:
+            marked[word] = ((0, len(word)),)
+    for run in every.difference(words):
+        if own := _ranges_of(run, terms):
+            marked[run] = own
+    if not marked:
+        return ()
+    starts = list(accumulate(map(len, parts)))[::2]
+    return tuple(
+        (at + start, at + end)
+        for at, run in zip(starts, runs, strict=False)
+        if run in marked
+        for start, end in marked[run]
+    )
 
 
 def _ranges_of(run: str, terms: frozenset[str]) -> Ranges:
@@ -76,7 +71,7 @@ def _terms(run: str) -> frozenset[str]:
 
 
 def terms_of(query: str) -> frozenset[str]:
-    """What a :class:`Highlighter` looks for: the analyzer's terms of a query."""
+    """What :func:`word_ranges` looks for: the analyzer's terms of a query."""
     return frozenset(analyze(query)[0])
 
 

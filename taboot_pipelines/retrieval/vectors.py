@@ -1,15 +1,19 @@
-"""Exact vector search by a scan of int8 codes: provably the same rows as a scan of the full vectors.
+"""Vector search by codes of the vectors: first two-bit codes of all rows, then int8 codes, then the vectors.
 
-Each code gives its score within a known bound (``quantize``). Rows whose best case lies below the k-th
-best worst case cannot be among the k best; the few that remain are scored in float64 from the float32
-vectors. A filter only removes rows before that, so it never loses a result; where it leaves few rows they are
-scored at once.
+An int8 code gives its row's score within a known bound (``quantization``). Rows whose best case lies below
+the k-th best worst case cannot be among the k best; the few that remain are scored in float64 from the
+float32 vectors. So a scan of all int8 codes provably finds the same rows as one of the full vectors. A filter
+only removes rows before that, so it never loses a result; where it leaves few rows they are scored at once.
+
+Of many rows the int8 codes are more than a processor reads in a few milliseconds. There the two-bit codes
+name several times as many rows as are wanted, and the rest is done among those. A row that they do not name
+is missed only if its code errs by more than five standard deviations; where the scores lie too close for
+that, or where a proof is asked for, all int8 codes are scanned.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,48 +23,20 @@ from taboot_pipelines.retrieval.index import Index
 
 #: Fewer rows are scored exactly straight away: that costs less than a scan.
 _FEW = 1000
-#: Of so many rows the codes are more than what a processor keeps, and a second thread is worth starting.
+#: Of so many rows the int8 codes are more than what a processor keeps: the two-bit codes are looked at first,
+#: and a scan of all is worth a second thread.
 _MANY = 30_000
+#: The two-bit codes name so many times as many rows as are wanted, and some more.
+_TIMES = 4
+_MORE = 64
 
-
+#: The int8 codes of less than a row in so many are gathered, and those of the others not looked at.
+_GATHERED = 4
 #: Bytes that memory gives to the processor at a time.
 _LINE = 64
 #: What single precision may take from an approximate score, for vectors of length 1: some units of its last
 #: digit.
 _SINGLE = 2e-6
-
-Approximate = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class _Scan:
-    """What the codes of ``index`` say of each row: its ``score``. ``length``: of the query; ``rest``: of what
-    its own codes leave of it.
-    """
-
-    index: Index
-    score: Approximate
-    length: float
-    rest: float
-
-    def best(self, limit: int, rows: Ids | None) -> Ids:
-        """Those of ``rows`` (ascending; None: all, in either case more than ``limit``) that can be among the
-        best ``limit`` of them.
-        """
-        index = self.index
-        score = self.score if rows is None else self.score[rows]
-        # Not every row's own bound need be read: what lies two of the widest below the last of the best can
-        # neither be among those nor say what can. The rest of the margin is for the rounding of these sums.
-        widest = index.widest * self.length + index.longest * (self.rest + _SINGLE * self.length)
-        near = np.flatnonzero(score >= np.float32(threshold(score, limit) - 2.5 * widest - SLACK))
-        score = score[near]
-        if rows is not None:
-            near = rows[near]
-        bound = index.error[near] * np.float32(self.length)
-        bound += index.radius[near] * np.float32(self.rest)
-        bound += np.float32(_SINGLE * self.length * index.longest)
-        found: Ids = near[score + bound >= threshold(score - bound, limit) - SLACK]
-        return found
 
 
 def exact(index: Index, query: npt.NDArray[np.float64], rows: Ids) -> Scores:
@@ -72,31 +48,97 @@ def exact(index: Index, query: npt.NDArray[np.float64], rows: Ids) -> Scores:
     if not len(rows):
         return np.zeros(0)
     packed = numkong.dots_pack(query.astype(np.float32)[np.newaxis])
-    scores: Scores = np.asarray(numkong.dots_packed(index.gather(rows), packed)).reshape(-1)
+    vectors = index.gather(rows, "float32", np.float32)
+    scores: Scores = np.asarray(numkong.dots_packed(vectors, packed)).reshape(-1)
     return scores
 
 
-def search(index: Index, query: npt.NDArray[np.float32], limit: int, rows: Ids | None) -> Ranking:
-    """The best ``limit`` of ``rows`` (ascending; None: all) by inner product, ties by row."""
+def search(
+    index: Index,
+    query: npt.NDArray[np.float32],
+    limit: int,
+    rows: Ids | None,
+    *,
+    needed: int | None = None,
+    proven: bool = False,
+) -> Ranking:
+    """The best ``limit`` of ``rows`` (ascending; None: all) by inner product, ties by row.
+
+    ``needed``: the best so many (None: all) must be those that a scan of every vector finds, unless codes err
+    by more than five standard deviations; of the rest some may be missed. ``proven``: nothing may be missed.
+    """
     exactly = query.astype(np.float64)
+    needed = limit if needed is None else needed
+    likely = None if proven else _likely(index, query, limit, rows, needed)
+    return _best(index, exactly, limit, rows) if likely is None else likely
+
+
+def _likely(
+    index: Index, query: npt.NDArray[np.float32], limit: int, rows: Ids | None, needed: int
+) -> Ranking | None:
+    """As :func:`search`, by what the two-bit codes name; None where they cannot tell, or are no help."""
     count = len(index) if rows is None else len(rows)
-    if count > max(_FEW, len(index) // 100, limit):
-        rows = _scan(index, exactly).best(limit, rows)
+    scan = index.fast_scan() if count >= _MANY else None
+    if scan is None:
+        return None
+    exactly = query.astype(np.float64)
+    named = (_TIMES * limit + _MORE) * len(index) // count
+    while named * _TIMES <= len(index):
+        near, others = scan.nearest(query, named)
+        if rows is not None:
+            near = near[rows[np.searchsorted(rows, near).clip(max=count - 1)] == near]
+        best = _best(index, exactly, limit, near)
+        if len(best.ids) == limit and max(others, 0.0) * index.longest + SLACK <= best.scores[needed - 1]:
+            return best
+        named *= _TIMES
+    return None
+
+
+def _best(index: Index, query: npt.NDArray[np.float64], limit: int, rows: Ids | None) -> Ranking:
+    """The best ``limit`` of ``rows`` (ascending; None: all), proven by int8 codes where there are many."""
+    count = len(index) if rows is None else len(rows)
+    if count > max(_FEW, limit):
+        rows = _contenders(index, query, limit, rows)
     elif rows is None:
         rows = np.arange(len(index), dtype=np.int64)
-    return rank(rows, exact(index, exactly, rows), limit)
+    return rank(rows, exact(index, query, rows), limit)
 
 
-def _scan(index: Index, query: npt.NDArray[np.float64]) -> _Scan:
-    """Scan the codes of every row."""
-    import numkong
-
+def _contenders(index: Index, query: npt.NDArray[np.float64], limit: int, rows: Ids | None) -> Ids:
+    """Those of ``rows`` (ascending; None: all, in either case more than ``limit``) that can be among the best
+    ``limit`` of them by what their int8 codes say.
+    """
     # The query in two int8 digits: the second costs the scan nothing and makes the query's share of the error
     # vanish.
     high, step = _digits(query)
     low, fine = _digits(query - high * step)
+    length = float(np.linalg.norm(query))
     rest = float(np.linalg.norm(query - high * step - low * fine))
-    packed = numkong.dots_pack(np.stack([high, low]).astype(np.int8))
+    products = _products(index, np.stack([high, low]).astype(np.int8), rows)
+    # In single precision, as fast again; the products are whole numbers that it holds exactly up to 2²⁴.
+    score = np.multiply(products[:, 0], np.float32(step), dtype=np.float32)
+    score += np.multiply(products[:, 1], np.float32(fine), dtype=np.float32)
+    score *= index.scale if rows is None else index.scale[rows]
+    # Not every row's own bound need be read: what lies two of the widest below the last of the best can
+    # neither be among those nor say what can. The rest of the margin is for the rounding of these sums.
+    widest = index.widest * length + index.longest * (rest + _SINGLE * length)
+    at = np.flatnonzero(score >= np.float32(threshold(score, limit) - 2.5 * widest - SLACK))
+    score = score[at]
+    near = at if rows is None else rows[at]
+    bound = index.error[near] * np.float32(length)
+    bound += index.radius[near] * np.float32(rest)
+    bound += np.float32(_SINGLE * length * index.longest)
+    found: Ids = near[score + bound >= threshold(score - bound, limit) - SLACK]
+    return found
+
+
+def _products(index: Index, digits: npt.NDArray[np.int8], rows: Ids | None) -> npt.NDArray[np.int32]:
+    """The products of the int8 codes of ``rows`` (None: all) with ``digits``, (2, dimension): (rows, 2)."""
+    import numkong
+
+    packed = numkong.dots_pack(digits)
+    if rows is not None and len(rows) * _GATHERED <= len(index):
+        return np.asarray(numkong.dots_packed(index.gather(rows, "int8", np.int8), packed))
     products = np.empty((len(index), 2), dtype=np.int32)
 
     def scan(shards: range) -> None:
@@ -116,12 +158,7 @@ def _scan(index: Index, query: npt.NDArray[np.float64]) -> _Scan:
             half = other.submit(scan, range(1, len(index.shards), 2))
             scan(range(0, len(index.shards), 2))
             half.result()
-    length = float(np.linalg.norm(query))
-    # In single precision, as fast again; the products are whole numbers that it holds exactly up to 2²⁴.
-    score = np.multiply(products[:, 0], np.float32(step), dtype=np.float32)
-    score += np.multiply(products[:, 1], np.float32(fine), dtype=np.float32)
-    score *= index.scale
-    return _Scan(index, score, length, rest)
+    return products if rows is None else products[rows]
 
 
 def _read_ahead(codes: npt.NDArray[np.int8]) -> None:

@@ -19,7 +19,6 @@ import mmap
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -37,6 +36,7 @@ from taboot_pipelines.shards.files import Verified
 from taboot_pipelines.shards.manifest import FileEntry, ShardEntry
 from taboot_pipelines.shards.postings import Postings, by_hash
 from taboot_pipelines.shards.protocol import ShardStore, verified_path
+from taboot_pipelines.shards.quantization import quantize, two_bit_codes
 
 #: The tables of a document shard's database that a search file is derived from.
 SEARCHED = ("documents", "docs", "postings", "links")
@@ -48,45 +48,6 @@ _ALIGNMENT = 64
 
 #: A section's bytes.
 Buffer: TypeAlias = bytes | memoryview | pa.Buffer
-
-# --- Vectors as int8 with a certified error, so that a scan of a quarter of the bytes provably keeps the
-#     rows that are best by their exact scores
-#
-# A row v is stored as q (int8) and a scale s with v = s·q + r. For a query u = t·p + e with p in int8:
-#
-# |u·v − s·t·(p·q)| ≤ |u|·|r| + |e|·|s·q| (Cauchy–Schwarz, twice)
-#
-# The reader needs only the two norms |r| (``error``) and |s·q| (``radius``), both rounded up.
-
-
-@dataclass(frozen=True, slots=True)
-class Quantized:
-    """n rows of d dimensions: ``codes`` int8 (n, d); ``scale``, ``error`` and ``radius`` float32 (n,)."""
-
-    codes: npt.NDArray[np.int8]
-    scale: npt.NDArray[np.float32]
-    error: npt.NDArray[np.float32]
-    radius: npt.NDArray[np.float32]
-
-
-def quantize(vectors: npt.NDArray[np.float32]) -> Quantized:
-    """Quantize finite float32 rows (n, d) symmetrically to -127…127."""
-    exact = vectors.astype(np.float64)
-    peak = np.abs(exact).max(axis=1, initial=0.0)
-    scale = (peak / 127.0).astype(np.float32)
-    divisor = np.where(scale > 0, scale, np.float32(1)).astype(np.float64)
-    codes = np.rint(exact / divisor[:, None]).clip(-127, 127).astype(np.int8)
-    near = codes * scale.astype(np.float64)[:, None]
-    radius = np.linalg.norm(near, axis=1)
-    # The second term is for the reader's float64 arithmetic, which errs in proportion to the vector.
-    error = np.linalg.norm(exact - near, axis=1) + 1e-12 * radius
-    return Quantized(codes, scale, _up(error), _up(radius))
-
-
-def _up(norms: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """The norms as float32, rounded up, with room for the rounding of the norm itself."""
-    wide = norms * (1 + 1e-9) + 1e-12
-    return np.nextafter(wide.astype(np.float32), np.float32(np.inf))
 
 
 class SearchFile:
@@ -126,18 +87,23 @@ class SearchFile:
     @cached_property
     def int8(self) -> npt.NDArray[np.int8]:
         """(chunks, dimension)"""
-        return self._rows("int8", np.int8)
+        return self._rows("int8", np.int8, self._dimension)
+
+    @cached_property
+    def two_bit(self) -> npt.NDArray[np.uint8]:
+        """(chunks, ⌈dimension/4⌉): see ``two_bit_codes``."""
+        return self._rows("two_bit", np.uint8, -(-self._dimension // 4))
 
     @cached_property
     def float32(self) -> npt.NDArray[np.float32]:
         """(chunks, dimension)"""
-        return self._rows("float32", "<f4")
+        return self._rows("float32", "<f4", self._dimension)
 
     def _table(self, name: str) -> pa.Table:
         return pa.ipc.open_file(pa.py_buffer(self._sections[name])).read_all()
 
-    def _rows(self, name: str, dtype: Any) -> npt.NDArray[Any]:
-        return np.frombuffer(self._sections[name], dtype=dtype).reshape(-1, self._dimension)
+    def _rows(self, name: str, dtype: Any, width: int) -> npt.NDArray[Any]:
+        return np.frombuffer(self._sections[name], dtype=dtype).reshape(-1, width)
 
 
 def derived(contents: Mapping[str, pa.Table]) -> dict[str, Buffer]:
@@ -180,6 +146,7 @@ def derived(contents: Mapping[str, pa.Table]) -> dict[str, Buffer]:
         "links": _arrow(links),
         "names": _arrow(name_rows(documents, links)),
         "int8": quantized.codes.tobytes(),
+        "two_bit": two_bit_codes(vectors).tobytes(),
         "float32": np.ascontiguousarray(vectors, dtype="<f4").tobytes(),
     }
 

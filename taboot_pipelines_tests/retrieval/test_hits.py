@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taboot_pipelines.retrieval.pages import alike, shingles
-from taboot_pipelines.retrieval.snippets import Highlighter, terms_of
+from taboot_pipelines.retrieval.snippets import terms_of, word_ranges
 from taboot_pipelines.shards.analyzer import analyze
 from taboot_pipelines_tests.retrieval.test_search import build
 from taboot_pipelines_tests.shards.builder import Doc
@@ -15,7 +15,7 @@ from taboot_pipelines_tests.world import World
 
 
 def marked(text: str, query: str) -> list[str]:
-    return [text[a:b] for a, b in Highlighter(terms_of(query)).ranges(text)]
+    return [text[a:b] for a, b in word_ranges(text, terms_of(query))]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_words_of_the_query_are_marked_where_they_stand(text, query, found):
 @given(text=st.text(max_size=200), query=st.text(max_size=30))
 def test_marks_are_apart_and_each_is_a_word_of_the_query(text, query):
     terms, last = terms_of(query), 0
-    for start, end in Highlighter(terms).ranges(text):
+    for start, end in word_ranges(text, terms):
         assert last <= start < end <= len(text)
         assert analyze(text[start:end])[0].keys() & terms
         last = end

@@ -21,7 +21,7 @@ from taboot_pipelines.shards.analyzer import (
 )
 from taboot_pipelines.shards.plan import cut
 from taboot_pipelines.shards.postings import Postings, TermLookup, by_hash, inverted_lists
-from taboot_pipelines.shards.search_files import quantize
+from taboot_pipelines.shards.quantization import quantize
 
 
 @settings(deadline=None)

@@ -54,6 +54,7 @@ def contents(home: Path, manifest: Manifest) -> list[list[Any]]:
         [
             *(m._table(name) for name in ("chunks", "documents", "links", "names", "postings")),
             m.int8.tolist(),
+            m.two_bit.tolist(),
             m.float32.tolist(),
         ]
         for m in mapped
