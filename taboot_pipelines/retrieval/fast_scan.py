@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from taboot_pipelines.retrieval.fusion import Ids
+from taboot_pipelines.retrieval.fusion import Ranking
 from taboot_pipelines.shards.quantization import DEVIATION, SHARE, levels, rotation
 
 #: Numbers to a table.
@@ -40,17 +40,14 @@ class FastScan:
         self._index: Any = faiss.IndexPQFastScan(plain)
         self._held = held
 
-    def nearest(self, query: npt.NDArray[np.float32], count: int) -> tuple[Ids, float]:
-        """The ``count`` rows that the codes take for the nearest to ``query``, ascending, and the largest
-        inner product with a vector of length 1 that the codes of any other can stand for: five standard
-        deviations above the least of theirs. Of few rows, or equal ones, it may name fewer, and knows nothing
-        of the others.
+    def nearest(self, query: npt.NDArray[np.float32], count: int) -> Ranking:
+        """The ``count`` rows that the codes take for the nearest to ``query``, best first, by the largest
+        inner product with a vector of length 1 that their codes can stand for: five standard deviations above
+        what they say. Of few rows, or equal ones, it may name fewer.
         """
         turned = np.zeros((1, self._held), dtype=np.float32)
         turned[0, : self._dimension] = query @ rotation(self._dimension)
         products, rows = self._index.search(turned, count)
-        found: Ids = np.sort(rows[0][rows[0] >= 0])
-        if len(found) < count:
-            return found, float("inf")
+        named = rows[0] >= 0
         margin = 5 * DEVIATION * float(np.linalg.norm(query)) / self._dimension**0.5
-        return found, float(products[0, -1]) / SHARE + margin
+        return Ranking(rows[0][named], products[0][named] / SHARE + margin)

@@ -26,9 +26,11 @@ _FEW = 1000
 #: Of so many rows the int8 codes are more than what a processor keeps: the two-bit codes are looked at first,
 #: and a scan of all is worth a second thread.
 _MANY = 30_000
-#: The two-bit codes name so many times as many rows as are wanted, and some more.
+#: The two-bit codes name so many times as many rows as are wanted, and some more; where these do not do, so
+#: many.
 _TIMES = 4
 _MORE = 64
+_MOST = 2048
 
 #: The int8 codes of less than a row in so many are gathered, and those of the others not looked at.
 _GATHERED = 4
@@ -82,15 +84,21 @@ def _likely(
     if scan is None:
         return None
     exactly = query.astype(np.float64)
-    named = (_TIMES * limit + _MORE) * len(index) // count
-    while named * _TIMES <= len(index):
-        near, others = scan.nearest(query, named)
-        if rows is not None:
-            near = near[rows[np.searchsorted(rows, near).clip(max=count - 1)] == near]
-        best = _best(index, exactly, limit, near)
-        if len(best.ids) == limit and max(others, 0.0) * index.longest + SLACK <= best.scores[needed - 1]:
-            return best
-        named *= _TIMES
+    few = (_TIMES * limit + _MORE) * len(index) // count
+    if few * _TIMES > len(index):
+        return None
+    many = max(few, _MOST)
+    named = scan.nearest(query, many + 1)
+    for size in dict.fromkeys((few, many)):
+        # Where one more is named, none behind it can be better than it might be.
+        if size < len(named.ids):
+            near = np.sort(named.ids[:size])
+            if rows is not None:
+                near = near[rows[np.searchsorted(rows, near).clip(max=count - 1)] == near]
+            best = _best(index, exactly, limit, near)
+            others = max(float(named.scores[size]), 0.0) * index.longest
+            if len(best.ids) == limit and others + SLACK <= best.scores[needed - 1]:
+                return best
     return None
 
 
