@@ -29,6 +29,7 @@ from taboot_pipelines.retrieval.drift.report import Drifts
 from taboot_pipelines.retrieval.evidence import Evidence
 from taboot_pipelines.retrieval.lazy import Lazy
 from taboot_pipelines.retrieval.pages import make_hit
+from taboot_pipelines.retrieval.queries.citations import unread
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
 from taboot_pipelines.retrieval.ranking import RankedRow
 from taboot_pipelines.retrieval.request import MAX_SENTENCES, PASSAGES, SearchRequest
@@ -76,7 +77,7 @@ class _Found:
     facts: Answer | None
     told: list[Excerpt]
     version: int
-    #: What the search said of the question and its filters.
+    #: What the search said of the question and its filters, and what could not be read.
     notes: tuple[str, ...] = ()
 
     @property
@@ -206,12 +207,13 @@ class Answers:
         both = replace(request, limit=PASSAGES, vector_weight=1.0, keyword_weight=1.0)
         searched = self._search.search(both)
         found = self._session.ask(lambda view: self._rank(view, request, searched.hits, limit, facts_suffice))
-        return replace(found, notes=searched.notes)
+        return replace(found, notes=(*searched.notes, *found.notes))
 
     def _rank(
         self, view: View, request: SearchRequest, hits: tuple[Hit, ...], limit: int, facts_suffice: bool
     ) -> _Found:
         asked = read_question(request.query, view.keywords.idf, self._ownership.names(view))
+        notes = unread(view.manifest)
         facts = None if self._facts is None else self._facts(view, request, limit)
         if (
             facts is not None
@@ -220,7 +222,7 @@ class Answers:
         ):
             facts = None
         if facts_suffice and facts is not None:
-            return _Found(asked, hits, [], facts, [], view.manifest.version)
+            return _Found(asked, hits, [], facts, [], view.manifest.version, notes)
         places = self._places(view, hits)
         near = None if request.mode == "keyword" else self._nearness.of(view)
         # What holds no more answers only where nothing else does nearly as well.
@@ -236,7 +238,7 @@ class Answers:
             # What a service is besides is no answer to which database it uses.
             reads = [r for r in reads if not wanted.isdisjoint(_words_around(r.statement))]
             told = []
-        return _Found(asked, hits, reads, facts, told, view.manifest.version)
+        return _Found(asked, hits, reads, facts, told, view.manifest.version, notes)
 
     def _read(
         self, asked: TextQuery, places: list[PassageSpan], limit: int, near: Near | None

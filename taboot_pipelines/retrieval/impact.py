@@ -19,7 +19,6 @@ from taboot_pipelines.retrieval.queries.relations import unexplained_mentions
 from taboot_pipelines.retrieval.queries.routes import way_of_row
 from taboot_pipelines.retrieval.results.impact import Affected, AffectedGroup, Impact
 from taboot_pipelines.retrieval.results.queries import QueryResult, QueryRow, RowCitation
-from taboot_pipelines.retrieval.states import SourceStates
 
 #: Kinds of things but services: the typed query that lists what is on one, the column that names it, and how.
 _HELD: Mapping[str, tuple[str, str, str]] = {
@@ -50,17 +49,15 @@ _MAX_NAMING = 10
 
 class _Asked(NamedTuple):
     house: House
-    states: SourceStates
     project: str | None
     transitive: bool
 
     def query(self, name: str, **given: object) -> QueryResult:
-        return run.run(self.house, run.named(name), given, run.MAX_ROWS, self.states)
+        return run.run(self.house, run.named(name), given, run.MAX_ROWS)
 
 
 def impact(
     house: House,
-    states: SourceStates,
     thing: str,
     kind: str | None,
     project: str | None,
@@ -69,7 +66,7 @@ def impact(
     """See ``KnowledgeBase.impact``."""
     if kind not in (None, *KINDS):
         raise TabootError("E_QUERY", f"kind must be {', '.join(KINDS)}, not {str(kind)[:100]!r}.")
-    asked = _Asked(house, states, project, transitive)
+    asked = _Asked(house, project, transitive)
     # What narrows to a project means a service. Of one that no file declares, first what else is called so.
     kinds = [kind] if kind is not None else KINDS if project is None else KINDS[:1]
     if len(kinds) > 1 and not _is_declared(house, thing):

@@ -422,10 +422,8 @@ class KnowledgeBase:
         from taboot_pipelines.retrieval.queries import run
         from taboot_pipelines.retrieval.queries.house import House
 
-        query, states, drifts = run.named(name), self.sources(), self._drifts()
-        return self._session.ask(
-            lambda view: run.run(House(view, drifts.by_edges), query, parameters, limit, states)
-        )
+        query, drifts = run.named(name), self._drifts()
+        return self._session.ask(lambda view: run.run(House(view, drifts.by_edges), query, parameters, limit))
 
     def impact(
         self,
@@ -448,9 +446,9 @@ class KnowledgeBase:
 
         check_texts(required=True, thing=thing)
         check_texts(kind=kind, project=project)
-        states, drifts = self.sources(), self._drifts()
+        drifts = self._drifts()
         return self._session.ask(
-            lambda view: impact(House(view, drifts.of), states, thing, kind, project, transitive)
+            lambda view: impact(House(view, drifts.of), thing, kind, project, transitive)
         )
 
     def evaluate(

@@ -34,11 +34,11 @@ class ShardInput:
     ``docs``: doc_id, chunk_count (int32) and fingerprint of every live document; the fingerprint covers all
     that ``load`` would return for it. ``entities``: position and fingerprint of every entity (see
     ``tables.ENTITIES``). ``names``: ``tables.NAMES``. ``sources``: source id -> type, tags, root (absolute
-    directory or None). ``snapshot`` names the snapshot. ``load(doc_ids)`` fetches the rows of some documents,
-    ``load_entities(first, last)`` label, key, name, scope and properties of the entities between two
-    positions, both included; each is called for one shard at a time. ``decisions``: ``tables.DECISIONS``.
-    ``policies``: how long documents are kept; ``tags``: {doc_id: its own}; both of live documents only.
-    ``collections``: the fields of saved filters by name.
+    directory or None), and ``unread`` where something could not be read. ``snapshot`` names the snapshot.
+    ``load(doc_ids)`` fetches the rows of some documents, ``load_entities(first, last)`` label, key, name,
+    scope and properties of the entities between two positions, both included; each is called for one shard at
+    a time. ``decisions``: ``tables.DECISIONS``. ``policies``: how long documents are kept; ``tags``: {doc_id:
+    its own}; both of live documents only. ``collections``: the fields of saved filters by name.
     """
 
     namespace: str

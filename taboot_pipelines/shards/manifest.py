@@ -71,12 +71,15 @@ class RetentionEntry(_Model):
 
 
 class SourceEntry(_Model):
-    """What holds for a whole source. ``root``: the absolute directory of its files, where there is one."""
+    """What holds for a whole source. ``root``: the absolute directory of its files, where there is one;
+    ``unread``: of a source that declares the house, what of it could not be read when this was published.
+    """
 
     type: str
     tags: tuple[str, ...] = ()
     root: str | None = None
     retention: RetentionEntry | None = None
+    unread: tuple[str, ...] | None = None
 
 
 class SpaceEntry(_Model):

@@ -250,13 +250,14 @@ def _retention(policy: Policy) -> RetentionEntry:
 
 
 def _source_entry(given: Mapping[str, Any], policy: Policy | None) -> SourceEntry:
-    """A source as the manifest lists it, from the fields ``type``, ``tags`` and ``root``."""
+    """A source as the manifest lists it, from the fields ``type``, ``tags``, ``root`` and ``unread``."""
     root = given.get("root")
     return SourceEntry(
         type=given["type"],
         tags=tuple(given.get("tags") or ()),
         root=os.fspath(root) if root else None,
         retention=None if policy is None else _retention(policy),
+        unread=tuple(given.get("unread") or ()) or None,
     )
 
 

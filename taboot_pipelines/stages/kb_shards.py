@@ -22,6 +22,7 @@ from taboot_pipelines.shards.plan import plan
 from taboot_pipelines.shards.protocol import ShardStore, damaged_shards, load_manifest
 from taboot_pipelines.shards.publish import publish
 from taboot_pipelines.shards.reader import PublishedVectors, Shards, altered_texts, verify
+from taboot_pipelines.sources import stance_of
 from taboot_pipelines.stages import embeddings
 from taboot_pipelines.stages.report import StageReport, reporting
 from taboot_pipelines.stages.snapshot import (
@@ -251,14 +252,23 @@ def _space(workspace: Workspace, namespace: str, snapshot: Pointer, progress: Pr
 
 
 def _sources(workspace: Workspace, namespace: str, snapshot: Pointer) -> dict[str, dict[str, Any]]:
-    """Return {source id: its type, tags and root} of the sources in the snapshot.
+    """Return {source id: its type, tags and root, and what of it could not be read} of the sources in the
+    snapshot; the latter of those that declare the house, so that nobody takes what is left for the whole.
 
     These are the sources that the snapshot names, so that neither a new one that has not run nor one that has
     retired calls for another manifest.
     """
     entries = workspace.entries_in(namespace, snapshot.applied)
+    declaring = [e.source_id for e in entries if stance_of(e.config.type).of_the_house]
+    failed = workspace.catalog.dead_letters.failed(namespace, declaring)
     return {
-        e.source_id: {"type": e.config.type, "tags": sorted(e.config.tags), "root": _root(e)} for e in entries
+        e.source_id: {
+            "type": e.config.type,
+            "tags": sorted(e.config.tags),
+            "root": _root(e),
+            **({"unread": items} if (items := failed.get(e.source_id)) else {}),
+        }
+        for e in entries
     }
 
 

@@ -327,6 +327,7 @@ def calls(
         "blobs.not_stored": lambda: catalog.blobs.not_stored(MINE),
         "dead_letters.find": lambda: catalog.dead_letters.find(MINE),
         "dead_letters.failing": lambda: catalog.dead_letters.failing(MINE, ["E_PARSE"]),
+        "dead_letters.failed": lambda: catalog.dead_letters.failed(MINE, ["docs"]),
         "dead_letters.record": lambda: catalog.dead_letters.record(MINE, "s", "documents", [], ["p0"]),
         "dead_letters.start_over": lambda: catalog.dead_letters.start_over(
             MINE, [{"source_id": "s", "stage": "documents", "item": "p0"}]

@@ -6,9 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from taboot_pipelines.retrieval.queries.service_index import Edge, distinct
+from taboot_pipelines.shards.manifest import Manifest
 
 #: Names in a list; of longer ones the total is said.
 MAX_LISTED = 25
+
+#: Items that could not be read and are named.
+_MAX_UNREAD = 5
 
 #: Services of one name that are answered for, each with its project.
 MAX_SCOPES = 5
@@ -82,3 +86,13 @@ def listed(names: Sequence[str], total: int | None = None) -> str:
 def plural(count: int, noun: str) -> str:
     many = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"{count} {noun if count == 1 else many}"
+
+
+def unread(manifest: Manifest) -> tuple[str, ...]:
+    """What of the sources that declare the house could not be read when this was published, by source."""
+    return tuple(
+        f"{plural(len(items), 'item')} of {source} could not be read:"
+        f" {listed(items[:_MAX_UNREAD], len(items))}."
+        for source, entry in sorted(manifest.sources.items())
+        if (items := entry.unread or ())
+    )

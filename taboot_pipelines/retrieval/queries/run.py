@@ -4,14 +4,13 @@ answer covers."""
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.retrieval.queries.catalog import QUERIES, Query, Sentence
-from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, listed, plural
+from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, listed, plural, unread
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
 from taboot_pipelines.retrieval.queries.relations import left_open, unexplained_mentions
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, distinct
@@ -25,8 +24,6 @@ from taboot_pipelines.retrieval.results.queries import (
     QueryRow,
     RowCitation,
 )
-from taboot_pipelines.retrieval.session import View
-from taboot_pipelines.retrieval.states import SourceStates
 from taboot_pipelines.sources import stance_of
 
 MAX_ROWS = 100_000
@@ -68,9 +65,7 @@ def named(name: object) -> Query:
     return found
 
 
-def run(
-    house: House, query: Query, given: Mapping[str, Any], limit: int, states: SourceStates
-) -> QueryResult:
+def run(house: House, query: Query, given: Mapping[str, Any], limit: int) -> QueryResult:
     """The rows of a query, at most ``limit`` of them. Raises ``E_QUERY`` for a wrong argument,
     ``E_NOT_FOUND`` for a name that nothing has."""
     check_limit(limit, MAX_ROWS)
@@ -84,7 +79,7 @@ def run(
         )
         for row in rows[:limit]
     )
-    unseen = _unseen(house.view, states)
+    unseen = unread(house.view.manifest)
     looked_at = (args.services or house.declared(args)) if query.field else ()
     left = any(left_open(s, query.field) for s in looked_at)
     asked = args.services if not rows else ()
@@ -265,17 +260,3 @@ def _scope(house: House) -> str:
     sources = {s for s, e in known if stance_of(e.type).of_the_house or s in declaring}
     files = [d for d in house.index.config_documents if d.source in sources]
     return f"Read: {plural(len(files), 'file')} of {plural(len(sources), 'source')} that declare the house."
-
-
-def _unseen(view: View, states: SourceStates) -> tuple[str, ...]:
-    """What of the sources that declare the house could not be read."""
-    items: dict[str, list[str]] = defaultdict(list)
-    for letter in states.dead_letters:
-        if letter.kind == "failed":
-            items[letter.source].append(letter.item)
-    failed = [
-        f"{plural(s.failed, 'item')} of {s.id} could not be read: {listed(items[s.id], s.failed)}."
-        for s in states.sources
-        if s.failed and stance_of(s.type).of_the_house
-    ]
-    return (*failed, *((states.note,) if states.note else ()))

@@ -44,6 +44,20 @@ class DeadLetters:
         return sorted(rows, key=lambda r: (r["source_id"], r["stage"], r["item"]))
 
     @retried
+    def failed(self, namespace: str, sources: Collection[str]) -> dict[str, list[str]]:
+        """The items that failed, in order, of each of some sources that has any."""
+        d = t.dead_letter.c
+        found: dict[str, list[str]] = {}
+        with self.database.read(namespace) as c:
+            for part in parts(sorted(sources)):
+                query = sa.select(d.source_id, d.item).where(
+                    d.namespace == namespace, d.kind == "failed", d.source_id.in_(part)
+                )
+                for source, item in c.execute(query):
+                    found.setdefault(source, []).append(item)
+        return {source: sorted(set(items)) for source, items in found.items()}
+
+    @retried
     def failing(self, namespace: str, codes: Collection[str]) -> set[str]:
         """The sources of a namespace with a letter of something that failed, or one of these codes."""
         d = t.dead_letter.c

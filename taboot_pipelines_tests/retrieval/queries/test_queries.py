@@ -216,6 +216,21 @@ def test_nothing_is_said_as_far_as_it_is_known(kb: KnowledgeBase, tmp_path: Path
         (1, "compose.yaml"),
         (3, "deploy.md"),
     ]
+    # What is not known an answer says, too, and so does a copy; what is mended is known by the next ingest.
+    told = "1 item of house could not be read: compose:bad/compose.yaml."
+    for question in ("Which port does web publish?", "What does web run?", "Who paints the fence?"):
+        assert told in broken.answer(question).notes, question
+    assert told not in broken.search("web").notes
+    broken.export(tmp_path / "copy")
+    copy = KnowledgeBase.open(tmp_path / "copy")
+    assert copy.query("published_ports", service="web").unseen == ports.unseen
+    assert told in copy.answer("Which port does web publish?").notes
+    (house / "bad" / "compose.yaml").write_text("services: {web: {image: redis}}")
+    world.ingest()
+    mended = world.kb()
+    assert mended.manifest.sources["house"].unread is None
+    assert mended.query("published_ports", service="web").complete
+    assert mended.answer("Which port does web publish?").notes == ()
     world.workspace.close()
 
 
