@@ -502,7 +502,13 @@ class RetrievalSettings(BaseModel, extra="forbid"):
 class ShardSettings(BaseModel, extra="forbid"):
     """Where the key ranges of shards are cut, by content alone: equal content gives equal shards."""
 
-    max_chunks: Positive = Field(2048, description="A document range with more chunks is split in two.")
+    max_chunks: Positive = Field(
+        2048,
+        description=(
+            "A document range with more chunks is split in two. Larger ones suit a million chunks (16384): words"
+            " are found in half of the time, and one edit writes eight times as much."
+        ),
+    )
     max_entities: Positive = Field(32768, description="A key range with more entities is split in two.")
 
 

@@ -28,8 +28,10 @@ from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.shards.analyzer import QueryTerm, analyze, analyze_query
 from taboot_pipelines.shards.postings import TermLookup, TermMatches, TermRows
 
-#: Bytes of decoded terms that are kept: frequent terms are asked for again and again.
+#: Bytes of decoded terms that are kept, at least and for each row: frequent terms are asked for again and
+#: again, and one that most rows have takes eight bytes of each.
 _CACHE_BYTES = 96 * 1024 * 1024
+_CACHE_BYTES_A_ROW = 256
 #: A term that so large a share of the texts holds is kept as one number for each: adding those is faster.
 _DENSE = 1 / 2
 #: A query of so few words names something rather than asking.
@@ -141,6 +143,7 @@ class Keywords:
         self._documents = _Level(documents, int(np.count_nonzero(self._chunks)), k1, b)
         self._known: OrderedDict[QueryTerm, _Impact] = OrderedDict()
         self._bytes = 0
+        self._most_bytes = max(_CACHE_BYTES, _CACHE_BYTES_A_ROW * len(index))
         self._lock = threading.Lock()
 
     def idf(self, term: str) -> float:
@@ -189,7 +192,7 @@ class Keywords:
                 if w not in self._known:
                     self._known[w] = made[w]
                     self._bytes += _size(made[w])
-            while self._bytes > _CACHE_BYTES and self._known:
+            while self._bytes > self._most_bytes and self._known:
                 _, oldest = self._known.popitem(last=False)
                 self._bytes -= _size(oldest)
         return [made[w] for w in wanted]
