@@ -505,8 +505,8 @@ class ShardSettings(BaseModel, extra="forbid"):
     max_chunks: Positive = Field(
         2048,
         description=(
-            "A document range with more chunks is split in two. Larger ones suit a million chunks (16384): words"
-            " are found in half of the time, and one edit writes eight times as much."
+            "A document range with more chunks is split in two. Larger ones suit a million chunks (16384):"
+            " words are found in half of the time, and one edit writes eight times as much."
         ),
     )
     max_entities: Positive = Field(32768, description="A key range with more entities is split in two.")
