@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taboot_pipelines.cli.output import console, emit_json, json_option, table, text
+from taboot_pipelines.cli.places import counted
 from taboot_pipelines.errors import TabootError
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def init(folder: Path | None, force: bool, as_json: bool) -> None:
     out.print(text(f"Wrote {file}:"))
     for entry, found in zip(entries.values(), looked.found, strict=True):
         count = _files(entry, file.parent)
-        out.print(text(f"  {entry.id} ({entry.type}): {count:,} files beneath {found.path}"))
+        out.print(text(f"  {entry.id} ({entry.type}): {counted(count, 'file')} beneath {found.path}"))
     if not looked.whole:
         out.print("  The tree is large and was not looked through to its end.")
     out.print("Next: look at it, then `taboot ingest --dry-run` and `taboot ingest`.")

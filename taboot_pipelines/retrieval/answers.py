@@ -212,8 +212,9 @@ class Answers:
     def _rank(
         self, view: View, request: SearchRequest, hits: tuple[Hit, ...], limit: int, facts_suffice: bool
     ) -> _Found:
-        asked = read_question(request.query, view.keywords.idf, self._ownership.names(view))
-        notes = unread(view.manifest)
+        names, topics = self._ownership.names(view), self._ownership.topics(view)
+        asked = read_question(request.query, view.keywords.idf, names, topics)
+        notes = unread(view, wholly=True)
         facts = None if self._facts is None else self._facts(view, request, limit)
         if (
             facts is not None

@@ -31,7 +31,6 @@ _MANY = 30_000
 _TIMES = 4
 _MORE = 64
 _MOST = 2048
-
 #: The int8 codes of less than a row in so many are gathered, and those of the others not looked at.
 _GATHERED = 4
 #: Bytes that memory gives to the processor at a time.
@@ -70,7 +69,7 @@ def search(
     by more than five standard deviations; of the rest some may be missed. ``proven``: nothing may be missed.
     """
     exactly = query.astype(np.float64)
-    needed = limit if needed is None else needed
+    needed = limit if needed is None else min(needed, limit)
     likely = None if proven else _likely(index, query, limit, rows, needed)
     return _best(index, exactly, limit, rows) if likely is None else likely
 

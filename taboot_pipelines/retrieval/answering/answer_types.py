@@ -66,6 +66,14 @@ _IP = r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}\b"
 _ADDRESS = rf"{_IP}|\b[\w-]+(?:\.[\w-]+)+\b|https?://"
 
 #: What a statement must hold, without the words of the question, to carry a kind of value.
+#: What joins a reason to what it is the reason of.
+_CAUSE = (
+    r"\b(?:because|since|due to|so (?:that|it|they|we|i|you|the)|in order to|otherwise|therefore|thus|hence"
+    r"|to (?:avoid|prevent|ensure|allow|keep|make sure)|as (?:it|they|we|i|this|the)|reason|necessary"
+    r"|needs? to)\b"
+)
+CAUSE = re.compile(_CAUSE, re.IGNORECASE)
+
 _CARRIES: dict[Value, re.Pattern[str]] = {
     kind: re.compile(pattern, re.IGNORECASE)
     for kind, pattern in {
@@ -92,9 +100,8 @@ _CARRIES: dict[Value, re.Pattern[str]] = {
         r"|(?-i:(?<=[\w,;:)] )[A-Z][a-z]+\b)|(?-i:\b[A-Z][a-z]+ [A-Z][a-z]+\b)|\b(?:root"
         r"|admin\w*|owner|users?|everyone|everybody|nobody|anyone|anybody|whoever|people|members?|family|we"
         r"|you|by \w+)\b",
-        Value.REASON: r"\b(?:because|since|so that|so|otherwise|in order to|due to|reason|therefore"
-        r"|which is why|to avoid|instead of|to (?:get|allow|keep|make|prevent|ensure)|as it|would|could|was"
-        r"|were|had|this)\b",
+        Value.REASON: rf"{_CAUSE}|\b(?:so|which is why|instead of|to (?:get|make)|would|could|was|were|had"
+        r"|this)\b",
         Value.SECRET: r"(?:passw\w*|passphrase|secret|token|credentials?|login)\W{0,4}"
         r"(?:[:=]|\b(?:is|are|was|in|under|to|defaults?|set)\b)\W*\w",
         Value.COMMAND: r"`[^`]+`|^\W*(?:sudo|docker|alias|systemctl|kubectl|apt|git|curl|ssh)\s|\s-{1,2}\w",

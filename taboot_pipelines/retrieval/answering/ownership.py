@@ -10,6 +10,7 @@ know them.
 
 from __future__ import annotations
 
+import posixpath
 from collections import Counter
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ _MIN_SHARE = 0.2
 @dataclass(frozen=True)
 class _Known:
     names: frozenset[str]
+    topics: frozenset[str]
     own: frozenset[str]
 
 
@@ -40,6 +42,10 @@ class Ownership:
     def names(self, view: View) -> frozenset[str]:
         """What nodes of the graph are called, lower-cased, documents left out."""
         return self._of(view).names
+
+    def topics(self, view: View) -> frozenset[str]:
+        """What the folders of documents are called, lower-cased: a guide lies in a folder of its own."""
+        return self._of(view).topics
 
     def owns(self, view: View, source: str) -> bool:
         """Whether a source speaks of the house."""
@@ -54,7 +60,7 @@ class Ownership:
         return view.once(self._find)
 
     def _find(self, view: View) -> _Known:
-        return _Known(_names(view), _own(view, self._settings))
+        return _Known(_names(view), _topics(view), _own(view, self._settings))
 
 
 def _names(view: View) -> frozenset[str]:
@@ -66,6 +72,11 @@ def _names(view: View) -> frozenset[str]:
         )
         if label != "Document"
     )
+
+
+def _topics(view: View) -> frozenset[str]:
+    paths = view.graph.documents.column("path").to_pylist()
+    return frozenset(posixpath.basename(posixpath.dirname(path)).lower() for path in paths) - {""}
 
 
 def _own(view: View, settings: RetrievalSettings) -> frozenset[str]:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.answering import words
-from taboot_pipelines.retrieval.answering.answer_types import TOLD, Value, carries
+from taboot_pipelines.retrieval.answering.answer_types import CAUSE, TOLD, Value, carries
 from taboot_pipelines.retrieval.answering.documents import Excerpt, PassageSpan, ReadDocument
 from taboot_pipelines.retrieval.answering.similarity import Near
 from taboot_pipelines.retrieval.answering.tables_and_lists import ORDINALS, of_the_house
@@ -43,6 +43,8 @@ _LONG = 40
 _NO_SUBJECT = 0.7
 #: An entry of a list of changes says what was done once, not what is; and kinds of value that it may have.
 _CHANGE = re.compile(r"\W*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\W*[:–-]")
+#: A line of a tree of folders: what lies where, and nothing about it.
+_TREE = re.compile(r"\W*[\u2500-\u257f]")
 _OF_CHANGES = (Value.DATE, Value.MOMENT, Value.VERSION, Value.REASON)
 #: What tells one of several things from the others: a number, an ordinal, a letter (hall B).
 _TELLS_APART = re.compile(rf"\d|^(?:{'|'.join(ORDINALS)}|\w)$")
@@ -218,8 +220,9 @@ def _of_document(
     weight /= weight.sum()
     titled = np.array([t.stands(document.named) for t in asked.terms])
     names = [i for i, t in enumerate(asked.terms) if t.name]
+    topics = [t for t in asked.terms if t.topic]
     apart = [t for t in asked.terms if _TELLS_APART.search(t.text)]
-    subjects = [i for i, t in enumerate(asked.terms) if t.subject]
+    subjects = names or [i for i, t in enumerate(asked.terms) if t.subject]
     own: dict[int, Numbers] = {}
 
     def said_in(number: int) -> Numbers:
@@ -233,6 +236,8 @@ def _of_document(
         statement, held = document.statements[number], document.words(number)
         if _CHANGE.match(statement.said) and asked.value not in _OF_CHANGES:
             continue
+        if _TREE.match(statement.said) or _heads_a_tree(document.statements, number):
+            continue
         if document.code and asked.value is Value.STEPS and _KEY_ALONE.fullmatch(statement.said):
             continue
         beneath = held.lead | held.section | held.before
@@ -245,12 +250,14 @@ def _of_document(
         told = held.own | held.lead | held.section | document.named
         if any(about[i] == 0.0 for i in names) or any(not t.stands(told) for t in apart):
             continue
+        if topics and not any(t.stands(told) for t in topics):
+            continue
         signs = Signs(
             held=float(here @ weight),
             named=float(named @ weight),
             around=float(around @ weight),
             first=numbers[number],
-            value=float(carries(asked.value, statement.said, runs)) if asked.value in TOLD else 0.5,
+            value=_value(asked.value, statement, runs),
             own=float(place.own),
             code=float(document.code),
             heading=float(statement.form is Form.HEADING),
@@ -260,6 +267,19 @@ def _of_document(
         )
         found.append(Read(document, number, signs))
     return found
+
+
+def _heads_a_tree(statements: Sequence[TextStatement], number: int) -> bool:
+    """Whether a statement is the folder that a tree begins with."""
+    below = statements[number + 1 : number + 2]
+    return statements[number].form is Form.CODE and any(_TREE.match(s.said) for s in below)
+
+
+def _value(asked: Value | None, statement: TextStatement, runs: frozenset[str]) -> float:
+    if asked is Value.REASON:
+        # A reason may be told without a word that says so, but not by a line of configuration.
+        return 1.0 if CAUSE.search(statement.said) else 0.0 if statement.form is Form.CODE else 0.5
+    return float(carries(asked, statement.said, runs)) if asked in TOLD else 0.5
 
 
 #: What a text that holds every word of a question means of it, where no vectors say.

@@ -19,6 +19,8 @@ MAX_TERMS = 32
 _MIN_WEIGHT, _MAX_WEIGHT = 0.6, 6.0
 #: A name that stands in many chunks ("web", "app") is a word like others.
 _MIN_NAME = 2.5
+#: A folder's name that so few texts hold is no word like others (docs, config).
+_MIN_TOPIC = 4.0
 _DENIAL_WEIGHT = 3.0
 #: What a synonym counts of the word itself, and what the parts of a compound count where they stand apart.
 _SYNONYM, _PARTS = 0.85, 0.9
@@ -26,9 +28,11 @@ _SYNONYM, _PARTS = 0.85, 0.9
 _UNKNOWN = "\uffff"
 
 
-#: The word behind an auxiliary verb, "of" or "for" is the thing, or the first word of its name.
+#: The word behind an auxiliary verb, "of" or "for" is the thing, or the first word of its name; a participle
+#: is not.
 _SUBJECT = re.compile(
-    r"\b(?:does|do|did|is|are|was|were|has|have|had|will|of|for) (?:the |an? |our |my |its )?([\w./:-]*\w)"
+    r"\b(?:does|do|did|is|are|was|were|has|have|had|will|of|for)"
+    r" (?:(?:the|an?|our|my|its|their|your|own) )*(?!\w{2,}[^\We]ed\b)([\w./:-]*\w)"
 )
 _ASKING = word_list("taboot_pipelines.retrieval.answering", "asking_words.txt")
 #: Of verbs that say nothing themselves (to do, to take, to come) no form does.
@@ -44,7 +48,8 @@ _LETTER = re.compile(r"[b-ce-hj-lnp-rv-z]")
 class Term:
     """A word of the question. ``form``: what it is found by (a stem or a compound); ``parts``: the stems of a
     compound; ``weight``: how much it says; ``name``: something in the knowledge base is called that;
-    ``unknown``: no document holds it; ``subject``: by its place it is what the question is about.
+    ``unknown``: no document holds it; ``subject``: by its place it is what the question is about; ``topic``:
+    a folder of documents is called that.
     """
 
     text: str
@@ -55,6 +60,7 @@ class Term:
     name: bool
     unknown: bool = False
     subject: bool = False
+    topic: bool = False
 
     def stands(self, forms: frozenset[str]) -> float:
         """How much of the term stands among ``forms``: 1 for itself, less for the parts of a compound or a
@@ -77,9 +83,11 @@ class TextQuery(Reading):
         return sum(t.weight for t in self.terms)
 
 
-def read_question(question: str, idf: Callable[[str], float], names: Collection[str] = ()) -> TextQuery:
-    """What ``question`` asks. ``idf``: of a term of the keyword index; ``names``: what things are called,
-    lower-cased.
+def read_question(
+    question: str, idf: Callable[[str], float], names: Collection[str] = (), topics: Collection[str] = ()
+) -> TextQuery:
+    """What ``question`` asks. ``idf``: of a term of the keyword index; ``names``: what things are called, and
+    ``topics`` folders of documents, lower-cased.
     """
     reading = read(question)
     folded, value = reading.folded, reading.value
@@ -137,7 +145,8 @@ def read_question(question: str, idf: Callable[[str], float], names: Collection[
         weight = min(max(max(known, default=_MAX_WEIGHT), _MIN_WEIGHT), _MAX_WEIGHT)
         name = weight >= _MIN_NAME and run in names
         unknown = max(known, default=0.0) >= strange
-        found[form] = Term(run, form, own, words.group(form), weight, name, unknown, run in subjects)
+        topic = weight >= _MIN_TOPIC and run in topics
+        found[form] = Term(run, form, own, words.group(form), weight, name, unknown, run in subjects, topic)
     if words.DENIES.search(folded) and value is not Value.YES_NO:
         found[words.DENIAL] = Term("not", words.DENIAL, (), None, _DENIAL_WEIGHT, name=False)
     return TextQuery(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from taboot_pipelines.retrieval.queries.service_index import Edge, distinct
-from taboot_pipelines.shards.manifest import Manifest
+from taboot_pipelines.retrieval.session import View
 
 #: Names in a list; of longer ones the total is said.
 MAX_LISTED = 25
@@ -88,11 +88,37 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun if count == 1 else many}"
 
 
-def unread(manifest: Manifest) -> tuple[str, ...]:
-    """What of the sources that declare the house could not be read when this was published, by source."""
-    return tuple(
-        f"{plural(len(items), 'item')} of {source} could not be read:"
-        f" {listed(items[:_MAX_UNREAD], len(items))}."
-        for source, entry in sorted(manifest.sources.items())
-        if (items := entry.unread or ())
+def unread(view: View, *, wholly: bool = False) -> tuple[str, ...]:
+    """What of the sources that declare the house could not be read when this was published, by source:
+    ``wholly``: of which nothing is known; else also that of which only a part is.
+    """
+    found = []
+    for source, entry in sorted(view.manifest.sources.items()):
+        items = entry.unread or ()
+        partly = _stating(view, source, items)
+        for said, named in (("", [i for i in items if i not in partly]), (" whole", sorted(partly))):
+            if named and not (said and wholly):
+                shown = listed(named[:_MAX_UNREAD], len(named))
+                found.append(f"{plural(len(named), 'item')} of {source} could not be read{said}: {shown}.")
+    return tuple(found)
+
+
+def _stating(view: View, source: str, items: Sequence[str]) -> set[str]:
+    """Those of the items, paths or ids of units, whose document states a relation."""
+    if not items:
+        return set()
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    documents, edges = view.graph.documents, view.graph.edges
+    by_path = {path: item for item in items for path in (item, item.partition(":")[2])}
+    mine = pc.and_(
+        pc.equal(documents.column("source_id"), source),
+        pc.is_in(documents.column("path"), value_set=pa.array(by_path)),
     )
+    held = documents.select(["doc_id", "path"]).filter(mine)
+    of_these = pc.is_in(edges.column("doc_id"), value_set=held.column("doc_id").combine_chunks())
+    stated = edges.column("doc_id").filter(pc.and_(of_these, pc.not_equal(edges.column("type"), "MENTIONS")))
+    stating = set(stated.unique().to_pylist())
+    rows = zip(held.column("doc_id").to_pylist(), held.column("path").to_pylist(), strict=True)
+    return {by_path[path] for doc_id, path in rows if doc_id in stating}

@@ -79,7 +79,7 @@ def run(house: House, query: Query, given: Mapping[str, Any], limit: int) -> Que
         )
         for row in rows[:limit]
     )
-    unseen = unread(house.view.manifest)
+    unseen = unread(house.view)
     looked_at = (args.services or house.declared(args)) if query.field else ()
     left = any(left_open(s, query.field) for s in looked_at)
     asked = args.services if not rows else ()

@@ -23,7 +23,13 @@ class View:
         docs = [(f"{s}-d{n}", s, hosts) for s, each in named.items() for n, hosts in enumerate(each)]
         ends = [(doc, host) for doc, _, hosts in docs for host in hosts]
         self.graph = SimpleNamespace(
-            documents=pa.table({"doc_id": [d for d, _, _ in docs], "source_id": [s for _, s, _ in docs]}),
+            documents=pa.table(
+                {
+                    "doc_id": [d for d, _, _ in docs],
+                    "source_id": [s for _, s, _ in docs],
+                    "path": [f"Racks/{d}.md" for d, _, _ in docs],
+                }
+            ),
             edges=pa.table(
                 {
                     "start_label": pa.array(["Document"] * len(ends), pa.string()),
@@ -48,7 +54,7 @@ def owned(type_: str, hosts: list[str], tags: tuple[str, ...] = ()) -> tuple[boo
     )
     ownership = Ownership(RetrievalSettings(own_tags=["ours"], vendor_tags=["vendor"]))
     assert ownership.owns(view, "stacks") and not ownership.is_text(view, "stacks")
-    assert ownership.names(view) == {"nas.lan"}
+    assert ownership.names(view) == {"nas.lan"} and ownership.topics(view) == {"racks"}
     return ownership.owns(view, "said"), ownership.is_text(view, "said")
 
 

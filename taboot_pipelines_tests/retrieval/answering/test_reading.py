@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from taboot_pipelines.retrieval.answering import reading, words
 from taboot_pipelines.retrieval.answering.documents import PassageSpan, ReadDocument
 from taboot_pipelines.retrieval.answering.reading import COMPARED, TELLING, Read, Signs
-from taboot_pipelines.retrieval.answering.text_query import read_question
+from taboot_pipelines.retrieval.answering.text_query import Term, TextQuery, read_question
 from taboot_pipelines.retrieval.sentences import Form, statements
 
 PUMPS = """\
@@ -61,8 +61,18 @@ def document(text: str, *, code: bool = False) -> ReadDocument:
     )
 
 
-def read(question: str, text: str, *, code: bool = False, names: tuple[str, ...] = ()) -> list[Read]:
-    asked = read_question(question, lambda word: 9.0 if word == "\uffff" else 5.0, names)
+def asked_of(question: str, names: tuple[str, ...] = (), topics: tuple[str, ...] = ()) -> TextQuery:
+    return read_question(question, lambda word: 9.0 if word == "\uffff" else 5.0, names, topics)
+
+
+def terms(question: str) -> tuple[Term, ...]:
+    return asked_of(question).terms
+
+
+def read(
+    question: str, text: str, *, code: bool = False, names: tuple[str, ...] = (), topics: tuple[str, ...] = ()
+) -> list[Read]:
+    asked = asked_of(question, names, topics)
     return reading.read(asked, [PassageSpan(document(text, code=code), 0, len(text), own=True)], None)
 
 
@@ -110,6 +120,61 @@ def test_a_key_set_to_a_word_tells_no_way_to_do_what_it_is_called() -> None:
     assert "priority: high" in {
         r.statement.said for r in read("which priority has the backup", HINTS, code=True)
     }
+
+
+CONTROLLER = """\
+services:
+  app:
+    # Public resolvers are written out, so that the filter can start before it resolves itself.
+    dns:
+      - 9.9.9.9
+    restart: always
+"""
+
+
+def test_a_reason_stands_in_a_comment_and_in_no_setting_beside_it() -> None:
+    ranked = read("why are public resolvers written out for the filter", CONTROLLER, code=True)
+    assert ranked[0].statement.said.startswith("Public resolvers") and ranked[0].signs.value == 1.0
+    assert {r.signs.value for r in ranked if r.statement.said in ("dns:", "- 9.9.9.9")} == {0.0}
+
+
+TREE = """\
+# Beacon
+
+```
+/srv/
+└── beacon/
+    ├── 🗁 lamps/
+    └── .env
+```
+
+The lamps of beacon are kept in the cellar.
+"""
+
+
+def test_a_tree_of_folders_answers_nothing() -> None:
+    said = [r.statement.said for r in read("where are the lamps of beacon kept", TREE)]
+    assert said[0] == "The lamps of beacon are kept in the cellar."
+    assert not [s for s in said if "─" in s or s == "/srv/"]
+
+
+def test_a_question_is_about_the_thing_that_it_names() -> None:
+    """Though "file" and "its own" stand where the thing would."""
+    for question in (
+        "ntfy: how long do file attachments stay",
+        "how long are attachments kept for its own ntfy",
+    ):
+        ranked = read(question, "# ntfy\n\nAttachments are kept for 24 hours.\n", names=("ntfy",))
+        assert ranked[0].signs.subject == 1.0, question
+    assert [t.text for t in terms("what is called the host of the beacon") if t.subject] == ["beacon"]
+
+
+def test_what_does_not_speak_of_the_guide_that_is_asked_for_says_nothing() -> None:
+    """A folder of documents is called beacon."""
+    text = "# Harbour\n\nThe harbour keeps 19 old versions of a file.\n"
+    asked = "how many old versions of a file does beacon keep"
+    assert read(asked, text) and not read(asked, text, topics=("beacon",))
+    assert read("how many old versions of a file does the harbour keep", text, topics=("beacon",))
 
 
 def test_without_its_subject_or_a_value_of_its_kind_nothing_is_said() -> None:
