@@ -535,6 +535,11 @@ def linked(kb: KnowledgeBase) -> list[Any]:
     return [kb.links(doc_id).model_dump() for doc_id in kb.documents().column("doc_id").to_pylist()]
 
 
+def unread(kb: KnowledgeBase) -> dict[str, Any]:
+    """What of each source could not be read, as the manifest says."""
+    return {source: entry.unread for source, entry in kb.manifest.sources.items()}
+
+
 def ingest(world: World, *sources: str) -> None:
     world.ingest(*sources, confirm_deletes=True)
 
@@ -1118,6 +1123,7 @@ def test_incremental_equals_from_scratch(
                 assert differences(logical(world.workspace, namespace), logical(other, namespace)) == {}
                 assert differences(graph(here), graph(there)) == {}
                 assert linked(here) == linked(there)
+                assert unread(here) == unread(there)
             # Unchanged input costs nothing.
             before = [server.stats()["texts"] for server in embedders]
             again = world.ingest()

@@ -270,9 +270,9 @@ def _of_document(
 
 
 def _heads_a_tree(statements: Sequence[TextStatement], number: int) -> bool:
-    """Whether a statement is the folder that a tree begins with."""
-    below = statements[number + 1 : number + 2]
-    return statements[number].form is Form.CODE and any(_TREE.match(s.said) for s in below)
+    """Whether a statement is the folder that a tree begins with, or its heading."""
+    depth = {Form.CODE: 1, Form.HEADING: 2}.get(statements[number].form, 0)
+    return any(_TREE.match(s.said) for s in statements[number + 1 : number + 1 + depth])
 
 
 def _value(asked: Value | None, statement: TextStatement, runs: frozenset[str]) -> float:
