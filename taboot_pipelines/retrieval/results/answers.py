@@ -42,8 +42,9 @@ class Answer(TableResult):
     these, or there is none;
     ``confidence``: the probability that the answer is right, from 0 to 1; ``closest``: where nothing answers,
     what comes nearest to it, which may well be about something else;
-    ``looked_for``: what an answer had to hold; ``notes``: values of a filter that nothing has, and why a
-    model did not answer; ``drift``: what other documents say against what is cited (``KnowledgeBase.drift``);
+    ``looked_for``: what an answer had to hold; ``notes``: values of a filter that nothing has, what of the
+    house could not be read at all, and why a model did not answer; ``drift``: what other documents say
+    against what is cited (``KnowledgeBase.drift``);
     ``answer_id``: what ``KnowledgeBase.replay`` takes, of an answer of which a record is kept.
     """
 
