@@ -93,6 +93,20 @@ def test_the_scan_names_the_rows_whose_codes_are_best(kind, dimension, sizes, se
     assert might == pytest.approx(best / SHARE + 5 * DEVIATION / dimension**0.5, abs=rounding / SHARE)
 
 
+def test_without_the_library_the_int8_codes_are_scanned(tmp_path, monkeypatch):
+    monkeypatch.setattr(vectors, "_MANY", 10)
+    monkeypatch.setattr("taboot_pipelines.retrieval.index.find_spec", lambda name: None)
+    monkeypatch.setattr(FastScan, "__init__", lambda *given: pytest.fail("there is no library"))
+    docs = [Doc(f"{i}.md", f"redis {i}") for i in range(2000)]
+    publish(open_shards(Settings(home=tmp_path)), World(docs).input(), ShardSettings(max_chunks=600))
+    kb = KnowledgeBase.open(settings=Settings(home=tmp_path), embedder=builder.HashEmbedder())
+    found = [
+        [h.text for h in kb.search("redis 7", 3, mode="vector", exact=exact, cache=False).hits]
+        for exact in (False, False, True)
+    ]
+    assert found[0] == found[1] == found[2] and found[0][0] == "redis 7"
+
+
 class Given(builder.HashEmbedder):
     """An embedder that is told the query's vector."""
 
