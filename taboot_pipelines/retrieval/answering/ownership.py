@@ -10,7 +10,6 @@ know them.
 
 from __future__ import annotations
 
-import posixpath
 from collections import Counter
 from dataclasses import dataclass
 
@@ -75,8 +74,9 @@ def _names(view: View) -> frozenset[str]:
 
 
 def _topics(view: View) -> frozenset[str]:
-    paths = view.graph.documents.column("path").to_pylist()
-    return frozenset(posixpath.basename(posixpath.dirname(path)).lower() for path in paths) - {""}
+    folders = pc.extract_regex(view.graph.documents.column("path"), r"(?:^|/)(?P<folder>[^/]+)/[^/]*$")
+    named = pc.struct_field(folders, "folder").unique().to_pylist()
+    return frozenset(name.lower() for name in named if name)
 
 
 def _own(view: View, settings: RetrievalSettings) -> frozenset[str]:
