@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -84,6 +85,12 @@ class Graph:
         #: The node at each end of each edge; -1 if the snapshot has no such node.
         self.start = find(identities, self.edges.column("start_label"), self.edges.column("start_key"))
         self.end = find(identities, self.edges.column("end_label"), self.edges.column("end_key"))
+
+    @cached_property
+    def stating(self) -> frozenset[str]:
+        """The documents that state an edge which is no mention."""
+        related = pc.not_equal(self.edges.column("type"), "MENTIONS")
+        return frozenset(self.edges.column("doc_id").filter(related).unique().to_pylist())
 
     def find(self, what: str | NodeRef, label: str | None = None) -> Numbers:
         """The nodes that a key, a name or a reference means, of one ``label`` (None: of any).

@@ -6,13 +6,12 @@ texts and postings stay in the mapped files.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +21,18 @@ from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.model.ids import domain_of
 from taboot_pipelines.model.retention import moment_of
 from taboot_pipelines.retrieval.filters import Filter, as_micros, read_filter
+from taboot_pipelines.retrieval.lazy import Lazy
 from taboot_pipelines.shards.layout import MAPPED, numbers
 from taboot_pipelines.shards.manifest import Manifest
 from taboot_pipelines.shards.reader import Shards
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.fast_scan import FastScan
+    from taboot_pipelines.shards.search_files import SearchFile
 
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
-Number = TypeVar("Number", np.int8, np.float32)
+Number = TypeVar("Number", bound=np.generic)
 
 
 _KEPT_BYTES = 24 * 1024 * 1024
@@ -91,8 +92,8 @@ class Index:
         self._first = self._smallest(np.arange(len(self), dtype=np.int64)) if self.repeats else None
 
         self._asked = False
-        self._fast_scan: FastScan | None = None
-        self._loading = threading.Lock()
+        # Nothing of it refers to the index, so that both go with the view.
+        self._fast_scan = Lazy(partial(_open_fast_scan, self.shards, self.manifest.space.dimension))
 
         # The arrays of a query are larger than what glibc keeps for the next: it would return them to the
         # system and fetch them again page by page, a fifth of a query's time. It keeps as much as the
@@ -343,20 +344,17 @@ class Index:
         at = bisect_left(range(len(ids)), doc_id, key=lambda i: ids[i].as_py())
         return at if at < len(ids) and ids[at].as_py() == doc_id else None
 
-    def gather(
-        self, rows: Rows, section: Literal["int8", "float32"], kind: type[Number]
-    ) -> npt.NDArray[Number]:
-        """What a section of the search files, of numbers of ``kind``, has of ascending ``rows``, (len(rows),
-        dimension): the exact vectors or their codes.
+    def gather(self, rows: Rows, parts: Sequence[npt.NDArray[Number]]) -> npt.NDArray[Number]:
+        """Those of ascending ``rows``, of which there are some, out of what each shard has of its own: of its
+        vectors or their codes, (len(rows), dimension).
         """
-        gathered = np.empty((len(rows), self.manifest.space.dimension), dtype=kind)
+        gathered = np.empty((len(rows), self.manifest.space.dimension), dtype=parts[0].dtype)
         cuts = np.searchsorted(rows, self.starts)
         local = rows - np.repeat(self.starts[:-1], np.diff(cuts))
-        for shard, (start, end) in zip(self.shards, pairwise(cuts.tolist()), strict=True):
+        for part, (start, end) in zip(parts, pairwise(cuts.tolist()), strict=True):
             if start < end:
                 # Every row is there; the other mode would copy to a buffer first, to leave ``out`` whole.
-                section_of = shard.int8 if section == "int8" else shard.float32
-                section_of.take(local[start:end], 0, gathered[start:end], "clip")
+                part.take(local[start:end], 0, gathered[start:end], "clip")
         return gathered
 
     def fast_scan(self) -> FastScan | None:
@@ -366,12 +364,15 @@ class Index:
         if not self._asked:
             self._asked = True
             return None
-        with self._loading:
-            if self._fast_scan is None and find_spec("faiss"):
-                from taboot_pipelines.retrieval.fast_scan import FastScan
+        return self._fast_scan()
 
-                self._fast_scan = FastScan([s.two_bit for s in self.shards], self.manifest.space.dimension)
-        return self._fast_scan
+
+def _open_fast_scan(shards: Sequence[SearchFile], dimension: int) -> FastScan | None:
+    if find_spec("faiss") is None:
+        return None
+    from taboot_pipelines.retrieval.fast_scan import FastScan
+
+    return FastScan([shard.two_bit for shard in shards], dimension)
 
 
 def _concat(parts: Sequence[pa.Table]) -> pa.Table:

@@ -49,7 +49,7 @@ def exact(index: Index, query: npt.NDArray[np.float64], rows: Ids) -> Scores:
     if not len(rows):
         return np.zeros(0)
     packed = numkong.dots_pack(query.astype(np.float32)[np.newaxis])
-    vectors = index.gather(rows, "float32", np.float32)
+    vectors = index.gather(rows, [shard.float32 for shard in index.shards])
     scores: Scores = np.asarray(numkong.dots_packed(vectors, packed)).reshape(-1)
     return scores
 
@@ -60,41 +60,39 @@ def search(
     limit: int,
     rows: Ids | None,
     *,
-    needed: int | None = None,
-    proven: bool = False,
+    needed: int,
+    proven: bool,
 ) -> Ranking:
     """The best ``limit`` of ``rows`` (ascending; None: all) by inner product, ties by row.
 
-    ``needed``: the best so many (None: all) must be those that a scan of every vector finds, unless codes err
-    by more than five standard deviations; of the rest some may be missed. ``proven``: nothing may be missed.
+    ``needed``: the best so many must be those that a scan of every vector finds, unless codes err by more
+    than five standard deviations; of the rest some may be missed. ``proven``: nothing may be missed.
     """
     exactly = query.astype(np.float64)
-    needed = limit if needed is None else min(needed, limit)
-    likely = None if proven else _likely(index, query, limit, rows, needed)
+    likely = None if proven else _likely(index, exactly, limit, rows, min(needed, limit))
     return _best(index, exactly, limit, rows) if likely is None else likely
 
 
 def _likely(
-    index: Index, query: npt.NDArray[np.float32], limit: int, rows: Ids | None, needed: int
+    index: Index, query: npt.NDArray[np.float64], limit: int, rows: Ids | None, needed: int
 ) -> Ranking | None:
     """As :func:`search`, by what the two-bit codes name; None where they cannot tell, or are no help."""
     count = len(index) if rows is None else len(rows)
     scan = index.fast_scan() if count >= _MANY else None
     if scan is None:
         return None
-    exactly = query.astype(np.float64)
     few = (_TIMES * limit + _MORE) * len(index) // count
     if few * _TIMES > len(index):
         return None
     many = max(few, _MOST)
-    named = scan.nearest(query, many + 1)
+    named = scan.nearest(query.astype(np.float32), many + 1)
     for size in dict.fromkeys((few, many)):
         # Where one more is named, none behind it can be better than it might be.
         if size < len(named.ids):
             near = np.sort(named.ids[:size])
             if rows is not None:
                 near = near[rows[np.searchsorted(rows, near).clip(max=count - 1)] == near]
-            best = _best(index, exactly, limit, near)
+            best = _best(index, query, limit, near)
             others = max(float(named.scores[size]), 0.0) * index.longest
             if len(best.ids) == limit and others + SLACK <= best.scores[needed - 1]:
                 return best
@@ -145,7 +143,8 @@ def _products(index: Index, digits: npt.NDArray[np.int8], rows: Ids | None) -> n
 
     packed = numkong.dots_pack(digits)
     if rows is not None and len(rows) * _GATHERED <= len(index):
-        return np.asarray(numkong.dots_packed(index.gather(rows, "int8", np.int8), packed))
+        codes = index.gather(rows, [shard.int8 for shard in index.shards])
+        return np.asarray(numkong.dots_packed(codes, packed))
     products = np.empty((len(index), 2), dtype=np.int32)
 
     def scan(shards: range) -> None:

@@ -257,7 +257,7 @@ def _source_entry(given: Mapping[str, Any], policy: Policy | None) -> SourceEntr
         tags=tuple(given.get("tags") or ()),
         root=os.fspath(root) if root else None,
         retention=None if policy is None else _retention(policy),
-        unread=tuple(given.get("unread") or ()) or None,
+        unread=given.get("unread"),
     )
 
 

@@ -66,7 +66,7 @@ def _up(norms: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
 
 @lru_cache(maxsize=4)
 def rotation(dimension: int) -> npt.NDArray[np.float32]:
-    """A fixed orthogonal matrix, (dimension, dimension), that a vector is multiplied by from its left.
+    """A fixed orthogonal matrix R, (dimension, dimension), that turns a vector v to vR.
 
     Twice, signs are drawn for the numbers, and each becomes a sum over all of them: by a Hadamard transform
     over the largest power of two in ``dimension``, and a cosine transform over the rest. Once would leave a

@@ -65,7 +65,6 @@ _WHEN = r"\b(?:when|whenever|after|before|as soon as|until|if)\b"
 _IP = r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}\b"
 _ADDRESS = rf"{_IP}|\b[\w-]+(?:\.[\w-]+)+\b|https?://"
 
-#: What a statement must hold, without the words of the question, to carry a kind of value.
 #: What joins a reason to what it is the reason of.
 _CAUSE = (
     r"\b(?:because|since|due to|so (?:that|it|they|we|i|you|the)|in order to|otherwise|therefore|thus|hence"
@@ -74,6 +73,7 @@ _CAUSE = (
 )
 CAUSE = re.compile(_CAUSE, re.IGNORECASE)
 
+#: What a statement must hold, without the words of the question, to carry a kind of value.
 _CARRIES: dict[Value, re.Pattern[str]] = {
     kind: re.compile(pattern, re.IGNORECASE)
     for kind, pattern in {

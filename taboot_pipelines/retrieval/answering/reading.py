@@ -43,9 +43,9 @@ _LONG = 40
 _NO_SUBJECT = 0.7
 #: An entry of a list of changes says what was done once, not what is; and kinds of value that it may have.
 _CHANGE = re.compile(r"\W*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\W*[:–-]")
+_OF_CHANGES = (Value.DATE, Value.MOMENT, Value.VERSION, Value.REASON)
 #: A line of a tree of folders: what lies where, and nothing about it.
 _TREE = re.compile(r"\W*[\u2500-\u257f]")
-_OF_CHANGES = (Value.DATE, Value.MOMENT, Value.VERSION, Value.REASON)
 #: What tells one of several things from the others: a number, an ordinal, a letter (hall B).
 _TELLS_APART = re.compile(rf"\d|^(?:{'|'.join(ORDINALS)}|\w)$")
 

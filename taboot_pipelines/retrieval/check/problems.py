@@ -135,7 +135,7 @@ def _is_blank(side: Side, source: str, path: str) -> bool:
     doc_id = side.index.by_path.get((source, path))
     if doc_id is None:
         return True
-    if side.index.is_example(doc_id) or doc_id in side.stating:
+    if side.index.is_example(doc_id) or doc_id in side.state.view.graph.stating:
         return False
     return side.documents[doc_id].mime not in ("application/json", "application/yaml") or not side.values(
         doc_id

@@ -54,13 +54,6 @@ class Side:
         """Whether a file or folder lies at a path from the folder that is checked."""
         return any(files.has(path) for files in self.state.files)
 
-    @cached_property
-    def stating(self) -> frozenset[str]:
-        """The documents that state an edge which is no mention."""
-        graph = self.state.view.graph.edges
-        rows = zip(graph.column("type").to_pylist(), graph.column("doc_id").to_pylist(), strict=True)
-        return frozenset(doc_id for type_, doc_id in rows if type_ != "MENTIONS")
-
     def read(self, edge_ids: Collection[str]) -> list[Edge]:
         """Edges by their ids; those of which an end is no node are left out."""
         found = self.index.numbered(sorted(self.edges[edge_id][0] for edge_id in edge_ids))

@@ -110,15 +110,12 @@ def _stating(view: View, source: str, items: Sequence[str]) -> set[str]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    documents, edges = view.graph.documents, view.graph.edges
+    documents = view.graph.documents
     by_path = {path: item for item in items for path in (item, item.partition(":")[2])}
     mine = pc.and_(
         pc.equal(documents.column("source_id"), source),
         pc.is_in(documents.column("path"), value_set=pa.array(by_path)),
     )
-    held = documents.select(["doc_id", "path"]).filter(mine)
-    of_these = pc.is_in(edges.column("doc_id"), value_set=held.column("doc_id").combine_chunks())
-    stated = edges.column("doc_id").filter(pc.and_(of_these, pc.not_equal(edges.column("type"), "MENTIONS")))
-    stating = set(stated.unique().to_pylist())
+    held = documents.filter(mine)
     rows = zip(held.column("doc_id").to_pylist(), held.column("path").to_pylist(), strict=True)
-    return {by_path[path] for doc_id, path in rows if doc_id in stating}
+    return {by_path[path] for doc_id, path in rows if doc_id in view.graph.stating}
