@@ -225,8 +225,21 @@ def test_nothing_is_said_as_far_as_it_is_known(kb: KnowledgeBase, tmp_path: Path
     copy = KnowledgeBase.open(tmp_path / "copy")
     assert copy.query("published_ports", service="web").unseen == ports.unseen
     assert told in copy.answer("Which port does web publish?").notes
-    (house / "bad" / "compose.yaml").write_text("services: {web: {image: redis}}")
+    # Of a file that is read in part, here all but what a network is really called, much is known.
+    (house / "part").mkdir()
+    (house / "part" / "compose.yaml").write_text(
+        "services: {app: {image: redis, networks: [back]}}\nnetworks: {back: {name: '${BACK}'}}\n"
+    )
     world.ingest()
+    partly = world.kb()
+    assert partly.query("published_ports", service="web").unseen == (
+        told,
+        "1 item of house could not be read whole: compose:part/compose.yaml.",
+    )
+    assert partly.answer("Which port does web publish?").notes == (told,)
+    (house / "part" / "compose.yaml").unlink()
+    (house / "bad" / "compose.yaml").write_text("services: {web: {image: redis}}")
+    world.ingest(confirm_deletes=True)
     mended = world.kb()
     assert mended.manifest.sources["house"].unread is None
     assert mended.query("published_ports", service="web").complete
