@@ -134,6 +134,10 @@ def derived(contents: Mapping[str, pa.Table]) -> dict[str, Buffer]:
     for name in ("scale", "error", "radius"):
         mapped = mapped.append_column(name, pa.array(getattr(quantized, name)))
     places = pa.array(map(stored_places, documents.column("metadata").to_pylist()), pa.string())
+    # Under what is null lies whatever the database's memory held; the bytes of a file follow from its
+    # content.
+    dates = pa.array(documents.column("date").cast(pa.int64()).to_pylist(), pa.int64())
+    documents = documents.set_column(documents.column_names.index("date"), "date", dates)
     schema = pa.schema([DOCUMENTS.field(name) for name in _DOCUMENT_COLUMNS])
     links = owned(contents["links"])
     kinds = links.column("kind").combine_chunks().dictionary_encode().cast(LINKS.field("kind").type)

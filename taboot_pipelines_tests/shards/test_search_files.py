@@ -9,16 +9,19 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.settings import Settings, ShardSettings, load_settings
 from taboot_pipelines.shards import cache, layout, open_shards
+from taboot_pipelines.shards.attaching import read_tables
 from taboot_pipelines.shards.manifest import Manifest
-from taboot_pipelines.shards.protocol import load_manifest
+from taboot_pipelines.shards.protocol import load_manifest, verified_path
 from taboot_pipelines.shards.publish import prune, publish
 from taboot_pipelines.shards.reader import Shards
+from taboot_pipelines.shards.search_files import SEARCHED, derived
 from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc, HashEmbedder, World, edge
 from taboot_pipelines_tests.shards.searching import search_path
 
@@ -63,6 +66,24 @@ def contents(home: Path, manifest: Manifest) -> list[list[Any]]:
 
 def search_files(home: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in (home / "cache" / "shards").rglob("*.search-*")}
+
+
+def test_what_lies_under_a_null_is_in_no_file(tmp_path: Path) -> None:
+    store = open_shards(Settings(home=tmp_path))
+    (entry, *_) = published(tmp_path).of_kind("documents")
+    path = verified_path(store, NAMESPACE, entry, layout.DATABASE)
+    tables = dict(zip(SEARCHED, read_tables(path, [f"FROM {name}" for name in SEARCHED]), strict=True))
+    documents = tables["documents"]
+    at, count = documents.column_names.index("date"), len(documents)
+    made = []
+    for under in (0, 7):
+        buffers = [pa.py_buffer(bytes(-(-count // 8))), pa.py_buffer(under.to_bytes(8, "little") * count)]
+        nulls = pa.Array.from_buffers(documents.schema.field(at).type, count, buffers, count)
+        assert nulls.null_count == count
+        made.append(derived({**tables, "documents": documents.set_column(at, "date", nulls)}))
+    assert [bytes(memoryview(made[0][name])) for name in made[0]] == [
+        bytes(memoryview(made[1][name])) for name in made[1]
+    ]
 
 
 def test_a_reader_derives_what_the_publisher_wrote(tmp_path: Path) -> None:
