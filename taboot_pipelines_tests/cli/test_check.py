@@ -188,6 +188,11 @@ def test_links_lead_no_further_than_in_an_ingest(world: World, repository: Path)
     assert ("service stack/more", "busybox:1") in images
 
 
+def _kept(home: Path) -> dict[str, tuple[int, int, int, str]]:
+    """What a home holds but its caches, where a reader notes what it verified."""
+    return {name: state for name, state in tree(home).items() if name.split("/")[0] != "cache"}
+
+
 def test_a_folder_is_compared_with_what_is_published_and_nothing_is_written(world: World) -> None:
     folder = world.source("house", "compose", host="nas")
     (folder / "compose.yaml").write_text(STACK)
@@ -199,10 +204,10 @@ def test_a_folder_is_compared_with_what_is_published_and_nothing_is_written(worl
     shell = Shell(world)
     assert "It causes no problem." in shell("check", str(folder))
     (folder / "compose.yaml").write_text(STACK.replace("  web:\n", "  site:\n"))
-    before = tree(world.home)
+    before = _kept(world.home)
     # In a process of its own: in one that wrote the catalog SQLite may note in its index that it reads.
     report = json.loads(shell.process("check", str(folder), "--format", "json", code=1))
-    assert tree(world.home) == before
+    assert _kept(world.home) == before
     with unwritable(world.home):
         command = [*PYTHON, "-c", "from taboot_pipelines.cli import main; main()", "check", str(folder)]
         done = subprocess.run(command, env=shell.environment, capture_output=True, text=True, check=False)
@@ -223,7 +228,7 @@ def test_a_folder_is_compared_with_what_is_published_and_nothing_is_written(worl
     (folder / "compose.yaml").write_text(STACK.replace("  web:\n", "  site:\n"))
     impact = shell("impact", "web")
     assert "service web (house)" in impact and "What cannot be known:" in impact
-    assert tree(world.home).keys() == before.keys()
+    assert _kept(world.home).keys() == before.keys()
     found = shell.json("impact", "cache")
     assert [(g["how"], [i["name"] for i in g["items"]]) for g in found["groups"][:1]] == [
         ("only starts after it", ["web"])
