@@ -41,7 +41,7 @@ from answers import ingest
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.retrieval.answering import reading
 from taboot_pipelines.retrieval.answering.documents import Excerpt
-from taboot_pipelines.retrieval.answering.reading import COMPARED, TELLING, Signs, Weights
+from taboot_pipelines.retrieval.answering.reading import BEFORE, RANKING, TELLING, Signs, Weights
 from taboot_pipelines.retrieval.request import PASSAGES, read_request
 from taboot_pipelines.retrieval.results.answers import SURE
 from taboot_pipelines.settings import load_settings
@@ -50,8 +50,8 @@ ANSWERS = QUESTIONS.parent
 OUR_HOUSES = ("house", "quay", "station")
 #: What a house of ours counts, and the penalties on squares of the weights of both models.
 OUR_WEIGHT, OF_RANKING, OF_SURE = 0.3, 1.0, 1.0
-#: Statements of a question that are looked at: more than the product compares in meaning.
-LOOKED_AT = 64
+#: Statements of a question that are looked at: more than the product compares.
+LOOKED_AT = 40
 STEPS, RATE = 300, 0.05
 THRESHOLDS = (0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6)
 BINS = tuple(np.arange(0.0, 1.01, 0.1))
@@ -59,12 +59,14 @@ WEIGHTS = Path(reading.__file__).with_name("reading.json")
 
 
 class Seen(NamedTuple):
-    """A question: the signs of its candidates, one row each, and whether each begins a right answer."""
+    """A question: the signs of its candidates, one row each, their documents, and whether each begins a right
+    answer."""
 
     house: str
     ours: bool
     answerable: bool
     signs: np.ndarray
+    documents: list[str]
     right: np.ndarray
 
 
@@ -103,13 +105,15 @@ def our_questions(name: str, home: Path) -> Iterator[Asked]:
 
 
 def their_questions(name: str) -> Iterator[Asked]:
-    for line in (DATA / "house-questions" / "questions.jsonl").read_text().splitlines():
+    files = (DATA / "house-questions" / "questions.jsonl", ANSWERS / "strangers" / "questions.jsonl")
+    for line in (line for file in files for line in file.read_text(encoding="utf-8").splitlines()):
         q = json.loads(line)
 
         def right(parts: list[Excerpt], q=q) -> bool:
             url, text = unquote(parts[0].document.url), " ".join(p.text for p in parts)
             said = all(re.search(p, text, re.IGNORECASE) for p in q["must"])
-            return said and any(url == e or url.endswith(f"/{e}") for e in q["evidence"])
+            # Within a house its name in front says nothing.
+            return said and any(url.endswith(f"/{e.partition('/')[2]}") for e in q["evidence"])
 
         if q["house"] == name and q["kind"] != "graph":
             yield Asked(q["question"], q["kind"] != "none", right)
@@ -122,24 +126,16 @@ def observe(name: str, ours: bool, home: Path, questions: Iterator[Asked]) -> It
         _, reads = kb._answers().candidates(request)
         signs = np.array([r.signs for r in reads], dtype=float).reshape(len(reads), len(Signs._fields))
         good = [answerable and right(reading.parts(r)) for r in reads]
-        yield Seen(name, ours, answerable, signs, np.array(good, dtype=bool))
+        documents = [r.document.doc_id for r in reads]
+        yield Seen(name, ours, answerable, signs, documents, np.array(good, dtype=bool))
 
 
-def ranked(seen: Seen, fit: Weights) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The statements as the product ranks them: their order, the signs and the scores in it."""
-    first = np.argsort(-(reading.compared(unmeant(seen.signs)) @ fit.before), kind="stable")
-    kept = first[: reading._COMPARED]
-    table = reading.compared(seen.signs[kept])
-    scores = table @ fit.ranking
-    order = np.argsort(-scores, kind="stable")
-    return kept[order], table[order], scores[order]
-
-
-def unmeant(signs: np.ndarray) -> np.ndarray:
-    """The signs before the meaning of any statement is known."""
-    known = signs.copy()
-    known[:, Signs._fields.index("meaning")] = 0.0
-    return known
+def told(seen: Seen, fit: Weights) -> tuple[int, np.ndarray]:
+    """The statement that the product ranks first, and what its probability is told by."""
+    kept = np.argsort(-(reading.named(seen.signs, BEFORE) @ fit.before), kind="stable")[: reading._COMPARED]
+    order, scores = reading.rank(seen.signs[kept], fit)
+    first = kept[order]
+    return int(first[0]), reading.best_signs(seen.signs[first], [seen.documents[i] for i in first], scores)
 
 
 def rank(tables: list[np.ndarray], right: list[np.ndarray], weight: np.ndarray) -> np.ndarray:
@@ -185,13 +181,13 @@ def learn(seen: list[Seen]) -> Weights:
     telling = [s for s in some if s.right.any() and not s.right.all()]
     share = np.array([OUR_WEIGHT if s.ours else 1.0 for s in telling])
     right = [s.right for s in telling]
-    before = rank([reading.compared(unmeant(s.signs)) for s in telling], right, share)
-    ranking = rank([reading.compared(s.signs) for s in telling], right, share)
+    before = rank([reading.named(s.signs, BEFORE) for s in telling], right, share)
+    ranking = rank([reading.named(s.signs, RANKING) for s in telling], right, share)
     made = Weights(before, ranking, np.zeros(0))
-    told = [ranked(s, made) for s in some]
+    first = [told(s, made) for s in some]
     sure = regress(
-        np.array([reading.best_signs(table, scores) for _, table, scores in told]),
-        np.array([float(s.right[order[0]]) for s, (order, _, _) in zip(some, told, strict=True)]),
+        np.array([by for _, by in first]),
+        np.array([float(s.right[at]) for s, (at, _) in zip(some, first, strict=True)]),
         np.array([OUR_WEIGHT if s.ours else 1.0 for s in some]),
     )
     return made._replace(sure=sure)
@@ -201,8 +197,8 @@ def answer(seen: Seen, fit: Weights) -> tuple[float, bool]:
     """How probable the best statement is, and whether it is right."""
     if not len(seen.signs):
         return 0.0, False
-    order, table, scores = ranked(seen, fit)
-    return reading.sure(table, scores, fit), bool(seen.right[order[0]])
+    at, by = told(seen, fit)
+    return reading.sure(by, fit), bool(seen.right[at])
 
 
 def make_homes(ours: Path, strangers: Path) -> None:
@@ -257,8 +253,7 @@ def measure(ours: Path, strangers: Path, write: bool) -> None:
     compared, weights = reading._COMPARED, reading.weights
     reading._COMPARED = LOOKED_AT
     # Only what is looked at hangs on what was fitted before; signs may have come or gone since.
-    size = len(Signs._fields) + len(COMPARED)
-    unfitted = Weights(weights().before, np.zeros(size), np.zeros(len(TELLING) + 2))
+    unfitted = Weights(weights().before, np.zeros(len(RANKING)), np.zeros(len(TELLING) + 3))
     reading.weights = lambda: unfitted
     seen = []
     for name in OUR_HOUSES:
@@ -267,33 +262,34 @@ def measure(ours: Path, strangers: Path, write: bool) -> None:
     for home in sorted(p for p in strangers.iterdir() if (p / "kb").is_dir()):
         seen += observe(home.name, False, home, their_questions(home.name))
     reading._COMPARED, reading.weights = compared, weights
-    told: dict[int, tuple[float, bool]] = {}
+    answered: dict[int, tuple[float, bool]] = {}
     for name in dict.fromkeys(s.house for s in seen):
         fit = learn([s for s in seen if s.house != name])
-        told |= {at: answer(s, fit) for at, s in enumerate(seen) if s.house == name}
+        answered |= {at: answer(s, fit) for at, s in enumerate(seen) if s.house == name}
     print(f"{'left out':12}{'threshold':>10}{'right':>7}{'wrong':>7}{'of':>5}{'alone':>7}{'of':>5}")
     groups = [*dict.fromkeys(s.house for s in seen), "strangers", "ours"]
     for group in groups:
         inside = [at for at, s in enumerate(seen) if group in (s.house, "ours" if s.ours else "strangers")]
         for threshold in THRESHOLDS:
-            said = [at for at in inside if told[at][0] >= threshold]
-            right = sum(told[at][1] for at in said)
+            said = [at for at in inside if answered[at][0] >= threshold]
+            right = sum(answered[at][1] for at in said)
             wrong = len(said) - right
             none = [at for at in inside if not seen[at].answerable]
-            alone = sum(told[at][0] < threshold for at in none)
-            answered = f"{right:7d}{wrong:7d}{len(inside) - len(none):5d}"
-            print(f"{group:12}{threshold:10.2f}{answered}{alone:7d}{len(none):5d}")
+            alone = sum(answered[at][0] < threshold for at in none)
+            counts = f"{right:7d}{wrong:7d}{len(inside) - len(none):5d}"
+            print(f"{group:12}{threshold:10.2f}{counts}{alone:7d}{len(none):5d}")
     for group in ("strangers", "ours"):
-        p = np.array([told[at][0] for at, s in enumerate(seen) if s.ours is (group == "ours")])
-        y = np.array([told[at][1] for at, s in enumerate(seen) if s.ours is (group == "ours")], dtype=float)
+        p = np.array([answered[at][0] for at, s in enumerate(seen) if s.ours is (group == "ours")])
+        y = np.array(
+            [answered[at][1] for at, s in enumerate(seen) if s.ours is (group == "ours")], dtype=float
+        )
         bins = [(p >= low) & ((p < high) | (high >= 1)) for low, high in pairwise(BINS)]
         error = sum(abs(y[b].mean() - p[b].mean()) * b.mean() for b in bins if b.any())
         called = p >= SURE
         told_sure = f"{called.sum()} sure, {y[called].sum():.0f} of them right"
         print(f"expected calibration error, {group}: {error:.3f}; {told_sure}")
     fit = learn(seen)
-    names = [*Signs._fields, *(f"{name} behind" for name in COMPARED)]
-    for name, weight in zip(names, fit.ranking, strict=True):
+    for name, weight in zip(RANKING, fit.ranking, strict=True):
         print(f"{name:16}{weight:8.2f}")
     if write:
         held = {name: [round(float(w), 4) for w in found] for name, found in fit._asdict().items()}

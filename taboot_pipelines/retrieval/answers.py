@@ -22,7 +22,7 @@ from taboot_pipelines.retrieval.answering.documents import Documents, Excerpt, P
 from taboot_pipelines.retrieval.answering.fact_answers import names_in, passing_documents, words_of_store
 from taboot_pipelines.retrieval.answering.ownership import Ownership
 from taboot_pipelines.retrieval.answering.reading import Read
-from taboot_pipelines.retrieval.answering.similarity import Near, Nearness
+from taboot_pipelines.retrieval.answering.similarity import Near, Nearness, Tokens
 from taboot_pipelines.retrieval.answering.tables_and_lists import compare_column, find_steps
 from taboot_pipelines.retrieval.answering.text_query import TextQuery, read_question, says
 from taboot_pipelines.retrieval.drift.report import Drifts
@@ -212,8 +212,7 @@ class Answers:
     def _rank(
         self, view: View, request: SearchRequest, hits: tuple[Hit, ...], limit: int, facts_suffice: bool
     ) -> _Found:
-        names, topics = self._ownership.names(view), self._ownership.topics(view)
-        asked = read_question(request.query, view.keywords.idf, names, topics)
+        asked = read_question(request.query, view.keywords.idf)
         notes = unread(view, wholly=True)
         facts = None if self._facts is None else self._facts(view, request, limit)
         if (
@@ -225,12 +224,14 @@ class Answers:
         if facts_suffice and facts is not None:
             return _Found(asked, hits, [], facts, [], view.manifest.version, notes)
         places = self._places(view, hits)
-        near = None if request.mode == "keyword" else self._nearness.of(view)
+        near = tokens = None
+        if request.mode != "keyword":
+            near, tokens = self._nearness.of(view), self._nearness.tokens(view, request.query)
         # What holds no more answers only where nothing else does nearly as well.
         holding = [p for p in places if not p.document.status]
-        told, reads = self._read(asked, holding, limit, near)
+        told, reads = self._read(asked, holding, limit, near, tokens)
         if len(holding) < len(places):
-            old, older = self._read(asked, places, limit, near)
+            old, older = self._read(asked, places, limit, near, tokens)
             if _sure(old, older) * _STILL_SO > _sure(told, reads):
                 told, reads = old, older
         if asked.denied:
@@ -242,10 +243,15 @@ class Answers:
         return _Found(asked, hits, reads, facts, told, view.manifest.version, notes)
 
     def _read(
-        self, asked: TextQuery, places: list[PassageSpan], limit: int, near: Near | None
+        self,
+        asked: TextQuery,
+        places: list[PassageSpan],
+        limit: int,
+        near: Near | None,
+        tokens: Tokens | None,
     ) -> tuple[list[Excerpt], list[Read]]:
         told = find_steps(asked, places, limit) or compare_column(asked, places, limit)
-        return told, reading.read(asked, places, near)
+        return told, reading.read(asked, places, near, tokens)
 
     def _places(self, view: View, hits: Sequence[Hit]) -> list[PassageSpan]:
         places = []

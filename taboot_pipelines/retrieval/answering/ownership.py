@@ -1,5 +1,4 @@
-"""What is the house's own: the names of its things, and the sources that speak of it rather than of a
-product.
+"""What is the house's own: the sources that speak of it rather than of a product.
 
 A source is the house's own if it is of a type that declares or records its things, or if it has one of the
 tags of ``TABOOT_RETRIEVAL__OWN_TAGS``; never if it has one of ``TABOOT_RETRIEVAL__VENDOR_TAGS``. Any other
@@ -11,7 +10,6 @@ know them.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,58 +23,26 @@ _ADDRESSES = ("Host", "IP", "Endpoint", "TailscaleNode")
 _MIN_SHARE = 0.2
 
 
-@dataclass(frozen=True)
-class _Known:
-    names: frozenset[str]
-    topics: frozenset[str]
-    own: frozenset[str]
-
-
 class Ownership:
     """Of each view what is its own, found out once. Safe to use from several threads."""
 
     def __init__(self, settings: RetrievalSettings) -> None:
         self._settings = settings
 
-    def names(self, view: View) -> frozenset[str]:
-        """What nodes of the graph are called, lower-cased, documents left out."""
-        return self._of(view).names
-
-    def topics(self, view: View) -> frozenset[str]:
-        """What the folders of documents are called, lower-cased: a guide lies in a folder of its own."""
-        return self._of(view).topics
-
     def owns(self, view: View, source: str) -> bool:
         """Whether a source speaks of the house."""
-        return source in self._of(view).own
+        return source in self._of(view)
 
     def is_text(self, view: View, source: str) -> bool:
         """Whether a source holds documents only."""
         entry = view.manifest.sources.get(source)
         return entry is None or not stance_of(entry.type).of_the_house
 
-    def _of(self, view: View) -> _Known:
+    def _of(self, view: View) -> frozenset[str]:
         return view.once(self._find)
 
-    def _find(self, view: View) -> _Known:
-        return _Known(_names(view), _topics(view), _own(view, self._settings))
-
-
-def _names(view: View) -> frozenset[str]:
-    nodes = view.graph.nodes
-    return frozenset(
-        str(name).lower()
-        for name, label in zip(
-            nodes.column("name").to_pylist(), nodes.column("label").to_pylist(), strict=True
-        )
-        if label != "Document"
-    )
-
-
-def _topics(view: View) -> frozenset[str]:
-    folders = pc.extract_regex(view.graph.documents.column("path"), r"(?:^|/)(?P<folder>[^/]+)/[^/]*$")
-    named = pc.struct_field(folders, "folder").unique().to_pylist()
-    return frozenset(name.lower() for name in named if name)
+    def _find(self, view: View) -> frozenset[str]:
+        return _own(view, self._settings)
 
 
 def _own(view: View, settings: RetrievalSettings) -> frozenset[str]:

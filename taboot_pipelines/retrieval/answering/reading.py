@@ -1,11 +1,13 @@
 """Reading: of the statements of the first passages those that answer a question, and how probable that is.
 
-Prose, lists, tables and lines of configuration are read alike: each is a statement under what it belongs to
-(title, path, headings, keys). How much of the question a statement and its neighbours hold, how near it is in
-meaning, whether it carries the kind of value that is asked for, what it is, and where its passage stands are
-its :class:`Signs`. A conditional logit over the statements of one question ranks them, a logistic regression
-says how probable it is that the best one answers. Both are fitted on questions about several houses by
-``benchmarks/answer_reading.py``, which also says how well they hold in houses that were left out.
+Prose, lists, tables and lines of configuration are read alike: each is a statement, and what would be shown
+of it is its block. How near a statement is to the question in meaning, how much of the question its block
+has, token by token, whether it carries the kind of value that is asked for, and how far in front its passage
+stands are its :class:`Signs`. A conditional logit (McFadden 1974) over the statements of one question ranks
+them, a logistic regression says how probable it is that the best one answers. Both are fitted on questions
+about many houses by several authors, by ``benchmarks/answer_reading.py``, which also says how well they hold
+in houses that were left out. Signs of the words of a question (names, its subject, slips of the pen) were
+tried beside these, and found nothing more there.
 """
 
 from __future__ import annotations
@@ -25,63 +27,51 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.answer_types import CAUSE, TOLD, Value, carries
 from taboot_pipelines.retrieval.answering.documents import Excerpt, PassageSpan, ReadDocument
-from taboot_pipelines.retrieval.answering.similarity import Near
-from taboot_pipelines.retrieval.answering.tables_and_lists import ORDINALS, of_the_house
-from taboot_pipelines.retrieval.answering.text_query import TextQuery, corrected
+from taboot_pipelines.retrieval.answering.similarity import ExactWords, Near, Tokens
+from taboot_pipelines.retrieval.answering.text_query import TextQuery
 from taboot_pipelines.retrieval.sentences import Form, TextStatement, split_sentences
 
 Numbers = npt.NDArray[np.float64]
 
-#: Passages that are read, code points around one that are read with it, statements that are compared in
-#: meaning, and code points of one of them.
-_PASSAGES, _MARGIN, _COMPARED, _MAX_CHARS = 12, 400, 16, 240
-#: Neighbours on either side whose words count as said around a statement.
-_AROUND = 4
-#: Words from which on a statement is long.
-_LONG = 40
-#: The sign of the subject where the question names none.
-_NO_SUBJECT = 0.7
+#: Passages that are read, code points around one that are read with it, statements whose blocks are compared,
+#: and code points of a statement and of a block that are.
+_PASSAGES, _MARGIN, _COMPARED, _MAX_CHARS, _MAX_BLOCK = 12, 400, 16, 240, 1500
 #: An entry of a list of changes says what was done once, not what is; and kinds of value that it may have.
 _CHANGE = re.compile(r"\W*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\W*[:–-]")
 _OF_CHANGES = (Value.DATE, Value.MOMENT, Value.VERSION, Value.REASON)
 #: A line of a tree of folders: what lies where, and nothing about it.
 _TREE = re.compile(r"\W*[\u2500-\u257f]")
-#: What tells one of several things from the others: a number, an ordinal, a letter (hall B).
-_TELLS_APART = re.compile(rf"\d|^(?:{'|'.join(ORDINALS)}|\w)$")
 
 
 class Signs(NamedTuple):
-    """What tells how well a statement answers, each from 0 to 1. ``held``: the share of the question's weight
-    (IDF) that stands in it or in what it belongs to; ``named``: with its document's title and path;
-    ``around``: with its neighbours too; ``first``: how far in front its passage is; ``value``: whether it
-    carries the kind of value that is asked for (one half where that cannot be told); ``own``: whether it
-    speaks of the house, not a vendor of the world; ``code``, ``heading``: whether it is a line of
-    configuration, a heading; ``length``: of its words; ``subject``: how much of the thing that the question
-    is about stands there; ``meaning``: the cosine of the question and the statement with what it belongs to.
+    """What tells how well a statement answers, each from 0 to 1. ``first``: how far in front its passage is;
+    ``heading``: whether it is one; ``value``: whether it carries the kind of value that is asked for (one
+    half where that cannot be told); ``line``: how well it has the tokens of the question (MaxSim), behind
+    what it belongs to; ``block``: how well all that is shown of it does; ``found``: of what the passages have
+    of the question together, how much the block has; ``missed``: the share of the question's weight on the
+    token that the block has least; ``meaning``: the cosine of the question and the statement behind what it
+    belongs to.
     """
 
-    held: float
-    named: float
-    around: float
     first: float
-    value: float
-    own: float
-    code: float
     heading: float
-    length: float
-    subject: float
-    meaning: float
+    value: float
+    line: float
+    block: float = 0.0
+    found: float = 0.0
+    missed: float = 0.0
+    meaning: float = 0.0
 
 
-#: The signs of which it counts too how far they are behind the best of a question.
-COMPARED = ("named", "around", "meaning")
-#: The signs by which it is told how probable the best one is.
-TELLING = ("meaning", "around", "first", "value", "subject")
+#: The signs that statements are ranked by: all of a question, then those whose blocks are compared; and those
+#: by which it is told how probable the best one is.
+BEFORE = ("first", "heading", "value", "line")
+RANKING = ("first", "heading", "value", "block", "meaning")
+TELLING = ("meaning", "first", "value", "block", "found", "missed")
 
 
 class Weights(NamedTuple):
-    """What was fitted. ``before``: ranks statements whose meaning is not known yet; ``ranking``: over the
-    signs, then those that are compared; ``sure``: as by :func:`best_signs`."""
+    """What was fitted, over :data:`BEFORE`, :data:`RANKING`, and what :func:`best_signs` gives."""
 
     before: Numbers
     ranking: Numbers
@@ -94,8 +84,8 @@ def weights() -> Weights:
     return Weights(**{name: np.array(held) for name, held in json.loads(text).items()})
 
 
-#: What is more probably wrong is not said, nor what holds less of the question's subject.
-THRESHOLD, _ABOUT = 0.5, 0.35
+#: What is more probably wrong is not said.
+THRESHOLD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,159 +104,138 @@ class Read:
         return self.document.statements[self.number]
 
 
-def read(asked: TextQuery, places: Sequence[PassageSpan], near: Near | None) -> list[Read]:
+def read(
+    asked: TextQuery, places: Sequence[PassageSpan], near: Near | None, tokens: Tokens | None
+) -> list[Read]:
     """The statements of the first passages as answers to a question, best first; equal ones once.
 
-    ``places``: best first; ``near``: compares meanings; None: words only. Raises what ``near`` does.
+    ``places``: best first; ``near``, ``tokens``: what compares meanings and tokens; None: by words alone.
+    Raises what ``near`` does.
     """
-    if not asked.terms or not places:
-        return []
-    found = candidates(asked, places, near)
+    found = candidates(asked, places, near, tokens)
     if not found:
         return []
-    table = compared([r.signs for r in found])
-    scores = table @ weights().ranking
-    order = np.argsort(-scores, kind="stable")
-    probability = sure(table[order], scores[order], weights())
+    signs = np.array([r.signs for r in found], dtype=np.float64)
+    documents = [r.document.doc_id for r in found]
+    order, scores = rank(signs, weights())
+    probability = sure(best_signs(signs[order], [documents[i] for i in order], scores), weights())
     ranked: dict[str, Read] = {}
-    for i in order:
-        score = float(scores[i])
-        share = float(np.exp(score - scores[order[0]]))
+    for i, score in zip(order.tolist(), scores.tolist(), strict=True):
+        share = float(np.exp(score - scores[0]))
         told = replace(found[i], score=score, sure=round(probability * share, 4))
         ranked.setdefault(told.statement.said.lower(), told)
     return list(ranked.values())
 
 
-def compared(signs: Sequence[Signs]) -> Numbers:
-    """The signs of the statements of one question, and how far some are behind the best; shape
-    (statements, signs + compared)."""
-    table = np.array(signs, dtype=np.float64).reshape(len(signs), len(Signs._fields))
-    at = [Signs._fields.index(name) for name in COMPARED]
-    return np.hstack([table, table[:, at] - table[:, at].max(axis=0, initial=0.0)])
+def named(signs: Numbers, names: Sequence[str]) -> Numbers:
+    """Some of the signs of statements, shape (statements, names); ``signs``: all, a row each."""
+    return signs[:, [Signs._fields.index(name) for name in names]]
 
 
-def sure(table: Numbers, scores: Numbers, fitted: Weights) -> float:
-    """How probable it is that the first of ranked statements answers; ``table``: as by :func:`compared`."""
-    return float(1 / (1 + np.exp(-best_signs(table, scores) @ fitted.sure)))
+def rank(signs: Numbers, fitted: Weights) -> tuple[npt.NDArray[np.intp], Numbers]:
+    """The order of the statements of a question, best first, and their scores in it."""
+    scores = named(signs, RANKING) @ fitted.ranking
+    order = np.argsort(-scores, kind="stable")
+    return order, scores[order]
 
 
-def best_signs(table: Numbers, scores: Numbers) -> Numbers:
+def best_signs(signs: Numbers, documents: Sequence[str], scores: Numbers) -> Numbers:
     """What the probability of the first of ranked statements is told by: the logarithm of its share among
-    them, some of its signs (:data:`TELLING`), and a constant."""
-    share = -np.log(np.exp(scores - scores[0]).sum())
-    return np.array([share, *(table[0, Signs._fields.index(name)] for name in TELLING), 1.0])
+    them, the share of its document, some of its signs (:data:`TELLING`), and a constant."""
+    share = np.exp(scores - scores[0])
+    share /= share.sum()
+    beside = sum(float(s) for d, s in zip(documents, share, strict=True) if d == documents[0])
+    return np.array([np.log(share[0]), beside, *named(signs[:1], TELLING)[0], 1.0])
+
+
+def sure(told_by: Numbers, fitted: Weights) -> float:
+    """How probable it is that the first of ranked statements answers; ``told_by``: :func:`best_signs`."""
+    return float(1 / (1 + np.exp(-told_by @ fitted.sure)))
 
 
 # --- The statements that may answer, and their signs
 
 
-def candidates(asked: TextQuery, places: Sequence[PassageSpan], near: Near | None) -> list[Read]:
-    """The statements of the first passages that hold most of a question, with all their signs."""
-    places = of_the_house(asked, places[:_PASSAGES])
-    asked = _as_held(asked, places)
-    found = _holding(asked, places)
+def candidates(
+    asked: TextQuery, places: Sequence[PassageSpan], near: Near | None, tokens: Tokens | None
+) -> list[Read]:
+    """The statements of the first passages that have most of a question, with all their signs."""
+    if not asked.terms:
+        return []
+    tokens = tokens or ExactWords(asked.terms)
+    places = places[:_PASSAGES]
+    found = _statements(asked, places, tokens)
     if not found:
         return []
-    scores = compared([r.signs for r in found]) @ weights().before
+    scores = named(np.array([r.signs for r in found], dtype=np.float64), BEFORE) @ weights().before
     best = sorted(
         range(len(found)), key=lambda i: (-scores[i], found[i].document.doc_id, found[i].statement.start)
     )
     held = [found[i] for i in best[:_COMPARED]]
+    blocks = tokens.matches([_headed_block(r) for r in held])
+    passages = tokens.matches([p.document.text[p.start : p.end] for p in places]).max(axis=0)
+    had = max(float(passages @ tokens.weights), 1e-6)
     meanings = _meanings(asked.question, held, near)
     return [
-        replace(r, signs=r.signs._replace(meaning=meaning)) for r, meaning in zip(held, meanings, strict=True)
+        replace(
+            r,
+            signs=r.signs._replace(
+                block=float(block @ tokens.weights),
+                found=float(np.minimum(block, passages) @ tokens.weights) / had,
+                missed=float(((1 - block) * tokens.weights).max()),
+                # A text that has every token of a question means so much of it, where no vectors say.
+                meaning=_MEANT * r.signs.line if meaning is None else meaning,
+            ),
+        )
+        for r, block, meaning in zip(held, blocks, meanings, strict=True)
     ]
 
 
-def _as_held(asked: TextQuery, places: Sequence[PassageSpan]) -> TextQuery:
-    """The question with words that no document holds as the passages write them."""
-    if not any(t.unknown for t in asked.terms):
-        return asked
-    held: set[str] = set()
-    texts = []
-    for place in places:
-        for number in place.document.between(place.start, place.end):
-            held |= place.document.words(number).own
-            texts.append(place.document.statements[number].said)
-    return corrected(asked, frozenset(held), texts)
-
-
-def _holding(asked: TextQuery, places: Sequence[PassageSpan]) -> list[Read]:
-    """The statements in and beside the passages, with what their words tell."""
+def _statements(asked: TextQuery, places: Sequence[PassageSpan], tokens: Tokens) -> list[Read]:
+    """The statements in and beside the passages, with what they tell alone."""
     first: dict[tuple[str, int], dict[int, float]] = {}
-    spans: dict[tuple[str, int], PassageSpan] = {}
+    documents: dict[tuple[str, int], ReadDocument] = {}
     for rank, place in enumerate(places):
         document = place.document
         key = document.doc_id, document.start
-        spans.setdefault(key, place)
+        documents.setdefault(key, document)
         numbers = first.setdefault(key, {})
         inside = document.between(place.start, place.end)
         for number in document.between(place.start - _MARGIN, place.end + _MARGIN):
             at = 1 - rank / _PASSAGES if number in inside else 0.0
             numbers[number] = max(numbers.get(number, 0.0), at)
+    held = [
+        (documents[key], number, at)
+        for key, numbers in first.items()
+        for number, at in sorted(numbers.items())
+        if not _says_nothing(asked, documents[key], number)
+    ]
     runs = frozenset(words.runs(words.fold(asked.question)))
-    found = []
-    for key, numbers in first.items():
-        found += _of_document(asked, runs, spans[key], numbers)
-    return found
-
-
-def _of_document(
-    asked: TextQuery, runs: frozenset[str], place: PassageSpan, numbers: dict[int, float]
-) -> list[Read]:
-    document = place.document
-    ordered = sorted(numbers)
-    weight = np.array([t.weight for t in asked.terms])
-    weight /= weight.sum()
-    titled = np.array([t.stands(document.named) for t in asked.terms])
-    names = [i for i, t in enumerate(asked.terms) if t.name]
-    topics = [t for t in asked.terms if t.topic]
-    apart = [t for t in asked.terms if _TELLS_APART.search(t.text)]
-    subjects = names or [i for i, t in enumerate(asked.terms) if t.subject]
-    own: dict[int, Numbers] = {}
-
-    def said_in(number: int) -> Numbers:
-        if number not in own:
-            held = document.words(number).own
-            own[number] = np.array([t.stands(held) for t in asked.terms])
-        return own[number]
-
-    found = []
-    for number in ordered:
-        statement, held = document.statements[number], document.words(number)
-        if _CHANGE.match(statement.said) and asked.value not in _OF_CHANGES:
-            continue
-        if _TREE.match(statement.said) or _heads_a_tree(document.statements, number):
-            continue
-        if document.code and asked.value is Value.STEPS and _KEY_ALONE.fullmatch(statement.said):
-            continue
-        beneath = held.lead | held.section | held.before
-        here = np.maximum(said_in(number), [t.stands(beneath) for t in asked.terms])
-        named = np.maximum(here, titled)
-        beside = range(max(0, number - _AROUND), min(len(document.statements), number + _AROUND + 1))
-        around = np.maximum.reduce([named, *map(said_in, beside)])
-        # What stands beside a line of configuration belongs to another thing.
-        about = named if document.code else around
-        told = held.own | held.lead | held.section | document.named
-        if any(about[i] == 0.0 for i in names) or any(not t.stands(told) for t in apart):
-            continue
-        if topics and not any(t.stands(told) for t in topics):
-            continue
-        signs = Signs(
-            held=float(here @ weight),
-            named=float(named @ weight),
-            around=float(around @ weight),
-            first=numbers[number],
-            value=_value(asked.value, statement, runs),
-            own=float(place.own),
-            code=float(document.code),
-            heading=float(statement.form is Form.HEADING),
-            length=min(len(held.own), _LONG) / _LONG,
-            subject=float(np.mean([about[i] for i in subjects])) if subjects else _NO_SUBJECT,
-            meaning=0.0,
+    lines = tokens.matches([_in_context(d, d.statements[n], _MAX_CHARS) for d, n, _ in held]) @ tokens.weights
+    return [
+        Read(
+            document,
+            number,
+            Signs(
+                first=at,
+                heading=float(document.statements[number].form is Form.HEADING),
+                value=_value(asked.value, document.statements[number], runs),
+                line=line,
+            ),
         )
-        found.append(Read(document, number, signs))
-    return found
+        for (document, number, at), line in zip(held, lines.tolist(), strict=True)
+    ]
+
+
+def _says_nothing(asked: TextQuery, document: ReadDocument, number: int) -> bool:
+    """Whether a statement answers no question of its kind: an entry of a list of changes, a line of a tree of
+    folders, a key without a value where the way to do something is asked for."""
+    statement = document.statements[number]
+    if _CHANGE.match(statement.said):
+        return asked.value not in _OF_CHANGES
+    if _TREE.match(statement.said) or _heads_a_tree(document.statements, number):
+        return True
+    return document.code and asked.value is Value.STEPS and bool(_KEY_ALONE.fullmatch(statement.said))
 
 
 def _heads_a_tree(statements: Sequence[TextStatement], number: int) -> bool:
@@ -282,18 +251,24 @@ def _value(asked: Value | None, statement: TextStatement, runs: frozenset[str]) 
     return float(carries(asked, statement.said, runs)) if asked in TOLD else 0.5
 
 
-#: What a text that holds every word of a question means of it, where no vectors say.
+def _headed_block(chosen: Read) -> str:
+    """All that is shown of a statement, behind where it stands."""
+    shown = " ".join(part.text for part in parts(chosen))[:_MAX_BLOCK]
+    return f"{chosen.document.title} {chosen.document.path} {chosen.statement.section} {shown}"
+
+
+#: What a text that has every token of a question means of it, where no vectors say.
 _MEANT = 0.7
 #: A text so short has no more tokens than any model reads.
 _MIN_CHARS = 20
 
 
-def _meanings(question: str, found: Sequence[Read], near: Near | None) -> list[float]:
+def _meanings(question: str, found: Sequence[Read], near: Near | None) -> list[float] | list[None]:
     """How near each statement is to the question, behind the title, the heading and the keys it stands
-    under; without ``near``, as near as its words are.
+    under; None each where nothing says.
     """
     if near is None:
-        return [r.signs.named * _MEANT for r in found]
+        return [None] * len(found)
     size = _MAX_CHARS
     while True:
         texts = [_in_context(r.document, r.statement, size) for r in found]
@@ -325,12 +300,8 @@ _BLOCK, _LIST = 800, 1500
 
 
 def answer(ranked: Sequence[Read], limit: int) -> list[Excerpt]:
-    """The parts that are said; empty if none is probable enough, or if what is most probable does not name
-    the thing that the question is about, or carries no value of the kind that is asked for."""
-    if not ranked or ranked[0].sure < THRESHOLD:
-        return []
-    best = ranked[0]
-    return parts(best)[:limit] if best.signs.subject >= _ABOUT and best.signs.value else []
+    """The parts that are said; empty if none is probable enough."""
+    return parts(ranked[0])[:limit] if ranked and ranked[0].sure >= THRESHOLD else []
 
 
 def parts(chosen: Read) -> list[Excerpt]:

@@ -1,17 +1,48 @@
-"""How near texts are in meaning to a question, by the embedder of a view."""
+"""How near texts are to a question: in meaning, by the embedder of a view, and token by token."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from taboot_pipelines.retrieval.answering import words
+from taboot_pipelines.retrieval.answering.text_query import Term
+from taboot_pipelines.retrieval.fusion import Scores
+from taboot_pipelines.retrieval.late_interaction import LateInteraction, late_interaction
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
 from taboot_pipelines.retrieval.session import View
 
 #: How near each of several texts is to a question: cosines, shape (texts,).
 Near = Callable[[str, Sequence[str]], npt.NDArray[np.float32]]
+
+
+class Tokens(Protocol):
+    """A question by its tokens. ``weights``: what each counts, with a sum of 1."""
+
+    weights: Scores
+
+    def matches(self, texts: Sequence[str]) -> Scores:
+        """How well each text has each token, from 0 to 1: shape (len(texts), tokens)."""
+        ...
+
+
+class ExactWords:
+    """The words of a question as its tokens, which a text has or has not; ``terms``: at least one."""
+
+    def __init__(self, terms: Sequence[Term]) -> None:
+        self._terms = terms
+        weights = np.array([t.weight for t in terms])
+        self.weights: Scores = weights / weights.sum()
+
+    def matches(self, texts: Sequence[str]) -> Scores:
+        held = [words.forms(text) for text in texts]
+        return np.array([[t.stands(forms) for t in self._terms] for forms in held]).reshape(
+            len(texts), len(self._terms)
+        )
+
 
 #: Texts whose vectors are kept.
 _MAX_VECTORS = 20_000
@@ -41,3 +72,9 @@ class Nearness:
             return np.array([held[space, t] @ asked for t in texts], dtype=np.float32)
 
         return near
+
+    def tokens(self, view: View, question: str) -> LateInteraction | None:
+        """The question by its tokens; None where another model than the bundled one is used."""
+        vectors = self._query_vectors
+        read = None if vectors is None or vectors.foreign(view) else vectors.tokens(view, question)
+        return None if read is None else late_interaction(question, read, view.keywords.idf)

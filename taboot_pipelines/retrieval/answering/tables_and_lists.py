@@ -300,15 +300,13 @@ def _any_lists(document: ReadDocument) -> Iterator[list[list[int]]]:
 def _about_list(
     place: PassageSpan, items: list[list[int]], topic: Sequence[Term], anchor: frozenset[str]
 ) -> float:
-    """The share of the topic's weight that stands in what a list is about; 0 where a name of it does not."""
+    """The share of the topic's weight that stands in what a list is about."""
     document = place.document
     held = document.words(items[0][0])
     about = held.lead | held.section | document.named
     if anchor:
         about |= anchor & frozenset().union(*(document.words(n).own for item in items for n in item))
     stands = [t for t in topic if t.form in about or t.group in about or (t.parts and about >= set(t.parts))]
-    if any(t.name and t not in stands for t in topic):
-        return 0.0
     return sum(t.weight for t in stands) / sum(t.weight for t in topic)
 
 
