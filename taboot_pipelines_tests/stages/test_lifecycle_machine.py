@@ -151,7 +151,7 @@ def test_documents_live_and_go_as_they_may(tmp_path_factory: pytest.TempPathFact
         run_state_machine_as_test(  # type: ignore[no-untyped-call]
             machine,
             settings=settings(
-                max_examples=6,
+                max_examples=12,
                 stateful_step_count=12,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),
