@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 from hypothesis import HealthCheck, settings
+from sqlalchemy.util import LRUCache
 
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.needs import DATA
@@ -40,6 +42,30 @@ os.environ.setdefault("TABOOT_EXTRACTION__MIN_PRECISION", "0")
 # An example takes as long as the machine needs for it; pytest's own time limit ends what hangs.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+class _Statements(LRUCache[Any, Any]):
+    """What SQLAlchemy has compiled for SQLite, for whichever engine: a key begins with its dialect."""
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(key[1:], default)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key[1:], value)
+
+
+_statements, _create_engine = _Statements(2000), sqlalchemy.create_engine
+
+
+def _engine_that_shares(*arguments: Any, **options: Any) -> sqlalchemy.Engine:
+    """Make an engine; a process opens one for a home, and a test opens several homes, each of them anew."""
+    engine = _create_engine(*arguments, **options)
+    if engine.dialect.name == "sqlite":
+        engine.update_execution_options(compiled_cache=_statements)
+    return engine
+
+
+sqlalchemy.create_engine = _engine_that_shares
 
 
 @pytest.fixture(scope="session")

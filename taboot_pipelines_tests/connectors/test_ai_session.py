@@ -509,7 +509,7 @@ def change(root: Path, step: str, name: str, value: Any, number: int) -> None:
             path.write_bytes(b"[" + b",\n".join(said) + b"]")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(steps, st.booleans())
 def test_incremental_equals_from_scratch(changes: list[tuple[str, str, Any]], is_settled: bool) -> None:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
@@ -556,7 +556,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(values, max_size=6), st.integers(1, 12), st.booleans(), st.sampled_from([None, 1]))
 def test_an_array_is_parted_into_its_objects(
     array: list[Any], chunk: int, ascii_: bool, indent: int | None

@@ -204,7 +204,7 @@ rounds = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     rounds,
     st.sampled_from([{"group_by": "service"}, {}]),

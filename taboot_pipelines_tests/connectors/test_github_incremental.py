@@ -113,7 +113,7 @@ def documents(store: Store) -> dict[str, str]:
     return found
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, min_size=3, max_size=40), st.integers(0, 2**32), st.sampled_from([1, 2, 5]))
 def test_incremental_equals_from_scratch(taken: list[str], seed: int, size: int) -> None:
     pick = random.Random(seed)
@@ -172,7 +172,7 @@ def furnished(hub: FakeGithub, pick: random.Random) -> Repository:
     return shop
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), st.integers(1, 12), st.sampled_from([None, None, 1, 3]), st.booleans())
 def test_runs_with_too_few_requests_come_to_what_one_run_reads(
     seed: int, few: int, items: int | None, kills: bool

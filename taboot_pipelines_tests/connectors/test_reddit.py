@@ -233,7 +233,7 @@ rounds = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rounds, st.none() | st.integers(1, 3))
 def test_incremental_equals_from_scratch(history: list[Any], max_items: int | None) -> None:
     fake, mirror = FakeReddit(), Mirror()

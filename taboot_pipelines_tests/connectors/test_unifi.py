@@ -536,7 +536,7 @@ EDITS = st.lists(
 
 
 @given(EDITS, st.sampled_from([BY_KEY, BY_ACCOUNT]))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_incremental_equals_from_scratch(edits: list[tuple[str, str, int]], given_: dict[str, Any]) -> None:
     with FakeController() as fake:
         fake.sites = {"default": copy.deepcopy(house())}

@@ -482,7 +482,7 @@ def test_any_answer_is_an_event_and_no_other_error() -> None:
         threading.Thread(target=talk, args=(listener,), daemon=True).start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
 
-        @hypothesis.settings(max_examples=120, deadline=None)
+        @hypothesis.settings(max_examples=50, deadline=None)
         @hypothesis.given(heads, st.binary(max_size=60), st.sampled_from([b"", b"\r\n\r\n", b"\r\n\r\nbody"]))
         def check(head: bytes, body: bytes, tail: bytes) -> None:
             nonlocal reply

@@ -746,7 +746,7 @@ def _stable(runs: Runs) -> dict[str, Any]:
     return {path: without(json.loads(blob.data), {"viewCount"}) for path, blob in runs.blobs.items()}
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(steps, max_size=12), st.booleans())
 def test_after_any_history_it_is_as_if_read_once(
     fake: FakeYoutube, tmp_path: Path, history: list[tuple[str, Any, Any]], keyed: bool

@@ -452,7 +452,7 @@ def test_masking_keeps_length_lines_and_all_outside_its_spans(text: str, mime: s
 @pytest.mark.parametrize("mime", [YAML, MD, HTML, INI, JSON, "text/csv"])
 def test_hostile_repetition_ends(unit: str, mime: str) -> None:
     """A megabyte of any of these takes a few seconds; a quadratic search would run for hours."""
-    text = unit * (50_000 // len(unit))
+    text = unit * (25_000 // len(unit))
     begun = time.process_time()
     assert len(mask(text, mime)) == len(text)
-    assert time.process_time() - begun < 5
+    assert time.process_time() - begun < 1.25

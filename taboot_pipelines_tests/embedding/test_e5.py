@@ -22,7 +22,7 @@ needs_model = pytest.mark.skipif(
 TEXTS = [
     "nginx is a reverse proxy",
     "",
-    "restart the container " * 110,
+    "restart the container " * 40,
     "a",
     "Postgres hört auf 5432",
     "a\x00b",

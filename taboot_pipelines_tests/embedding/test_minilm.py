@@ -44,8 +44,8 @@ def texts(data) -> list[str]:
     chunker = Chunker(ChunkingSettings())
     chunks = [c.text for path in paths for c in chunker.chunk(path.read_text(), "text/markdown")]
     rng = random.Random(7)
-    longest = rng.sample(chunks, 4)
-    return longest + [text[: rng.randrange(1, 300)] for text in rng.sample(chunks, 16)] + ["", "a", "nginx"]
+    longest = rng.sample(chunks, 2)
+    return longest + [text[: rng.randrange(1, 300)] for text in rng.sample(chunks, 12)] + ["", "a", "nginx"]
 
 
 def refused(call, code: str) -> TabootError:
@@ -66,7 +66,7 @@ def test_the_vector_of_a_text_is_the_same_to_the_bit_in_any_company(embedder, ru
     assert (small_batches == together).all()
     more_threads = MiniLmEmbedder(EmbeddingSettings(runtime=runtime, threads=3)).embed(texts)
     assert (more_threads == together).all()
-    for i in (0, 9, len(texts) - 1):
+    for i in (0, 5, len(texts) - 1):
         assert (embedder.embed([texts[i]])[0] == together[i]).all()
 
 
@@ -230,7 +230,7 @@ def test_threads_that_embed_at_once_get_the_vectors_of_one_alone(embedder, texts
     alone = embedder.embed(texts)
     with ThreadPoolExecutor(6) as pool:
         parts = list(pool.map(lambda i: embedder.embed([texts[i]])[0], range(len(texts))))
-        wholes = list(pool.map(embedder.embed, [texts] * 6))
+        wholes = list(pool.map(embedder.embed, [texts] * 4))
     assert (np.stack(parts) == alone).all() and all((w == alone).all() for w in wholes)
 
 
@@ -247,7 +247,7 @@ def test_a_model_that_fails_is_an_error_and_works_again_afterwards(embedder, run
 
     monkeypatch.setattr(package, "feed", feed)
     for _ in range(5):
-        refused(lambda: embedder.embed([*texts[:6], "bad", *texts[6:]]), "E_MODEL")
+        refused(lambda: embedder.embed([*texts[2:8], "bad", *texts[8:]]), "E_MODEL")
     assert (embedder.embed(texts) == before).all()
 
 
@@ -284,8 +284,7 @@ def test_embedding_opens_no_connection_and_leaves_nothing_at_home(tmp_path):
 
 
 @pytest.mark.skipif("openvino" not in INSTALLED, reason="OpenVINO has no wheel for this machine")
-@pytest.mark.parametrize("harm", ["flip", "cut", "empty", "folder"])
-def test_a_kept_compiled_model_gives_the_same_vectors_whatever_becomes_of_it(tmp_path: Path, harm: str):
+def test_a_kept_compiled_model_gives_the_same_vectors_whatever_becomes_of_it(tmp_path: Path):
     from taboot_pipelines.embedding import minilm
 
     def embedded(cache: Path | None) -> np.ndarray:
@@ -297,17 +296,15 @@ def test_a_kept_compiled_model_gives_the_same_vectors_whatever_becomes_of_it(tmp
         assert np.array_equal(embedded(folder), plain)
         (kept,) = folder.iterdir()
         data = kept.read_bytes()
-        if harm == "flip":
-            kept.write_bytes(data[:5000] + bytes([data[5000] ^ 1]) + data[5001:])
-        elif harm == "folder":
-            kept.unlink()
-            kept.mkdir()
-        else:
-            kept.write_bytes(data[:1000] if harm == "cut" else b"")
-        assert np.array_equal(embedded(folder), plain)
-        if harm != "folder":
+        flipped = data[:5000] + bytes([data[5000] ^ 1]) + data[5001:]
+        for harmed in (flipped, data[:1000], b""):
+            kept.write_bytes(harmed)
+            assert np.array_equal(embedded(folder), plain)
             made = kept.read_bytes()
             assert sha256(made[32:]).digest() == made[:32], "what was damaged is made again"
+        kept.unlink()
+        kept.mkdir()
+        assert np.array_equal(embedded(folder), plain)
     finally:
         minilm._cache.clear()
 
@@ -373,7 +370,7 @@ assert not any(thread.is_alive() for thread in threads), "threads wait for each 
 @pytest.mark.parametrize("runtime", INSTALLED)
 def test_threads_that_embed_first_of_a_process_do_not_wait_for_each_other(runtime):
     """Of processes whose model was loaded but not used yet, three in ten stood still."""
-    for _ in range(6):
+    for _ in range(3):
         run = [sys.executable, "-c", FIRST_OF_A_PROCESS, runtime]
         assert subprocess.run(run, check=False, timeout=120, capture_output=True).returncode == 0
 

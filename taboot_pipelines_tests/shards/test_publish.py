@@ -171,7 +171,7 @@ texts = st.lists(words, max_size=5).map("\n\n".join)
 steps = st.lists(st.tuples(st.integers(0, 11), st.none() | texts), min_size=1, max_size=8)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=steps, cuts=st.integers(1, 8))
 def test_incremental_equals_from_scratch(steps, cuts, tmp_path_factory):
     small = ShardSettings(max_chunks=cuts, max_entities=3)

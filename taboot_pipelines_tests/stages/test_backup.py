@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,15 @@ from taboot_pipelines_tests.defs.conftest import COMPOSE
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.objects import Bucket
 from taboot_pipelines_tests.servers import PostgresServer, S3Server
-from taboot_pipelines_tests.world import World, differences, logical, take_in
+from taboot_pipelines_tests.world import Kept, World, differences, logical, take_in
 
 SECRET = "swordfish-of-the-backup"
 
 
-@pytest.fixture
-def lived(world: World) -> Iterator[World]:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, tei: FakeTei) -> Kept:
     """Sources that were edited and deleted from, with a policy and a correction."""
+    world = World(tmp_path_factory.mktemp("house"), tei.url)
     notes = world.source("notes", retention_days=90)
     (world.source("stack", "compose", host="atlas") / "compose.yaml").write_text(COMPOSE)
     for name in ("one", "two", "three"):
@@ -39,7 +39,12 @@ def lived(world: World) -> Iterator[World]:
     world.ingest(confirm_deletes=True)
     delete(world.workspace, "default", [doc_id(world, "three.md")])
     world.kb().correct("web", "description", "the page", label="Service")
-    return world
+    return Kept(world)
+
+
+@pytest.fixture
+def lived(world: World, kept: Kept) -> World:
+    return kept.put_back(world)
 
 
 def doc_id(world: World, path: str, source: str = "notes") -> str:
@@ -321,29 +326,26 @@ def test_a_backup_and_a_restoration_that_are_killed_are_completed(
     workspace.close()
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
+def test_a_backup_that_somebody_else_made_writes_nothing(lived: World, tmp_path: Path) -> None:
+    place = tmp_path / "saved"
+    made = backup.create(lived.workspace, str(place)).manifest
+    own = gzip.decompress((place / "backups" / made.id / "catalog.jsonl.gz").read_bytes())
+    rows: list[Any] = [
         ["blob", {"namespace": "x/y", "content_hash": "0" * 64}],
         ["source_entry", {"namespace": "default", "source_id": "../../../outside"}],
         ["blob", {"namespace": "default", "content_hash": "../../up"}],
         ["blob"],
         "no row",
         {"namespace": 3},
-    ],
-)
-def test_a_backup_that_somebody_else_made_writes_nothing(lived: World, tmp_path: Path, row: Any) -> None:
-    place = tmp_path / "saved"
-    made = backup.create(lived.workspace, str(place)).manifest
-    catalog = place / "backups" / made.id / "catalog.jsonl.gz"
-    lines = gzip.decompress(catalog.read_bytes()) + json.dumps(row).encode() + b"\n"
-    rewritten(place, made, gzip.compress(lines))
-    workspace = lived.open(lived.root / "other")
-    with pytest.raises(TabootError, match="E_BACKUP"):
-        backup.restore(workspace, str(place))
-    assert not workspace.catalog.sources.find()
-    assert not any(p.is_file() for p in (workspace.home / "blobs").rglob("*"))
-    workspace.close()
+    ]
+    for number, row in enumerate(rows):
+        rewritten(place, made, gzip.compress(own + json.dumps(row).encode() + b"\n"))
+        workspace = lived.open(lived.root / f"other-{number}")
+        with pytest.raises(TabootError, match="E_BACKUP"):
+            backup.restore(workspace, str(place))
+        assert not workspace.catalog.sources.find(), row
+        assert not any(p.is_file() for p in (workspace.home / "blobs").rglob("*")), row
+        workspace.close()
 
 
 def test_a_catalog_that_unpacks_without_end_is_refused_in_bounded_memory(

@@ -25,12 +25,11 @@ from taboot_pipelines_tests.fakes.openai import FakeOpenAi
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.stages.test_incremental_equals_scratch import (
     BATCH,
-    DECLARED,
     Clock,
     Crash,
     Crashing,
     apply,
-    declared,
+    declare,
     ingest,
     no_space,
     operation,
@@ -43,7 +42,7 @@ from taboot_pipelines_tests.world import World, differences, graph, logical
 pytestmark = pytest.mark.slow
 
 SOAK = float(os.environ.get("TABOOT_TEST_SOAK_SECONDS", "0"))
-EXAMPLES = int(SOAK / 8) or 6
+EXAMPLES = int(SOAK / 8) or 3
 
 #: What may be said of an entity, by label; None: that it has no such value.
 FIELDS: dict[str, list[tuple[str, Any]]] = {
@@ -185,8 +184,7 @@ def test_decisions_equal_a_replay(tei: FakeTei, start: list[Any], operations: li
         llm.react = reads
         model = {"url": llm.url, "model": "fake/llm", "max_retries": 0}
         world = World(Path(directory), tei.url, limits={"batch_documents": BATCH}, llm=model)
-        for source in DECLARED:
-            declared(world, source)
+        declare(world, [where for where, _ in start] + [step[1] for step in operations if len(step) == 3])
         for where, n in start:
             apply(world, clock, llm, embedders, "write", where, n)
         ingest(world)

@@ -183,7 +183,7 @@ def test_a_redirected_page_is_asked_for_and_a_canonical_url_is_only_recorded(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_is_served_is_what_was_last_fetched_and_equals_from_scratch(
     fast: World, site: SmallSite, clock: Clock, seed: int
 ) -> None:

@@ -194,7 +194,7 @@ _STEPS = st.lists(
 
 @given(_STEPS)
 @settings(
-    max_examples=4,
+    max_examples=3,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

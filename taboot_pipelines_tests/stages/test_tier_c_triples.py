@@ -207,7 +207,7 @@ def test_unchanged_text_asks_nothing_and_an_edit_asks_for_its_window(house: Worl
     assert llm.requests == 2 * asked + 1
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 8])
+@pytest.mark.parametrize("at_once", [1, 8])
 def test_answers_are_equal_however_many_are_asked_for_at_once(
     made: Callable[..., World], llm: FakeOpenAi, at_once: int
 ) -> None:
@@ -245,34 +245,40 @@ _FAULTS: dict[str, tuple[Callable[[FakeOpenAi], None], str]] = {
 }
 
 
-@pytest.mark.parametrize("fault", _FAULTS)
 def test_a_window_that_fails_is_a_dead_letter_and_the_others_stand(
-    made: Callable[..., World], llm: FakeOpenAi, fault: str
+    made: Callable[..., World], llm: FakeOpenAi
 ) -> None:
     world = made(llm={"max_concurrency": 1, "timeout_seconds": 1})
-    (world.source("notes") / "a.md").write_text(
-        page("Here mastodon depends on postgres.", "Here gitea talks to loki.")
-    )
-    inject, code = _FAULTS[fault]
-    inject(llm)
-    report = tier_c(world.ingest())
-    (letter,) = letters(world)
-    assert (letter["code"], letter["attempts"]) == (code, 1) and letter["item"].startswith("window:")
-    assert report.counts["failed"] == 1 and report.problems[0]["code"] == code
-    assert "mastodon" not in str(letter), "a letter never quotes"
-    assert stated(world) == {("gitea", "CONNECTS_TO", "loki")}
-    # At once nothing is asked again; after the back-off the one window is, where that may help.
-    tried(world, -30)
-    world.ingest()
-    assert llm.requests == 2
-    tried(world, 2)
-    world.ingest()
-    if code == "E_TOKEN_LIMIT":
-        assert llm.requests == 2 and letters(world) == [{**letter, "last_at": letters(world)[0]["last_at"]}]
-        return
-    assert llm.requests == 3 and letters(world) == []
-    assert stated(world) == {("mastodon", "DEPENDS_ON", "postgres"), ("gitea", "CONNECTS_TO", "loki")}
-    assert_like_scratch(world)
+    file = world.source("notes") / "a.md"
+    for number, (fault, (inject, code)) in enumerate(_FAULTS.items()):
+        before = llm.requests
+        file.write_text(
+            page(f"Here mastodon depends on postgres{number}.", f"Here gitea talks to loki{number}.")
+        )
+        inject(llm)
+        report = tier_c(world.ingest())
+        (letter,) = letters(world)
+        assert (letter["code"], letter["attempts"]) == (code, 1), fault
+        assert letter["item"].startswith("window:")
+        assert report.counts["failed"] == 1 and report.problems[0]["code"] == code
+        assert "mastodon" not in str(letter), "a letter never quotes"
+        assert stated(world) == {("gitea", "CONNECTS_TO", f"loki{number}")}
+        # At once nothing is asked again; after the back-off the one window is, where that may help.
+        tried(world, -30)
+        world.ingest()
+        assert llm.requests - before == 2, fault
+        tried(world, 2)
+        world.ingest()
+        if code == "E_TOKEN_LIMIT":
+            assert llm.requests - before == 2
+            assert letters(world) == [{**letter, "last_at": letters(world)[0]["last_at"]}]
+        else:
+            assert llm.requests - before == 3 and letters(world) == [], fault
+            assert stated(world) == {
+                ("mastodon", "DEPENDS_ON", f"postgres{number}"),
+                ("gitea", "CONNECTS_TO", f"loki{number}"),
+            }
+            assert_like_scratch(world)
 
 
 def assert_like_scratch(world: World) -> None:
@@ -341,7 +347,7 @@ def test_a_sentence_over_the_limit_is_never_asked_about(house: World, llm: FakeO
     assert stated(house) == {("mastodon", "DEPENDS_ON", "postgres")}
 
 
-@pytest.mark.parametrize("status", [500, 503, 429])
+@pytest.mark.parametrize("status", [500, 429])
 def test_a_server_that_fails_fails_no_run(made: Callable[..., World], llm: FakeOpenAi, status: int) -> None:
     world = made(llm={"max_concurrency": 1})
     notes = world.source("notes")

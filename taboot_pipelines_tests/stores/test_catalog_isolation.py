@@ -34,7 +34,7 @@ from taboot_pipelines_tests.stores.roles import Roles, empty, plain
 from taboot_pipelines_tests.stores.test_catalog import locator
 
 MINE, OTHERS = "alpha", ["bravo", "charlie"]
-ROUNDS = {"app": 20, "owner": 4}
+ROUNDS = {"app": 8, "owner": 2}
 
 
 @pytest.fixture(params=["app", "owner"])

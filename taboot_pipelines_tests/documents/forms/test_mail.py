@@ -603,7 +603,7 @@ RESOURCES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(RESOURCES, RESOURCES, RESOURCES)
 def test_any_resource_is_a_document_or_a_typed_error(headers, parts, rest):
     payload = {"mimeType": "multipart/mixed", "headers": headers, "parts": parts, "body": rest}
