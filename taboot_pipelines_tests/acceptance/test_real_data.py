@@ -69,7 +69,7 @@ def lay_out(world: World, data: Path) -> None:
         every=8,
     )
     articles = world.source("articles", languages=["en"])
-    for file in sorted((data / "extraction-articles/html").glob("*.html.gz"))[::8]:
+    for file in sorted((data / "extraction-articles/html").glob("*.html.gz"))[::4]:
         (articles / file.name.removesuffix(".gz")).write_bytes(gzip.decompress(file.read_bytes()))
 
 
