@@ -83,7 +83,9 @@ class Embedded(World):
 
 def published(home: Path, docs: Sequence[Doc], embedder: Embedder) -> KnowledgeBase:
     settings = Settings(home=home)
-    publish(open_shards(settings), Embedded(docs, embedder).input(), settings.shards)
+    # The vectors of a world without an embedder are the hashes' already.
+    world = World(docs) if isinstance(embedder, HashEmbedder) else Embedded(docs, embedder)
+    publish(open_shards(settings), world.input(), settings.shards)
     return KnowledgeBase.open(settings=settings, embedder=embedder)
 
 
