@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from taboot_pipelines.settings import load_settings
 from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines_tests import servers
 from taboot_pipelines_tests.browse.house import EXAMPLE, House, Served
+from taboot_pipelines_tests.forking import python
 from taboot_pipelines_tests.needs import BROWSER
 from taboot_pipelines_tests.world import take_in
 
@@ -84,7 +84,7 @@ def served(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     log = tmp_path_factory.mktemp("browse") / "errors.txt"
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-c", STARTED, "browse", "--no-open"],
+            [*python(), "-c", STARTED, "browse", "--no-open"],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=errors,
