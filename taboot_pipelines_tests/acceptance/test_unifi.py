@@ -123,7 +123,7 @@ def test_changes_and_failures_end_as_from_scratch(world: World, fake: FakeContro
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("request_number", [2, 6, 12])
+@pytest.mark.parametrize("request_number", [2, 12])
 def test_a_killed_run_loses_nothing(
     tmp_path: Path, tei: FakeTei, fake: FakeController, request_number: int
 ) -> None:

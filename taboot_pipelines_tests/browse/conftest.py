@@ -6,9 +6,9 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -17,9 +17,11 @@ from starlette.testclient import TestClient
 
 from taboot_pipelines.browse.app import make_app
 from taboot_pipelines.retrieval import KnowledgeBase
-from taboot_pipelines.settings import Settings, load_settings
+from taboot_pipelines.settings import load_settings
 from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines_tests import servers
 from taboot_pipelines_tests.browse.house import EXAMPLE, House, Served
+from taboot_pipelines_tests.forking import python
 from taboot_pipelines_tests.needs import BROWSER
 from taboot_pipelines_tests.world import take_in
 
@@ -33,18 +35,29 @@ main()
 """
 
 
-@pytest.fixture(scope="session")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """The demo's sources, copied, with one file that cannot be read; ingested once."""
-    root = tmp_path_factory.mktemp("house")
+def _take_in(root: Path) -> None:
+    """The demo's sources, copied, with one file that cannot be read; ingested once for all workers."""
     shutil.copytree(EXAMPLE, root / "sources")
     (root / "sources" / "stacks" / "broken").mkdir()
     (root / "sources" / "stacks" / "broken" / "compose.yaml").write_text("services:\n  web: [nginx\n")
-    settings: Settings = load_settings(home=root / "home", sources=root / "sources" / "sources.yaml")
-    workspace = Workspace(settings)
-    workspace.sync_sources()
+    workspace = _opened(root)
     take_in(workspace)
-    yield House(root, settings, workspace)
+    workspace.close()
+
+
+def _opened(root: Path) -> Workspace:
+    workspace = Workspace(load_settings(home=root / "home", sources=root / "sources" / "sources.yaml"))
+    workspace.sync_sources()
+    return workspace
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """The house in a place of its own."""
+    root = tmp_path_factory.mktemp("house") / "house"
+    shutil.copytree(servers.RUN.once("house", _take_in), root)
+    workspace = _opened(root)
+    yield House(root, workspace.settings, workspace)
     workspace.close()
 
 
@@ -71,7 +84,7 @@ def served(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     log = tmp_path_factory.mktemp("browse") / "errors.txt"
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-c", STARTED, "browse", "--no-open"],
+            [*python(), "-c", STARTED, "browse", "--no-open"],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=errors,

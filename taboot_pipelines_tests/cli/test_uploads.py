@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from taboot_pipelines_tests.cli.test_cli import Shell
+from taboot_pipelines_tests.forking import python
 
 
 def taboot(folder: Path, *arguments: str, piped: bytes = b"", code: int = 0) -> str:
     """Run the command in a folder of its own, which has no sources file."""
     done = subprocess.run(
-        [sys.executable, "-c", "from taboot_pipelines.cli import main; main()", *arguments],
+        [*python(), "-c", "from taboot_pipelines.cli import main; main()", *arguments],
         cwd=folder,
         input=piped,
         capture_output=True,

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 
+from taboot_pipelines_tests.forking import python
 from taboot_pipelines_tests.world import World
 
 #: `dagster api execute_run` without a code server: the job by its module, the source as its partition.
@@ -56,10 +56,8 @@ def environment(world: World) -> dict[str, str]:
 
 def launch(world: World, variables: Mapping[str, str], *sources: str) -> list[str]:
     """Run each source and wait for it; return the ids of the runs."""
-    program = world.root / "launch.py"
-    program.write_text(RUN)
     done = subprocess.run(
-        [sys.executable, str(program), *sources],
+        [*python(), "-c", RUN, *sources],
         env=dict(variables),
         capture_output=True,
         text=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from taboot_pipelines.defs.instance import open_instance
 from taboot_pipelines.stages.chain import CHAIN
 from taboot_pipelines_tests.defs.conftest import COMPOSE
 from taboot_pipelines_tests.defs.launching import environment, launch
+from taboot_pipelines_tests.forking import python
 from taboot_pipelines_tests.world import World, differences, graph, holding, logical
 
 #: They share the broker's databases.
@@ -61,7 +61,7 @@ class Workers:
         with (self._directory / f"{queue}.log").open("wb") as log:
             self.processes[queue] = subprocess.Popen(
                 [
-                    sys.executable,
+                    *python(),
                     "-m",
                     "celery",
                     "-A",

@@ -17,7 +17,7 @@ from taboot_pipelines_tests.defs.conftest import GUIDE, Project
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World, differences, logical
 
-SOURCES = 12
+SOURCES = 5
 
 
 def lay_out(world: World) -> None:

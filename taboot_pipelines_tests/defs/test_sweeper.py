@@ -89,7 +89,7 @@ def test_a_run_killed_in_a_pooled_step_lets_others_on_and_its_source_is_finished
         settings = settings_of(world)
         # A second run, of another source, comes to the pool and has to wait …
         waiting = subprocess.Popen(
-            [sys.executable, "-c", RUN, "b"],
+            [*python(), "-c", RUN, "b"],
             env=environment(world),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -134,7 +134,7 @@ def test_ctrl_c_ends_the_command_and_leaves_nothing_held(world: World, tmp_path:
         (world.source(name) / "guide.md").write_text(GUIDE + name)
     marker = tmp_path / "inside"
     process = subprocess.Popen(
-        [sys.executable, "-c", STUCK, str(marker)],
+        [*python(), "-c", STUCK, str(marker)],
         env=environment(world),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

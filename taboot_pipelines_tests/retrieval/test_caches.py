@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -21,6 +20,7 @@ from taboot_pipelines.settings import RedisSettings, RetrievalSettings, Settings
 from taboot_pipelines.stores.state.keys import CACHE_QUERY
 from taboot_pipelines.stores.state.redis import RedisState
 from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.forking import python
 from taboot_pipelines_tests.retrieval.test_filters import Page
 from taboot_pipelines_tests.retrieval.test_search import build
 from taboot_pipelines_tests.servers import own_redis
@@ -94,8 +94,7 @@ while len(list(Path({str(tmp_path)!r}).glob("ready-*"))) < 3:
 print(cache.get("q", make)[0])
 """
     running = [
-        subprocess.Popen([sys.executable, "-c", code, str(n)], stdout=subprocess.PIPE, text=True)
-        for n in range(3)
+        subprocess.Popen([*python(), "-c", code, str(n)], stdout=subprocess.PIPE, text=True) for n in range(3)
     ]
     said = [process.communicate(timeout=300)[0].strip() for process in running]
     assert said == ["made"] * 3 and (tmp_path / "made").read_text() == "x"
