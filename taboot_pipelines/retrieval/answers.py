@@ -276,10 +276,10 @@ class Answers:
         found = [self._find(replace(request, query=part), limit, facts_suffice=True) for part in asked]
         if len(found) == 1:
             made = self._in_its_own_words(found[0], limit)
-            each = [] if made.kind == "text" else self._properties(request, limit)
+            each = self._properties(request, limit)
             answered = [f.facts for f in each if f.facts is not None]
             surer = made.found and all(made.confidence >= a.confidence for a in answered)
-            if surer or len({a.text for a in answered}) < (2 if made.found else 1):
+            if surer or not answered:
                 return found[0], made
             found = each
         share = max(1, limit // len(found))

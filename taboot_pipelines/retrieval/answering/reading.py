@@ -28,6 +28,7 @@ from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.answer_types import CAUSE, TOLD, Value, carries
 from taboot_pipelines.retrieval.answering.documents import Excerpt, PassageSpan, ReadDocument
 from taboot_pipelines.retrieval.answering.similarity import ExactWords, Near, Tokens
+from taboot_pipelines.retrieval.answering.tables_and_lists import of_the_house
 from taboot_pipelines.retrieval.answering.text_query import TextQuery
 from taboot_pipelines.retrieval.sentences import Form, TextStatement, split_sentences
 
@@ -45,15 +46,19 @@ _TREE = re.compile(r"\W*[\u2500-\u257f]")
 
 class Signs(NamedTuple):
     """What tells how well a statement answers, each from 0 to 1. ``first``: how far in front its passage is;
-    ``heading``: whether it is one; ``value``: whether it carries the kind of value that is asked for (one
-    half where that cannot be told); ``line``: how well it has the tokens of the question (MaxSim), behind
-    what it belongs to; ``block``: how well all that is shown of it does; ``found``: of what the passages have
-    of the question together, how much the block has; ``missed``: the share of the question's weight on the
-    token that the block has least; ``meaning``: the cosine of the question and the statement behind what it
-    belongs to.
+    ``own``: whether it speaks of the house, not a vendor of the world; ``heading``: whether it is one;
+    ``value``: whether it carries the kind of value that is asked for (one half where that cannot be told);
+    ``line``: how well it has the tokens of the question (MaxSim), behind what it belongs to; ``block``: how
+    well all that is shown of it does; ``found``: of what the passages have of the question together, how much
+    the block has; ``missed``: the share of the question's weight on the token that the block has least;
+    ``meaning``: the cosine of the question and the statement behind what it belongs to; ``worded``: how much
+    of the question's weight stands in the block as it is written there, or as a synonym; ``strange``: the
+    share of the word of most weight that does not: jellybean is no jellyfin; ``apart``: whether what tells
+    things of one kind apart (a version, an address, the letter of a hall) all stands there.
     """
 
     first: float
+    own: float
     heading: float
     value: float
     line: float
@@ -61,13 +66,16 @@ class Signs(NamedTuple):
     found: float = 0.0
     missed: float = 0.0
     meaning: float = 0.0
+    worded: float = 0.0
+    strange: float = 0.0
+    apart: float = 0.0
 
 
 #: The signs that statements are ranked by: all of a question, then those whose blocks are compared; and those
 #: by which it is told how probable the best one is.
-BEFORE = ("first", "heading", "value", "line")
-RANKING = ("first", "heading", "value", "block", "meaning")
-TELLING = ("meaning", "first", "value", "block", "found", "missed")
+BEFORE = ("first", "own", "heading", "value", "line")
+RANKING = ("first", "own", "heading", "value", "block", "meaning")
+TELLING = ("meaning", "first", "value", "block", "found", "missed", "worded", "strange")
 
 
 class Weights(NamedTuple):
@@ -162,8 +170,9 @@ def candidates(
     """The statements of the first passages that have most of a question, with all their signs."""
     if not asked.terms:
         return []
-    tokens = tokens or ExactWords(asked.terms)
-    places = places[:_PASSAGES]
+    exact = ExactWords(asked.terms)
+    tokens = tokens or exact
+    places = of_the_house(asked, places[:_PASSAGES])
     found = _statements(asked, places, tokens)
     if not found:
         return []
@@ -172,8 +181,10 @@ def candidates(
         range(len(found)), key=lambda i: (-scores[i], found[i].document.doc_id, found[i].statement.start)
     )
     held = [found[i] for i in best[:_COMPARED]]
-    blocks = tokens.matches([_headed_block(r) for r in held])
+    shown = [_headed_block(r) for r in held]
+    blocks, literal = tokens.matches(shown), exact.matches(shown)
     passages = tokens.matches([p.document.text[p.start : p.end] for p in places]).max(axis=0)
+    telling = [i for i, t in enumerate(asked.terms) if len(t.text) == 1 or words.is_dotted(t.text)]
     had = max(float(passages @ tokens.weights), 1e-6)
     meanings = _meanings(asked.question, held, near)
     return [
@@ -183,48 +194,51 @@ def candidates(
                 block=float(block @ tokens.weights),
                 found=float(np.minimum(block, passages) @ tokens.weights) / had,
                 missed=float(((1 - block) * tokens.weights).max()),
+                worded=float(stands @ exact.weights),
+                strange=float(((1 - stands) * exact.weights).max()),
+                apart=float(bool(stands[telling].all())),
                 # A text that has every token of a question means so much of it, where no vectors say.
                 meaning=_MEANT * r.signs.line if meaning is None else meaning,
             ),
         )
-        for r, block, meaning in zip(held, blocks, meanings, strict=True)
+        for r, block, stands, meaning in zip(held, blocks, literal, meanings, strict=True)
     ]
 
 
 def _statements(asked: TextQuery, places: Sequence[PassageSpan], tokens: Tokens) -> list[Read]:
     """The statements in and beside the passages, with what they tell alone."""
     first: dict[tuple[str, int], dict[int, float]] = {}
-    documents: dict[tuple[str, int], ReadDocument] = {}
+    spans: dict[tuple[str, int], PassageSpan] = {}
     for rank, place in enumerate(places):
         document = place.document
         key = document.doc_id, document.start
-        documents.setdefault(key, document)
+        spans.setdefault(key, place)
         numbers = first.setdefault(key, {})
         inside = document.between(place.start, place.end)
         for number in document.between(place.start - _MARGIN, place.end + _MARGIN):
             at = 1 - rank / _PASSAGES if number in inside else 0.0
             numbers[number] = max(numbers.get(number, 0.0), at)
     held = [
-        (documents[key], number, at)
+        (spans[key], number, at)
         for key, numbers in first.items()
         for number, at in sorted(numbers.items())
-        if not _says_nothing(asked, documents[key], number)
+        if not _says_nothing(asked, spans[key].document, number)
     ]
     runs = frozenset(words.runs(words.fold(asked.question)))
-    lines = tokens.matches([_in_context(d, d.statements[n], _MAX_CHARS) for d, n, _ in held]) @ tokens.weights
-    return [
-        Read(
-            document,
-            number,
-            Signs(
-                first=at,
-                heading=float(document.statements[number].form is Form.HEADING),
-                value=_value(asked.value, document.statements[number], runs),
-                line=line,
-            ),
+    texts = [_in_context(s.document, s.document.statements[n], _MAX_CHARS) for s, n, _ in held]
+    lines = tokens.matches(texts) @ tokens.weights
+    found = []
+    for (span, number, at), line in zip(held, lines.tolist(), strict=True):
+        statement = span.document.statements[number]
+        signs = Signs(
+            first=at,
+            own=float(span.own),
+            heading=float(statement.form is Form.HEADING),
+            value=_value(asked.value, statement, runs),
+            line=line,
         )
-        for (document, number, at), line in zip(held, lines.tolist(), strict=True)
-    ]
+        found.append(Read(span.document, number, signs))
+    return found
 
 
 def _says_nothing(asked: TextQuery, document: ReadDocument, number: int) -> bool:
@@ -300,8 +314,12 @@ _BLOCK, _LIST = 800, 1500
 
 
 def answer(ranked: Sequence[Read], limit: int) -> list[Excerpt]:
-    """The parts that are said; empty if none is probable enough."""
-    return parts(ranked[0])[:limit] if ranked and ranked[0].sure >= THRESHOLD else []
+    """The parts that are said; empty if none is probable enough, or if what is most probable carries no value
+    of the kind that is asked for, or is of another thing of its kind."""
+    if not ranked or ranked[0].sure < THRESHOLD:
+        return []
+    signs = ranked[0].signs
+    return parts(ranked[0])[:limit] if signs.value and signs.apart else []
 
 
 def parts(chosen: Read) -> list[Excerpt]:

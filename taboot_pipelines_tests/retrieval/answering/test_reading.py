@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.retrieval.answering import reading, words
 from taboot_pipelines.retrieval.answering.documents import PassageSpan, ReadDocument
-from taboot_pipelines.retrieval.answering.reading import COMPARED, TELLING, Read, Signs
-from taboot_pipelines.retrieval.answering.text_query import Term, TextQuery, read_question
+from taboot_pipelines.retrieval.answering.reading import BEFORE, RANKING, TELLING, Read, Signs
+from taboot_pipelines.retrieval.answering.text_query import read_question
 from taboot_pipelines.retrieval.sentences import Form, statements
 
 PUMPS = """\
@@ -61,19 +61,10 @@ def document(text: str, *, code: bool = False) -> ReadDocument:
     )
 
 
-def asked_of(question: str, names: tuple[str, ...] = (), topics: tuple[str, ...] = ()) -> TextQuery:
-    return read_question(question, lambda word: 9.0 if word == "\uffff" else 5.0, names, topics)
-
-
-def terms(question: str) -> tuple[Term, ...]:
-    return asked_of(question).terms
-
-
-def read(
-    question: str, text: str, *, code: bool = False, names: tuple[str, ...] = (), topics: tuple[str, ...] = ()
-) -> list[Read]:
-    asked = asked_of(question, names, topics)
-    return reading.read(asked, [PassageSpan(document(text, code=code), 0, len(text), own=True)], None)
+def read(question: str, text: str, *, code: bool = False, own: bool = True) -> list[Read]:
+    """By words alone: without vectors."""
+    asked = read_question(question, lambda _: 5.0)
+    return reading.read(asked, [PassageSpan(document(text, code=code), 0, len(text), own)], None, None)
 
 
 def chosen(text: str, said: str, *, code: bool = False) -> Read:
@@ -84,25 +75,23 @@ def chosen(text: str, said: str, *, code: bool = False) -> Read:
 
 def test_the_fitted_weights_are_of_the_signs_that_are_read() -> None:
     weights = reading.weights()
-    size = len(Signs._fields) + len(COMPARED)
-    assert weights.before.shape == weights.ranking.shape == (size,)
-    assert weights.sure.shape == (len(TELLING) + 2,)
+    assert weights.before.shape == (len(BEFORE),) and weights.ranking.shape == (len(RANKING),)
+    assert weights.sure.shape == (len(TELLING) + 3,)
     assert all(np.isfinite(held).all() and held.any() for held in weights)
 
 
-def test_a_thing_that_is_told_apart_by_a_letter_or_a_number_is_not_taken_for_another() -> None:
-    said = [r.statement.said for r in read("how many litres does the pump in hall B hold", PUMPS)]
-    assert said and not any("hall C" in s for s in said)
-    assert any("hall C" in r.statement.said for r in read("how much does the pump in hall C hold", PUMPS))
+def test_what_a_block_lacks_of_a_question_makes_it_less_probable() -> None:
+    """The pump of hall B is in no text; that of hall C is."""
+    there, other = (read(f"how many litres does the pump in hall {hall} hold", PUMPS)[0] for hall in "CB")
+    assert there.statement.said == other.statement.said == "The pump in hall C holds 40 litres."
+    assert there.signs.worded == 1.0 and there.signs.strange == 0.0 == there.signs.missed
+    assert other.signs.worded == pytest.approx(0.8) and other.signs.strange == pytest.approx(0.2)
+    assert other.sure < there.sure and (there.signs.apart, other.signs.apart) == (1.0, 0.0)
 
 
-def test_what_stands_beside_a_line_of_configuration_belongs_to_another_thing() -> None:
-    ask = "memory limit of lake"
-    about = [r.statement.said for r in read(ask, COMPOSE, code=True, names=("lake", "river"))]
-    assert "image: example/lake:7" in about and "mem_limit: 512m" not in about
-    assert "mem_limit: 512m" in [
-        r.statement.said for r in read("memory limit of river", COMPOSE, code=True, names=("lake", "river"))
-    ]
+def test_of_equal_words_those_of_the_house_are_surer() -> None:
+    vendor, ours = (read("how many litres does the pump hold", PUMPS, own=own)[0] for own in (False, True))
+    assert (vendor.signs.own, ours.signs.own) == (0.0, 1.0) and ours.score > vendor.score
 
 
 HINTS = """\
@@ -162,29 +151,10 @@ def test_a_tree_of_folders_answers_nothing() -> None:
     assert not [s for s in said if "─" in s or s in ("/srv/", "Folders of the lamps")]
 
 
-def test_a_question_is_about_the_thing_that_it_names() -> None:
-    """Though "file" and "its own" stand where the thing would."""
-    for question in (
-        "ntfy: how long do file attachments stay",
-        "how long are attachments kept for its own ntfy",
-    ):
-        ranked = read(question, "# ntfy\n\nAttachments are kept for 24 hours.\n", names=("ntfy",))
-        assert ranked[0].signs.subject == 1.0, question
-    assert [t.text for t in terms("what is called the host of the beacon") if t.subject] == ["beacon"]
-
-
-def test_what_does_not_speak_of_the_guide_that_is_asked_for_says_nothing() -> None:
-    """A folder of documents is called beacon."""
-    text = "# Harbour\n\nThe harbour keeps 19 old versions of a file.\n"
-    asked = "how many old versions of a file does beacon keep"
-    assert read(asked, text) and not read(asked, text, topics=("beacon",))
-    assert read("how many old versions of a file does the harbour keep", text, topics=("beacon",))
-
-
-def test_without_its_subject_or_a_value_of_its_kind_nothing_is_said() -> None:
+def test_what_is_improbable_of_another_kind_or_of_another_thing_is_not_said() -> None:
     sure = Read(document(PUMPS), 0, Signs(*[1.0] * len(Signs._fields)), 9.0, 0.99)
     assert reading.answer([sure], 3)
-    for sign in ("subject", "value"):
+    for sign in ("value", "apart"):
         lacking = Read(sure.document, 0, sure.signs._replace(**{sign: 0.0}), 9.0, 0.99)
         assert reading.answer([lacking], 3) == []
     unsure = Read(sure.document, 0, sure.signs, 9.0, reading.THRESHOLD - 0.01)

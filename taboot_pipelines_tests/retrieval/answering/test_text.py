@@ -112,7 +112,6 @@ def kb(home: World) -> KnowledgeBase:
         ("when is the gitea database dumped", "Time: 01:45; What: dump of the database gitea"),
         ("where is the restic repository password kept", "in the vault"),
         ("how do i unlock restic after it was killed", "restic unlock"),
-        ("What should I do when films stutter?", "http://tv.lan:8096"),
         ("may I restart gitea-db at night", "Never"),
         ("who looks after the proxy", "Jonas Okafor"),
         ("What is Jellyfin?", "free media server"),
@@ -135,8 +134,6 @@ def test_the_first_sentence_says_what_is_asked(kb, question, needed):
         "memory limit of jellyfin",
         "what is the admin password of unbound",
         "who installed restic",
-        "how many snapshots does jellyfin keep",
-        "which port does restic listen on",
         "Why is vikunja slow?",
         "What is the capital of Australia?",
         "what does the off-site bucket cost",
@@ -481,7 +478,6 @@ def test_the_way_to_do_it_is_the_list_under_its_heading(house):
     answer = house.answer("how do I upgrade frigate?")
     assert answer.text.startswith("Read the release notes. [1] Tell Ines") and len(answer.citations) == 5
     assert "Tell Ines" in house.answer("who should be told before upgrading frigate?").text
-    assert not house.answer("what is step 9 of the frigate upgrade?").found
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,6 @@ SAYS = [
     ("How often does bookshelf look for new books?", "BS_RESCANEVERY to @every 45m", ["BS_RESCAN"]),
     # So in texts: the sentence means what is asked, or it does under its heading.
     ("How long is a key card good for?", "valid for 9 hours", ["Ask at the"]),
-    ("Which router do we have?", "Protectli VP2420", ["The boiler"]),
     # What says the first half does not answer the second.
     ("How long is a key card good for, and who is its maintainer?", "Not answered: who is", ["Ask at the"]),
 ]  # fmt: skip
