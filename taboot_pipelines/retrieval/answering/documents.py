@@ -86,13 +86,12 @@ _MAX_KEPT = 4_000_000
 @dataclass(frozen=True, slots=True)
 class Words:
     """What the words of a statement may be found by, where they stand: in itself, in what leads in to it, in
-    its headings, in its paragraph before it.
+    its headings.
     """
 
     own: frozenset[str]
     lead: frozenset[str]
     section: frozenset[str]
-    before: frozenset[str]
 
 
 @dataclass
@@ -131,7 +130,6 @@ class ReadDocument:
                 words.forms(s.said),
                 self._forms(" ".join((s.lead, *s.keys)).strip()),
                 self._forms(s.section),
-                self._forms(s.before),
             )
             self._words[number] = known
         return known
