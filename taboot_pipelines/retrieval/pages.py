@@ -18,7 +18,7 @@ import numpy as np
 from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.retrieval.graph_ranking import ModeChoice, choose, rank_request
 from taboot_pipelines.retrieval.index import Mask, Rows
-from taboot_pipelines.retrieval.late_interaction import LateInteraction, late_interaction
+from taboot_pipelines.retrieval.late_interaction import LateInteraction
 from taboot_pipelines.retrieval.lazy import Lazy
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
 from taboot_pipelines.retrieval.ranking import Clock, RankedRow
@@ -435,8 +435,7 @@ class Pages:
             return None
         if request.fusion != "auto" or not (request.vector_weight and request.keyword_weight):
             return None
-        read = self._query_vectors.tokens(view, request.query)
-        return None if read is None else late_interaction(request.query, read, view.keywords.idf)
+        return self._query_vectors.tokens(view, request.query)
 
     def _depth(self, request: SearchRequest, cursor: Cursor | None, top: int) -> int:
         """How many of each arm's best are fused: for all pages of a list as many as for its first."""

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 
-from taboot_pipelines.embedding.minilm import MiniLmEmbedder, ReadTokens
+from taboot_pipelines.embedding.minilm import MiniLmEmbedder
 from taboot_pipelines.embedding.protocol import Embedder, Space, Vectors
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model import ids
 from taboot_pipelines.retrieval.caches import Cache, Counts, Kind
+from taboot_pipelines.retrieval.late_interaction import LateInteraction, late_interaction
 from taboot_pipelines.retrieval.lazy import Lazy
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines.settings import Settings
@@ -169,11 +170,12 @@ class QueryVectors:
 
         return (embed(query), False) if opened.cache is None else opened.cache.lookup(ours, query, embed)
 
-    def tokens(self, view: View, query: str) -> ReadTokens | None:
-        """The tokens of ``query`` as the bundled model reads them; None where another is used. Raises as
-        :meth:`vector`."""
+    def tokens(self, view: View, query: str) -> LateInteraction | None:
+        """``query`` by its tokens, as the bundled model reads them; None where another is used, or where it
+        has only function words. Raises as :meth:`vector`."""
         embedder = self._of(view)
-        return embedder.read_tokens(query) if isinstance(embedder, MiniLmEmbedder) else None
+        read = embedder.read_tokens(query) if isinstance(embedder, MiniLmEmbedder) else None
+        return None if read is None else late_interaction(query, read, view.keywords.idf)
 
     def passages(self, view: View, texts: Sequence[str]) -> Vectors:
         """The unit vectors of ``texts``, shape (len(texts), dimension), to compare with a query's. Raises

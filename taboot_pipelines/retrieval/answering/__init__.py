@@ -21,7 +21,7 @@ For facts a question passes through these modules, one after the other:
 Answers out of text, and what they share with those from facts:
 
 - ``compound_questions``: what asks several things taken apart, and the answers put together;
-  ``similarity``: how near texts are to a question in meaning;
+  ``similarity``: how near texts are to a question, in meaning and token by token;
 - ``text_query``: the words of a question and how much they say; ``answer_types``: the kinds of value and how
   each is told; ``words``: stems and synonyms; ``ownership``: which sources speak of the house;
 - ``documents``: documents as statements (``retrieval.sentences``); ``reading``: those that answer, how

@@ -31,35 +31,28 @@ class Ownership:
 
     def owns(self, view: View, source: str) -> bool:
         """Whether a source speaks of the house."""
-        return source in self._of(view)
+        return source in view.once(self._own)
 
     def is_text(self, view: View, source: str) -> bool:
         """Whether a source holds documents only."""
         entry = view.manifest.sources.get(source)
         return entry is None or not stance_of(entry.type).of_the_house
 
-    def _of(self, view: View) -> frozenset[str]:
-        return view.once(self._find)
-
-    def _find(self, view: View) -> frozenset[str]:
-        return _own(view, self._settings)
-
-
-def _own(view: View, settings: RetrievalSettings) -> frozenset[str]:
-    vendor, tagged = frozenset(settings.vendor_tags), frozenset(settings.own_tags)
-    own = set()
-    speaking: dict[str, float] | None = None
-    for name, source in view.manifest.sources.items():
-        if not vendor.isdisjoint(source.tags):
-            continue
-        if stance_of(source.type).of_the_house or not tagged.isdisjoint(source.tags):
-            own.add(name)
-            continue
-        if speaking is None:
-            speaking = _speaking(view)
-        if speaking.get(name, 0.0) >= _MIN_SHARE:
-            own.add(name)
-    return frozenset(own)
+    def _own(self, view: View) -> frozenset[str]:
+        vendor, tagged = frozenset(self._settings.vendor_tags), frozenset(self._settings.own_tags)
+        own = set()
+        speaking: dict[str, float] | None = None
+        for name, source in view.manifest.sources.items():
+            if not vendor.isdisjoint(source.tags):
+                continue
+            if stance_of(source.type).of_the_house or not tagged.isdisjoint(source.tags):
+                own.add(name)
+                continue
+            if speaking is None:
+                speaking = _speaking(view)
+            if speaking.get(name, 0.0) >= _MIN_SHARE:
+                own.add(name)
+        return frozenset(own)
 
 
 def _speaking(view: View) -> dict[str, float]:

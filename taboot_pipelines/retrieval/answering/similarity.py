@@ -11,7 +11,7 @@ import numpy.typing as npt
 from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.text_query import Term
 from taboot_pipelines.retrieval.fusion import Scores
-from taboot_pipelines.retrieval.late_interaction import LateInteraction, late_interaction
+from taboot_pipelines.retrieval.late_interaction import LateInteraction
 from taboot_pipelines.retrieval.query_vectors import QueryVectors
 from taboot_pipelines.retrieval.session import View
 
@@ -76,5 +76,4 @@ class Nearness:
     def tokens(self, view: View, question: str) -> LateInteraction | None:
         """The question by its tokens; None where another model than the bundled one is used."""
         vectors = self._query_vectors
-        read = None if vectors is None or vectors.foreign(view) else vectors.tokens(view, question)
-        return None if read is None else late_interaction(question, read, view.keywords.idf)
+        return None if vectors is None or vectors.foreign(view) else vectors.tokens(view, question)

@@ -157,7 +157,7 @@ def _quantity(cell: str) -> tuple[float, str] | None:
 # --- Steps of ordered lists: the first, the last, one by its number, what follows another, how many there
 #     are, and the list under a heading that asks what the question asks
 
-ORDINALS = {
+_ORDINALS = {
     word: n
     for n, word in enumerate(
         ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"), 1
@@ -166,7 +166,7 @@ ORDINALS = {
 _COUNT = re.compile(r"\bhow many steps\b")
 _NUMBERED = re.compile(r"\bstep (?:no\.? |number )?(\d{1,3})\b")
 _NTH = re.compile(
-    rf"\b({'|'.join(ORDINALS)}|last|final) (?:step|thing|task)\b"
+    rf"\b({'|'.join(_ORDINALS)}|last|final) (?:step|thing|task)\b"
     r"|\b(?:do|try|check|now|what|start) (first|last)\b"
 )
 _BESIDE = re.compile(
@@ -177,7 +177,7 @@ _BESIDE = re.compile(
 #: Words that ask for a step and are not what the steps are about.
 _STEP_WORDS = frozenset(
     words.stem(w)
-    for w in (*ORDINALS, "step", "last", "final", "next", "before", "after", "follow", "task", "come")
+    for w in (*_ORDINALS, "step", "last", "final", "next", "before", "after", "follow", "task", "come")
 )
 #: Headings that say only that steps follow.
 _GENERIC = frozenset(
@@ -217,7 +217,7 @@ def find_steps(asked: TextQuery, places: Sequence[PassageSpan], limit: int) -> l
         return [replace(_said(place, items[0][:1], sure)[0], text=f"{len(items)} steps.")]
     if numbered or nth:
         word = (nth[1] or nth[2]) if nth else ""
-        at = int(numbered[1]) if numbered else len(items) if word in ("last", "final") else ORDINALS[word]
+        at = int(numbered[1]) if numbered else len(items) if word in ("last", "final") else _ORDINALS[word]
         return _said(place, items[at - 1], sure)[:limit] if 1 <= at <= len(items) else []
     if beside:
         held = [set().union(*(place.document.words(n).own for n in item)) for item in items]

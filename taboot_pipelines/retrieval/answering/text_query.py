@@ -57,10 +57,6 @@ class TextQuery(Reading):
 
     terms: tuple[Term, ...]
 
-    @property
-    def weight(self) -> float:
-        return sum(t.weight for t in self.terms)
-
 
 def read_question(question: str, idf: Callable[[str], float]) -> TextQuery:
     """What ``question`` asks. ``idf``: of a term of the keyword index."""
