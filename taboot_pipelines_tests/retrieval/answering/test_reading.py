@@ -89,6 +89,19 @@ def test_what_a_block_lacks_of_a_question_makes_it_less_probable() -> None:
     assert other.sure < there.sure and (there.signs.apart, other.signs.apart) == (1.0, 0.0)
 
 
+def test_a_statement_of_the_first_passage_stands_in_front() -> None:
+    """The second passage is the hall's part; what stands beside both is in none."""
+    made, hall = document(PUMPS), PUMPS.index("The pump in hall C")
+    places = [
+        PassageSpan(made, PUMPS.index("To start it"), len(PUMPS), own=True),
+        PassageSpan(made, hall, hall + 40, own=True),
+    ]
+    asked = read_question("how many litres does the pump in hall C hold", lambda _: 5.0)
+    first = {r.statement.said: r.signs.first for r in reading.read(asked, places, None, None)}
+    assert first["Open the valve."] == 1.0 > first["The pump in hall C holds 40 litres."] > 0.9
+    assert first["Pump: north; Litres: 40"] == 0.0
+
+
 def test_of_equal_words_those_of_the_house_are_surer() -> None:
     vendor, ours = (read("how many litres does the pump hold", PUMPS, own=own)[0] for own in (False, True))
     assert (vendor.signs.own, ours.signs.own) == (0.0, 1.0) and ours.score > vendor.score
