@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -425,22 +425,24 @@ def test_the_sandbox_is_on_unless_the_user_is_root(
 
 
 def _processes(kind: str) -> set[psutil.Process]:
-    """This process's browsers themselves (not their parts), or the drivers of Playwright.
+    """This process's drivers of Playwright, or the browsers that its drivers started (not their parts).
 
-    Whatever such a process starts has its command line for a moment, until it becomes another program.
+    A process has its parent's command line until it becomes another program, also where that parent is gone
+    already; so a browser is known by its parent, too.
     """
-    found = {}
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):
-            words = process.cmdline()
-            if kind == "driver":
-                fits = "run-driver" in words
-            else:
-                fits = "--remote-debugging-pipe" in words and not any(w.startswith("--type=") for w in words)
-            if fits:
-                found[process] = process.ppid()
-    own = {process.pid for process in found}
-    return {process for process, parent in found.items() if parent not in own}
+
+    def started(parents: Iterable[psutil.Process], word: str) -> set[psutil.Process]:
+        found = set()
+        for parent in parents:
+            with suppress(psutil.Error):
+                for process in parent.children():
+                    with suppress(psutil.Error):
+                        if word in process.cmdline():
+                            found.add(process)
+        return found
+
+    drivers = started([psutil.Process()], "run-driver")
+    return drivers if kind == "driver" else started(drivers, "--remote-debugging-pipe")
 
 
 class Killed:
