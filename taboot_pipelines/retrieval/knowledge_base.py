@@ -1184,7 +1184,9 @@ def _open_answers(
     drifts: Drifts,
     query: Callable[[str, Mapping[str, Any]], QueryResult],
 ) -> Answers:
-    """What answers questions; its modules and their tables of words are loaded when first asked for."""
+    """What answers questions; its modules and their tables of words are loaded when first asked for, and the
+    model that embeds the question beside them."""
+    query_vectors.load_meanwhile()
     from taboot_pipelines.retrieval.answering.fact_answers import fact_answer
     from taboot_pipelines.retrieval.answers import Answers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -143,6 +144,14 @@ class QueryVectors:
     def cache(self) -> QueryCache | None:
         """What is kept of past queries; None where an embedder was passed in."""
         return self._opened().cache
+
+    def load_meanwhile(self) -> None:
+        """Load the bundled model, where it is used, in another thread, and go on. What is wrong with it, or
+        with the settings, is raised by the first query."""
+        with contextlib.suppress(TabootError):
+            embedder = self._opened().embedder
+            if isinstance(embedder, MiniLmEmbedder):
+                embedder.load_meanwhile()
 
     def vector(self, view: View, query: str) -> Vectors:
         """The unit vector of ``query``, shape (dimension,). Raises as :meth:`lookup`."""
