@@ -28,7 +28,6 @@ from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.answer_types import CAUSE, TOLD, Value, carries
 from taboot_pipelines.retrieval.answering.documents import Excerpt, PassageSpan, ReadDocument
 from taboot_pipelines.retrieval.answering.similarity import ExactWords, Near, Tokens
-from taboot_pipelines.retrieval.answering.tables_and_lists import of_the_house
 from taboot_pipelines.retrieval.answering.text_query import TextQuery
 from taboot_pipelines.retrieval.sentences import Form, TextStatement, split_sentences
 
@@ -203,6 +202,14 @@ def candidates(
         )
         for r, block, stands, meaning in zip(held, blocks, literal, meanings, strict=True)
     ]
+
+
+def of_the_house(asked: TextQuery, places: Sequence[PassageSpan]) -> list[PassageSpan]:
+    """The passages that may say which of the house's things are so: no vendor knows that. Where no text among
+    them is known to be the house's own, whose it is cannot be told."""
+    if not asked.inventory or (asked.ours and not any(p.own and p.text for p in places)):
+        return list(places)
+    return [p for p in places if p.own]
 
 
 def _statements(asked: TextQuery, places: Sequence[PassageSpan], tokens: Tokens) -> list[Read]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from taboot_pipelines.extraction.tier_a.compose import merging, traefik
 from taboot_pipelines.extraction.tier_a.compose.builds import claim_builds
 from taboot_pipelines.extraction.tier_a.compose.claims import SERVICE_NAME, ProjectClaims, version_of
 from taboot_pipelines.extraction.tier_a.compose.connections import all_labels, claim_connections
-from taboot_pipelines.extraction.tier_a.compose.files import group_units
+from taboot_pipelines.extraction.tier_a.compose.files import filled, group_units
 from taboot_pipelines.extraction.tier_a.compose.loading import Loader, select
 from taboot_pipelines.extraction.tier_a.compose.networks import (
     claim_extra_hosts,
@@ -385,7 +386,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "19"
+    version = "20"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every
@@ -395,8 +396,16 @@ class ComposeExtractor:
     def interpret(self, unit: UnitSpec, view: FileView, source: SourceFacts) -> Interpretation:
         """The claims of one unit; empty if its main file is no Compose file. Evidence is in code points of
         what ``view.read`` returned for the claim's file."""
-        loader = Loader(view)
         main = unit.files[0]
+        found = self._interpret(main, unit, view, source)
+        if main == filled(main):
+            return found
+        # Of a template it is not known what is written where its loops and values stand.
+        problems = (replace(p, code="E_UNRESOLVED") if p.code == "E_PARSE" else p for p in found.problems)
+        return replace(found, problems=tuple(problems))
+
+    def _interpret(self, main: str, unit: UnitSpec, view: FileView, source: SourceFacts) -> Interpretation:
+        loader = Loader(view)
         chosen = select(loader, unit.files, source.folder or source.source_id)
         project = loader.load(
             chosen.files,
@@ -411,5 +420,7 @@ class ComposeExtractor:
         claims = ProjectClaims(project, loader, source)
         claim_project(claims)
         for variable in loader.unset:
-            loader.problems.add(Problem(main, "E_UNSET", f"{variable} has no value."))
+            # One out of a template is as long as what it stood for.
+            called = variable.rstrip("_") or variable
+            loader.problems.add(Problem(main, "E_UNSET", f"{called} has no value."))
         return claims.result(loader.subordinates - {main}, loader.environment_files)

@@ -44,7 +44,7 @@ from taboot_pipelines.extraction.tier_a.nginx.directives import (
     variables,
 )
 from taboot_pipelines.extraction.tier_a.nginx.parser import Directive, parse
-from taboot_pipelines.extraction.tier_a.texts import UnitTexts
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts, untemplated
 from taboot_pipelines.model.records import Evidence, FileView
 
 #: Components of a name, and parents of the main file, that are considered; real trees are far shallower.
@@ -234,7 +234,12 @@ class Reader:
             tree: list[Directive] | None = None
             text = self.texts.text(path)
             if text is not None:
-                tree, notes = parse(text)
+                # What a template puts in is, like a variable, not known.
+                plain = untemplated(text, "$")
+                tree, notes = parse(plain)
+                if notes and plain != text:
+                    self.texts.note_template(path)
+                    notes = []
                 for note in notes:
                     self.texts.problem(path, "E_PARSE", f"{path}, line {note.line}: {note.message}.")
             elif path not in self._view.paths:
