@@ -310,7 +310,7 @@ class Answers:
     def _in_its_own_words(self, found: _Found, limit: int) -> Answer:
         if found.facts is not None:
             return found.facts
-        chosen = found.told or reading.answer(found.reads, limit)
+        chosen = found.told or reading.answer(found.asked, found.reads, limit)
         if not chosen:
             return _nothing(found)
         return Answer(

@@ -320,13 +320,15 @@ _OPENS = re.compile(r"[:{\[]\s*\Z")
 _BLOCK, _LIST = 800, 1500
 
 
-def answer(ranked: Sequence[Read], limit: int) -> list[Excerpt]:
+def answer(asked: TextQuery, ranked: Sequence[Read], limit: int) -> list[Excerpt]:
     """The parts that are said; empty if none is probable enough, or if what is most probable carries no value
-    of the kind that is asked for, or is of another thing of its kind."""
+    of the kind that is asked for, or is of another thing of its kind; nor does a line of configuration, which
+    speaks of one service, say which services are so."""
     if not ranked or ranked[0].sure < THRESHOLD:
         return []
-    signs = ranked[0].signs
-    return parts(ranked[0])[:limit] if signs.value and signs.apart else []
+    best = ranked[0]
+    of_one = asked.lists_services and best.statement.form is Form.CODE
+    return parts(best)[:limit] if best.signs.value and best.signs.apart and not of_one else []
 
 
 def parts(chosen: Read) -> list[Excerpt]:

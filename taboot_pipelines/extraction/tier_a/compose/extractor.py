@@ -11,7 +11,7 @@ from taboot_pipelines.extraction.tier_a.compose import merging, traefik
 from taboot_pipelines.extraction.tier_a.compose.builds import claim_builds
 from taboot_pipelines.extraction.tier_a.compose.claims import SERVICE_NAME, ProjectClaims, version_of
 from taboot_pipelines.extraction.tier_a.compose.connections import all_labels, claim_connections
-from taboot_pipelines.extraction.tier_a.compose.files import filled, group_units
+from taboot_pipelines.extraction.tier_a.compose.files import group_units
 from taboot_pipelines.extraction.tier_a.compose.loading import Loader, select
 from taboot_pipelines.extraction.tier_a.compose.networks import (
     claim_extra_hosts,
@@ -24,6 +24,7 @@ from taboot_pipelines.extraction.tier_a.compose.traefik import claim_routes, def
 from taboot_pipelines.extraction.tier_a.compose.variables import resolved
 from taboot_pipelines.extraction.tier_a.compose.volumes import mounts
 from taboot_pipelines.extraction.tier_a.images import try_reference
+from taboot_pipelines.extraction.tier_a.recognition import filled
 from taboot_pipelines.extraction.tier_a.texts import described, description
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, Entry, Node, comment_above
 from taboot_pipelines.model import ids

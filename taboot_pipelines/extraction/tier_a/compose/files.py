@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Collection
 
+from taboot_pipelines.extraction.tier_a.recognition import filled
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Entry, Node, with_children
 from taboot_pipelines.packaged import word_list
 
@@ -18,8 +19,8 @@ OVERRIDE_FILES = (
     "docker-compose.override.yml",
     "docker-compose.override.yaml",
 )
-#: The ending of a file that Ansible or Salt fills in, and the folders of a role that hold such files.
-TEMPLATE_ENDING, _OF_ROLES = ".j2", ("templates", "files")
+#: The folders of a role of Ansible whose files are put elsewhere.
+_OF_ROLES = ("templates", "files")
 _MODEL_KEYS = frozenset(
     {"version", "name", "services", "networks", "volumes", "configs", "secrets", "include", "models", "jobs"}
 )
@@ -109,11 +110,6 @@ def modernized(document: Node, path: str) -> Node:
     return with_children(
         document, entries={"services": (document, with_children(document, entries=services))}
     )
-
-
-def filled(path: str) -> str:
-    """The path of what a template becomes; of any other file its own."""
-    return path.removesuffix(TEMPLATE_ENDING)
 
 
 def naming_folder(directory: str) -> str:

@@ -26,7 +26,6 @@ from taboot_pipelines.extraction.tier_a.compose import merging
 from taboot_pipelines.extraction.tier_a.compose.files import (
     DEFAULT_FILES,
     OVERRIDE_FILES,
-    filled,
     is_model,
     looks_like_compose,
     named_compose,
@@ -36,6 +35,7 @@ from taboot_pipelines.extraction.tier_a.compose.files import (
 )
 from taboot_pipelines.extraction.tier_a.compose.merging import anchored, canonical, runs
 from taboot_pipelines.extraction.tier_a.compose.variables import Environment, expand, parse_env
+from taboot_pipelines.extraction.tier_a.recognition import filled
 from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts, with_variables
 from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     MAPPING,

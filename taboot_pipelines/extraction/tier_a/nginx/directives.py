@@ -349,8 +349,7 @@ def read_server(directives: Iterable[Directive], stream: bool) -> Server:
         if d.children is not None:
             continue
         if d.name == "server_name":
-            # A name that a template puts in is not known (``Reader._tree``).
-            server.names.extend(name for name in d.args if "$$" not in name)
+            server.names.extend(d.args)
         elif d.name == "listen" and d.args:
             options = d.args[1:]
             sockets = _sockets(d.args[0], "udp" in options or "quic" in options)

@@ -232,7 +232,10 @@ server {
 }
 """
     result, _ = read({"a.conf": conf})
-    assert ends(result) == [("ok.example.org", "/b", "/b", ("", "backend"))]
+    assert ends(result) == [
+        ("app.${domain}", "/b", "/b", ("", "backend")),
+        ("ok.example.org", "/b", "/b", ("", "backend")),
+    ]
     assert {p.code for p in result.problems} == {"E_UNRESOLVED"}
 
 
