@@ -31,8 +31,8 @@ from taboot_pipelines.connectors.walk import Directory, File, Item, Listing, rea
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import EXAMPLE_ENDINGS, Event, FileView, Known, Role
 
-_YAML = re.compile(r"(?i).*\.ya?ml", re.DOTALL)
-COMPOSE_NAME = re.compile(r"(?i)(?:.*[._-])?compose(?:[._-].*)?\.ya?ml", re.DOTALL)
+_YAML = re.compile(r"(?i).*\.ya?ml(?:\.j2)?", re.DOTALL)
+COMPOSE_NAME = re.compile(r"(?i)(?:.*[._-])?compose(?:[._-].*)?\.ya?ml(?:\.j2)?", re.DOTALL)
 _DOCKERFILE = re.compile(r"(?:Dockerfile|Containerfile).*|.*\.(?:[Dd]ockerfile|[Cc]ontainerfile)", re.DOTALL)
 #: What makes a project of several files.
 _JOINS = re.compile(r"\bextends\b|^\s*(?:export\s+)?COMPOSE_FILE\b", re.MULTILINE)

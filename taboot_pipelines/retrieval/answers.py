@@ -23,7 +23,7 @@ from taboot_pipelines.retrieval.answering.fact_answers import names_in, passing_
 from taboot_pipelines.retrieval.answering.ownership import Ownership
 from taboot_pipelines.retrieval.answering.reading import Read
 from taboot_pipelines.retrieval.answering.similarity import Near, Nearness, Tokens
-from taboot_pipelines.retrieval.answering.tables_and_lists import compare_column, find_steps
+from taboot_pipelines.retrieval.answering.table_comparisons import compare_column
 from taboot_pipelines.retrieval.answering.text_query import TextQuery, read_question, says
 from taboot_pipelines.retrieval.drift.report import Drifts
 from taboot_pipelines.retrieval.evidence import Evidence
@@ -67,7 +67,7 @@ Query = Callable[[str, Mapping[str, Any]], QueryResult]
 @dataclass(frozen=True, slots=True)
 class _Found:
     """What was found before anything is said. ``facts``: an answer from facts, which then is the answer;
-    ``told``: what a list of steps or the comparison of a table says, which comes before single statements;
+    ``told``: what the comparison of a table's column says, which comes before single statements;
     ``reads``: those, best first.
     """
 
@@ -250,7 +250,7 @@ class Answers:
         near: Near | None,
         tokens: Tokens | None,
     ) -> tuple[list[Excerpt], list[Read]]:
-        told = find_steps(asked, places, limit) or compare_column(asked, places, limit)
+        told = compare_column(asked, reading.of_the_house(asked, places), limit)
         return told, reading.read(asked, places, near, tokens)
 
     def _places(self, view: View, hits: Sequence[Hit]) -> list[PassageSpan]:
@@ -310,7 +310,7 @@ class Answers:
     def _in_its_own_words(self, found: _Found, limit: int) -> Answer:
         if found.facts is not None:
             return found.facts
-        chosen = found.told or reading.answer(found.reads, limit)
+        chosen = found.told or reading.answer(found.asked, found.reads, limit)
         if not chosen:
             return _nothing(found)
         return Answer(

@@ -172,6 +172,14 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                 SHARING.format(service="shared-db", said="image: postgres:16"),
             ],
         ),
+        # A template, which counts while what it becomes is not there.
+        (
+            "more/compose.yaml.j2",
+            [
+                SHARING.format(service="cache", said='image: "{{ image }}"'),
+                SHARING.format(service="shared-db", said="mem_limit: {{ limit }}"),
+            ],
+        ),
         (
             "common/base.yaml",
             [
@@ -860,6 +868,18 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
         ("write", ("stacks", "shop/.env"), 1),
     ],
     confirmed=True,
+)
+@example(
+    # What a template becomes appears beside it, and goes.
+    start=[(("stacks", "shop/compose.yaml"), 1), (("stacks", "more/compose.yaml.j2"), 0)],
+    operations=[
+        ("ingest", ("stacks", "more/compose.yaml.j2"), 0),
+        ("write", ("stacks", "more/compose.yaml"), 1),
+        ("crash", ("stacks", "more/compose.yaml"), 5),
+        ("delete", ("stacks", "more/compose.yaml"), 0),
+        ("write", ("stacks", "more/compose.yaml.j2"), 1),
+    ],
+    confirmed=False,
 )
 @example(
     # What expires stays away, killed meanwhile, until it is edited; one document is kept for good.

@@ -6,20 +6,27 @@ from collections.abc import Mapping, Sequence
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.formats import all_formats
-from taboot_pipelines.extraction.tier_a.recognition import Format, FormatReader, recognise, without_example
+from taboot_pipelines.extraction.tier_a.recognition import (
+    Format,
+    FormatReader,
+    filled,
+    recognise,
+    without_example,
+)
 from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT
 from taboot_pipelines.model.ids import digest
 from taboot_pipelines.model.records import FileView, Interpretation, Problem, SourceFacts, UnitSpec
 
 #: Part of the version: raise it when :func:`recognise`, or what a format recognises, would decide otherwise.
-_VERSION = "2"
+_VERSION = "3"
 
 
 class ConfigFiles:
     """Tier A for configuration files (a :class:`~taboot_pipelines.knowledge.project_units.FormatExtractor`).
 
     A file that may be of a format by its name is a unit; what it is, is found out when it is read. A file of
-    no format says nothing, nor does an example (``prometheus.yml.example``) beside what it is one of.
+    no format says nothing, nor does an example (``prometheus.yml.example``) or a template (``site.conf.j2``)
+    beside what it is one of.
     """
 
     name = "config"
@@ -36,7 +43,7 @@ class ConfigFiles:
 
     def units(self, paths: Sequence[str]) -> list[UnitSpec]:
         present = set(paths)
-        told = (p for p in sorted(present) if without_example(p) == p or without_example(p) not in present)
+        told = (p for p in sorted(present) if present.isdisjoint({without_example(p), filled(p)} - {p}))
         return [UnitSpec(p, (p,)) for p in told if any(f.may_be(p) for f in self._formats)]
 
     def interpret(self, unit: UnitSpec, view: FileView, source: SourceFacts) -> Interpretation:

@@ -93,6 +93,7 @@ FORMATS: tuple[Format, ...] = (
         by_path=lambda path: _ENABLED.search(path) is not None,
         by_content=looks_like_nginx,
         endings=frozenset({"conf"}),
+        templates=True,
         globs=("**/[s]ites-enabled/*",),
     ),
     Format(

@@ -64,6 +64,8 @@ class Format:
     by_content: Callable[[str], bool] = lambda _head: False
     #: Endings in lower case, without the dot.
     endings: Collection[str] = frozenset()
+    #: Whether its readers take a template of Ansible or Salt (``site.conf.j2``) for what it becomes.
+    templates: bool = False
     #: Globs of files that have names of their own, or endings that no documents have, in lower case: sources
     #: that interpret take them too. A last segment without a wildcard would mean a directory as well.
     globs: tuple[str, ...] = ()
@@ -74,7 +76,12 @@ class Format:
 
     def may_be(self, path: str) -> bool:
         """Whether a file of this path is worth looking at."""
-        return self.by_path(path) or ending(without_example(path)) in self.endings
+        return self.by_path(path) or self.ending(path) in self.endings
+
+    def ending(self, path: str) -> str:
+        """The ending that says what a file of this path holds."""
+        plain = without_example(path)
+        return ending(filled(plain) if self.templates else plain)
 
 
 def recognise(formats: Sequence[Format], path: str, text: str) -> Format | None:
@@ -82,8 +89,8 @@ def recognise(formats: Sequence[Format], path: str, text: str) -> Format | None:
     named = next((f for f in formats if f.by_path(path)), None)
     if named is not None:
         return named
-    head, its = text[:MAX_HEAD], ending(without_example(path))
-    return next((f for f in formats if its in f.endings and f.by_content(head)), None)
+    head = text[:MAX_HEAD]
+    return next((f for f in formats if f.ending(path) in f.endings and f.by_content(head)), None)
 
 
 def base_name(path: str) -> str:
@@ -94,6 +101,11 @@ def base_name(path: str) -> str:
 def without_example(path: str) -> str:
     """The path of what a file is an example of, by the ending of its name; else its own."""
     return path.rpartition(".")[0] if ending(path) in EXAMPLE_ENDINGS else path
+
+
+def filled(path: str) -> str:
+    """The path of what a template becomes that Ansible or Salt fills in; of any other file its own."""
+    return path.removesuffix(".j2")
 
 
 def examples_of(path: str) -> list[str]:

@@ -18,9 +18,11 @@ MAX_PROBLEMS = 200
 #: Stands in a text for a value that is put in before a program reads the file.
 UNKNOWN = "\ufffd"
 _DESCRIPTION = re.compile(r"(?i)(?:^|[./_-])description$")
-#: Actions of Go templates, Jinja and Helm; each ends on its line.
-_ACTIONS = r"\{\{[^{}\n]*\}\}|\{%[^%\n]*%\}|\{#[^#\n]*#\}"
+#: Actions of Go templates, Jinja and Helm: a value ends on its line, a statement or a comment of Jinja may
+#: go over several.
+_ACTIONS = r"\{\{[^{}\n]*\}\}|\{%[^%]{0,4000}%\}|\{#[^#]{0,4000}#\}"
 _ACTION = re.compile(_ACTIONS)
+_NOT_BREAK = re.compile(r"[^\n]")
 #: A line of nothing but actions, which says what is put in where.
 _ACTION_LINE = re.compile(rf"^[ \t]*(?:(?:{_ACTIONS})[ \t]*)+$", re.MULTILINE)
 
@@ -50,8 +52,24 @@ def untemplated(text: str, unknown: str = UNKNOWN) -> str:
     in it; lines that hold only actions, and actions that give no value, are blank."""
     if "{{" not in text and "{%" not in text:
         return text
-    lines = _ACTION_LINE.sub(lambda m: " " * len(m[0]), text)
-    return _ACTION.sub(lambda m: (unknown if m[0].startswith("{{") else " ") * len(m[0]), lines)
+    lines = _ACTION_LINE.sub(lambda m: _NOT_BREAK.sub(" ", m[0]), text)
+    return _ACTION.sub(lambda m: _NOT_BREAK.sub(unknown if m[0].startswith("{{") else " ", m[0]), lines)
+
+
+def with_variables(text: str) -> str:
+    """A text of equal length in which each value of a template is a variable called after it
+    (``{{ domain }}`` as ``${domain___}``), for formats that know these; other actions are blank."""
+    lines = _ACTION_LINE.sub(lambda m: _NOT_BREAK.sub(" ", m[0]), text)
+    return _ACTION.sub(_variable, lines)
+
+
+def _variable(action: re.Match[str]) -> str:
+    if not action[0].startswith("{{"):
+        return _NOT_BREAK.sub(" ", action[0])
+    length = len(action[0]) - len("${}")
+    name = re.sub(r"\W+", "_", action[0][2:-2], flags=re.ASCII).strip("_")
+    name = f"_{name}" if name[:1].isdigit() else name
+    return "${" + name[:length].ljust(length, "_") + "}"
 
 
 def position(text: str, offset: int) -> str:
@@ -124,6 +142,11 @@ class UnitTexts:
     def problem(self, path: str, code: str, message: str) -> None:
         """A problem of a whole file; ``message`` names it, and must not quote it."""
         self.problems.add(Problem(path, code, message))
+
+    def note_template(self, path: str) -> None:
+        """Note that a file is a template, which cannot be read as what it becomes."""
+        said = "a template, which says nothing until its values are put in; what it gives can be read"
+        self.problem(path, "E_UNRESOLVED", f"{path}: {said}.")
 
     def problem_at(self, where: Evidence, code: str, what: str) -> None:
         """``what``, a sentence that does not quote the file, with the file and the line of ``where``."""

@@ -372,23 +372,15 @@ def documents(path: str, texts: UnitTexts) -> list[Node]:
         found = parse(Origin(path, plain, ""), problems)
     except TabootError:
         if any(mark in text for mark in _MARKS):
-            _note_template(texts, path)
+            texts.note_template(path)
             return []
         raise
-    if "{{" in text and any(_has_template(document) for document in found):
-        _note_template(texts, path)
+    if "{{" in text and any(has_template(document) for document in found):
+        texts.note_template(path)
         return []
     for problem in problems.listed():
         texts.problems.add(problem)
     return found
-
-
-def _note_template(texts: UnitTexts, path: str) -> None:
-    texts.problem(
-        path,
-        "E_UNRESOLVED",
-        f"{path}: a template, which says nothing until its values are put in; what it gives can be read.",
-    )
 
 
 def is_open(text: str) -> bool:
@@ -421,7 +413,7 @@ def listed(node: Node | None, *keys: str) -> list[Node]:
     return [item for part in found if part is not None for item in part.items if item.kind == MAPPING]
 
 
-def _has_template(document: Node) -> bool:
+def has_template(document: Node) -> bool:
     """Whether a plain ``{{ … }}`` stands for a value, which YAML takes for two mappings."""
     seen: set[int] = set()
     waiting = [document]

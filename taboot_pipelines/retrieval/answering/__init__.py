@@ -26,7 +26,7 @@ Answers out of text, and what they share with those from facts:
   each is told; ``words``: stems and synonyms; ``ownership``: which sources speak of the house;
 - ``documents``: documents as statements (``retrieval.sentences``); ``reading``: those that answer, how
   probable that is, and what is shown of them, by a fitted model (``reading.json``);
-- ``tables_and_lists``: what ordered lists say, and comparisons of a column;
+- ``table_comparisons``: what comparing a column says;
 - ``model_answers``: a chat model that reads, looks up and writes; ``grounding``: which of its sentences
   rest on what they cite.
 """

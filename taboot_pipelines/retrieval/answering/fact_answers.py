@@ -215,7 +215,7 @@ class Answerer:
                 sure = _confidence(question, found, set()) - 0.01 * n
                 best = _better(best, _Best(sure, "holders", found, question))
             found = None if self.holders.asks(question) else self.config.find(scoped)
-            if found is not None and found.weight <= 1 and _asks_for_others(question):
+            if found is not None and found.weight <= 1 and _asks_for_others(question, found):
                 found = None
             if found is not None and _denies_alike(question, found):
                 sure = _confidence(question, found, set(), config=True) - 0.01 * n
@@ -273,9 +273,12 @@ def _say_slips(best: _Best, statements: Sequence[CitedStatement]) -> None:
         statements[0].text = said
 
 
-def _asks_for_others(question: Question) -> bool:
-    """Whether a question seems to ask what stands in a relation to something that is not known here: a value
-    of which some words are those of the question is no answer to that."""
+def _asks_for_others(question: Question, found: Found) -> bool:
+    """Whether a value is no answer: a question asks which services are so, and it is one of a service that it
+    names; or it asks what stands in a relation to something that is not known here, and it has its words.
+    """
+    if question.reading.lists_services and len(found.statements) == 1:
+        return any(found.used & set(range(m.first, m.last)) for m in question.mentions if m.of("service"))
     return not question.mentions and any(
         a.kind in OF_STORES and a.probability >= _WHOLE for a in question.asked
     )

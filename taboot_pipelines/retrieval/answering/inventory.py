@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
 from taboot_pipelines.retrieval.answering.fact_base import FactKind
 from taboot_pipelines.retrieval.queries.citations import (
@@ -42,7 +43,7 @@ class Inventory(FactKind):
             return None
         _, services, used = subject
         question, statements, weight = scoped.question, [], 1.0
-        for service in services[:MAX_SCOPES]:
+        for service in map(self._running, services[:MAX_SCOPES]):
             edges = self.house.out(service.number, "BUILDS")
             main = [e for e in edges if e.method in ("compose_image", "compose_build")] or self._containers(
                 service, edges
@@ -51,7 +52,7 @@ class Inventory(FactKind):
                 continue
             facts = self.house.properties(main[0].end)
             reference = facts.get("reference") or self.house.name(main[0].end)
-            tag = facts.get("tag") or ""
+            tag = facts.get("tag") or _tag(reference)
             built = main[0].method == "compose_build"
             if built and version:
                 main = [e for e in edges if e.method == "dockerfile_from"] or main
@@ -89,6 +90,19 @@ class Inventory(FactKind):
             if statements
             else None
         )
+
+    def _running(self, service: Service) -> Service:
+        """The declared service that runs another version of what a text says an undeclared one runs: what is
+        declared is in force. Where there is none, or several, the service itself."""
+        if service.declared:
+            return service
+        said = self._repositories(service)
+        others = [s for s in self.house.services.values() if s.declared and said & self._repositories(s)]
+        return others[0] if len(others) == 1 else service
+
+    def _repositories(self, service: Service) -> set[tuple[str, str]]:
+        names = {self.house.name(e.end) for e in self.house.out(service.number, "BUILDS")}
+        return {(r.registry, r.repository) for r in map(try_reference, names) if r is not None}
 
     def _containers(self, service: Service, edges: list[Edge]) -> list[Edge]:
         """The images of a service of several containers as they are written; first that which is called as
@@ -172,6 +186,12 @@ class Inventory(FactKind):
         """The description that a label, a comment or a unit gives, where it stands."""
         found = declared_description(self.house, service)
         return found and CitedStatement(f"{self.called(service)}: {found[0]}", [found[1]])
+
+
+def _tag(reference: str) -> str:
+    """The tag of an image that only a text names."""
+    parsed = try_reference(reference)
+    return (parsed.tag or "") if parsed is not None else ""
 
 
 def _there_are(noun: str, names: list[str], places: list[StatementSpan], total: int | None = None) -> Found:

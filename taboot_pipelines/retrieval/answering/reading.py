@@ -28,7 +28,6 @@ from taboot_pipelines.retrieval.answering import words
 from taboot_pipelines.retrieval.answering.answer_types import CAUSE, TOLD, Value, carries
 from taboot_pipelines.retrieval.answering.documents import Excerpt, PassageSpan, ReadDocument
 from taboot_pipelines.retrieval.answering.similarity import ExactWords, Near, Tokens
-from taboot_pipelines.retrieval.answering.tables_and_lists import of_the_house
 from taboot_pipelines.retrieval.answering.text_query import TextQuery
 from taboot_pipelines.retrieval.sentences import Form, TextStatement, split_sentences
 
@@ -205,6 +204,14 @@ def candidates(
     ]
 
 
+def of_the_house(asked: TextQuery, places: Sequence[PassageSpan]) -> list[PassageSpan]:
+    """The passages that may say which of the house's things are so: no vendor knows that. Where no text among
+    them is known to be the house's own, whose it is cannot be told."""
+    if not asked.inventory or (asked.ours and not any(p.own and p.text for p in places)):
+        return list(places)
+    return [p for p in places if p.own]
+
+
 def _statements(asked: TextQuery, places: Sequence[PassageSpan], tokens: Tokens) -> list[Read]:
     """The statements in and beside the passages, with what they tell alone."""
     first: dict[tuple[str, int], dict[int, float]] = {}
@@ -313,13 +320,15 @@ _OPENS = re.compile(r"[:{\[]\s*\Z")
 _BLOCK, _LIST = 800, 1500
 
 
-def answer(ranked: Sequence[Read], limit: int) -> list[Excerpt]:
+def answer(asked: TextQuery, ranked: Sequence[Read], limit: int) -> list[Excerpt]:
     """The parts that are said; empty if none is probable enough, or if what is most probable carries no value
-    of the kind that is asked for, or is of another thing of its kind."""
+    of the kind that is asked for, or is of another thing of its kind; nor does a line of configuration, which
+    speaks of one service, say which services are so."""
     if not ranked or ranked[0].sure < THRESHOLD:
         return []
-    signs = ranked[0].signs
-    return parts(ranked[0])[:limit] if signs.value and signs.apart else []
+    best = ranked[0]
+    of_one = asked.lists_services and best.statement.form is Form.CODE
+    return parts(best)[:limit] if best.signs.value and best.signs.apart and not of_one else []
 
 
 def parts(chosen: Read) -> list[Excerpt]:

@@ -103,3 +103,11 @@ def test_the_address_of_each_connection_is_no_server() -> None:
     said = read("haproxy.cfg", text)
     assert [e.end.name for e in said.edges if e.type == "ROUTES_TO"] == ["app"]
     assert [p.code for p in said.problems] == ["E_UNRESOLVED"] * 2
+
+
+def test_a_template_of_nginx_counts_where_what_it_becomes_is_not_there() -> None:
+    text = "server {\n  server_name app.{{ domain }};\n  location / { proxy_pass http://app:80; }\n}\n"
+    (route,) = [e for e in read("site.conf.j2", text).edges if e.type == "ROUTES_TO"]
+    assert (route.properties["host"], route.end.name) == ("app.${domain}", "app")
+    told = [u.name for u in ConfigFiles().units(["a/site.conf", "a/site.conf.j2", "b/site.conf.j2"])]
+    assert told == ["a/site.conf", "b/site.conf.j2"]

@@ -89,8 +89,6 @@ def cited(answer: Answer) -> list[str]:
 @pytest.mark.parametrize(
     ("question", "needed"),
     [
-        ("What must be done before loading the ferry?", ["Lower the ramp", "free deck"]),
-        ("which preparations are needed before the ferry is loaded", ["Lower the ramp", "free deck"]),
         ("In which order are the decks of the ferry filled?", ["Deck four", "Deck two", "Deck three"]),
         ("what changed in deckhand 4.2", ["weighed", "tide table"]),
         ("may a dog travel on the ferry without a muzzle", ["a lead is enough"]),

@@ -165,13 +165,24 @@ def test_a_tree_of_folders_answers_nothing() -> None:
 
 
 def test_what_is_improbable_of_another_kind_or_of_another_thing_is_not_said() -> None:
+    asked = read_question("how many litres does the pump hold", lambda _: 5.0)
     sure = Read(document(PUMPS), 0, Signs(*[1.0] * len(Signs._fields)), 9.0, 0.99)
-    assert reading.answer([sure], 3)
+    assert reading.answer(asked, [sure], 3)
     for sign in ("value", "apart"):
         lacking = Read(sure.document, 0, sure.signs._replace(**{sign: 0.0}), 9.0, 0.99)
-        assert reading.answer([lacking], 3) == []
+        assert reading.answer(asked, [lacking], 3) == []
     unsure = Read(sure.document, 0, sure.signs, 9.0, reading.THRESHOLD - 0.01)
-    assert reading.answer([unsure], 3) == [] == reading.answer([], 3)
+    assert reading.answer(asked, [unsure], 3) == [] == reading.answer(asked, [], 3)
+
+
+def test_a_line_of_configuration_does_not_say_which_services_are_so() -> None:
+    held = document(
+        "services:\n  web:\n    volumes: ['/var/run/docker.sock:/var/run/docker.sock']\n", code=True
+    )
+    line = Read(held, len(held.statements) - 1, Signs(*[1.0] * len(Signs._fields)), 9.0, 0.99)
+    for question, said in (("which services mount the docker socket", False), ("docker socket of web", True)):
+        asked = read_question(question, lambda _: 5.0)
+        assert bool(reading.answer(asked, [line], 3)) is said
 
 
 @pytest.mark.parametrize(

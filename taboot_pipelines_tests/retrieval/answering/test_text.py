@@ -455,28 +455,9 @@ def test_a_row_is_said_with_its_header(house, question, text):
     assert house.answer(question).text.split(" [1]")[0] == text
 
 
-@pytest.mark.parametrize(
-    ("question", "text"),
-    [
-        ("what is the first step when the doorbell is silent?", "Press it twice. [1]"),
-        ("doorbell silent, what first?", "Press it twice. [1]"),
-        ("what is step 4 of the frigate upgrade?", "Change the tag. [1] Both must match. [2]"),
-        (
-            "what comes after the release notes in the frigate upgrade",
-            "Tell Ines, she watches the cameras. [1]",
-        ),
-        ("what comes before the snapshot when upgrading frigate?", "Tell Ines, she watches the cameras. [1]"),
-        ("what is the last step of the doorbell", "Restart the radio, then wait. [1]"),
-        ("how many steps does upgrading frigate have?", "4 steps. [1]"),
-    ],
-)
-def test_a_step_of_an_ordered_list_is_found_by_its_place(house, question, text):
-    assert house.answer(question).text == text
-
-
 def test_the_way_to_do_it_is_the_list_under_its_heading(house):
-    answer = house.answer("how do I upgrade frigate?")
-    assert answer.text.startswith("Read the release notes. [1] Tell Ines") and len(answer.citations) == 5
+    text = house.answer("how do I upgrade frigate?").text
+    assert "Read the release notes. Tell Ines" in text and "Change the tag. Both must match." in text
     assert "Tell Ines" in house.answer("who should be told before upgrading frigate?").text
 
 

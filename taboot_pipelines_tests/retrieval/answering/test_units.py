@@ -38,7 +38,8 @@ Restart=on-failure
     "films.container": "[Container]\nImage=films:1\nNetwork=house.network\n"
     "PublishPort=192.168.7.1:8096:8096\nPublishPort=192.168.7.1:7359:7359/udp\n",
     "house.network": "[Network]\nSubnet=10.89.5.0/24\n",
-    "README.md": "# Images\n\n| Service | Image |\n| --- | --- |\n| films | films:latest |\n",
+    "README.md": "# Images\n\n| Service | Image |\n| --- | --- |\n| films | films:latest |\n"
+    "| accounts-ledger | ghcr.io/example/ledger:2.8 |\n",
     "books.volume": "[Volume]\nVolumeName=books\n",
     "vault.container": "[Container]\nImage=postgres:17\nEnvironment=POSTGRES_DB=accounts\n",
     "sweeper.timer": "[Timer]\nOnCalendar=Sun 03:20\nRandomizedDelaySec=60\n",
@@ -47,6 +48,12 @@ Restart=on-failure
 }
 ASKED = [
     ("what is the memory limit of ledger?", ["768M"], "MemoryMax=768M"),
+    # What a document calls otherwise, in another version, is what is declared.
+    (
+        "which version of accounts-ledger runs?",
+        ["ledger", "runs version 3 (image"],
+        "Image=ghcr.io/example/ledger:3",
+    ),
     ("how much memory can sweeper use?", ["96M"], "MemoryMax=96M"),
     (
         "what are the volumes of ledger?",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from taboot_pipelines.extraction.tier_a.compose import merging, traefik
@@ -23,6 +24,7 @@ from taboot_pipelines.extraction.tier_a.compose.traefik import claim_routes, def
 from taboot_pipelines.extraction.tier_a.compose.variables import resolved
 from taboot_pipelines.extraction.tier_a.compose.volumes import mounts
 from taboot_pipelines.extraction.tier_a.images import try_reference
+from taboot_pipelines.extraction.tier_a.recognition import filled
 from taboot_pipelines.extraction.tier_a.texts import described, description
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, Entry, Node, comment_above
 from taboot_pipelines.model import ids
@@ -385,7 +387,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "19"
+    version = "20"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every
@@ -395,8 +397,16 @@ class ComposeExtractor:
     def interpret(self, unit: UnitSpec, view: FileView, source: SourceFacts) -> Interpretation:
         """The claims of one unit; empty if its main file is no Compose file. Evidence is in code points of
         what ``view.read`` returned for the claim's file."""
-        loader = Loader(view)
         main = unit.files[0]
+        found = self._interpret(main, unit, view, source)
+        if main == filled(main):
+            return found
+        # Of a template it is not known what is written where its loops and values stand.
+        problems = (replace(p, code="E_UNRESOLVED") if p.code == "E_PARSE" else p for p in found.problems)
+        return replace(found, problems=tuple(problems))
+
+    def _interpret(self, main: str, unit: UnitSpec, view: FileView, source: SourceFacts) -> Interpretation:
+        loader = Loader(view)
         chosen = select(loader, unit.files, source.folder or source.source_id)
         project = loader.load(
             chosen.files,
@@ -411,5 +421,7 @@ class ComposeExtractor:
         claims = ProjectClaims(project, loader, source)
         claim_project(claims)
         for variable in loader.unset:
-            loader.problems.add(Problem(main, "E_UNSET", f"{variable} has no value."))
+            # One out of a template is as long as what it stood for.
+            called = variable.rstrip("_") or variable
+            loader.problems.add(Problem(main, "E_UNSET", f"{called} has no value."))
         return claims.result(loader.subordinates - {main}, loader.environment_files)

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Collection
 
+from taboot_pipelines.extraction.tier_a.recognition import filled
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Entry, Node, with_children
 from taboot_pipelines.packaged import word_list
 
@@ -18,6 +19,8 @@ OVERRIDE_FILES = (
     "docker-compose.override.yml",
     "docker-compose.override.yaml",
 )
+#: The folders of a role of Ansible whose files are put elsewhere.
+_OF_ROLES = ("templates", "files")
 _MODEL_KEYS = frozenset(
     {"version", "name", "services", "networks", "volumes", "configs", "secrets", "include", "models", "jobs"}
 )
@@ -109,14 +112,25 @@ def modernized(document: Node, path: str) -> Node:
     )
 
 
+def naming_folder(directory: str) -> str:
+    """The folder that a project in ``directory`` is called after: of a role's files and templates the role,
+    which are put elsewhere before they are used."""
+    outer, inner = posixpath.split(directory)
+    in_role = posixpath.basename(posixpath.dirname(outer)) == "roles"
+    return outer if inner in _OF_ROLES and in_role else directory
+
+
 def group_units(paths: Collection[str]) -> list[tuple[str, ...]]:
     """The YAML files of a listing by unit, main file first: a directory's default file and its override are
-    one."""
+    one. A template is a unit where what it becomes is not there."""
     folders: dict[str, dict[str, str]] = {}
-    for path in paths:
+    units: list[tuple[str, ...]] = []
+    present = set(paths)
+    for path in present:
         if path.lower().endswith((".yml", ".yaml")):
             folders.setdefault(posixpath.dirname(path), {})[posixpath.basename(path)] = path
-    units: list[tuple[str, ...]] = []
+        elif path.lower().endswith((".yml.j2", ".yaml.j2")) and filled(path) not in present:
+            units.append((path,))
     for files in folders.values():
         main = next((files[n] for n in DEFAULT_FILES if n in files), None)
         override = next((files[n] for n in OVERRIDE_FILES if n in files), None)

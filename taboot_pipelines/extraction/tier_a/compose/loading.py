@@ -29,12 +29,14 @@ from taboot_pipelines.extraction.tier_a.compose.files import (
     is_model,
     looks_like_compose,
     named_compose,
+    naming_folder,
     normalize_project,
     resolve_path,
 )
 from taboot_pipelines.extraction.tier_a.compose.merging import anchored, canonical, runs
 from taboot_pipelines.extraction.tier_a.compose.variables import Environment, expand, parse_env
-from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts
+from taboot_pipelines.extraction.tier_a.recognition import filled
+from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts, with_variables
 from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     MAPPING,
     SCALAR,
@@ -42,6 +44,7 @@ from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     Entry,
     Node,
     Origin,
+    has_template,
     parse,
     with_children,
 )
@@ -282,16 +285,39 @@ class Loader:
             return None
         self._tagged = self._tagged or merging.RESET in text or merging.OVERRIDE in text
         found = Problems()
+        refused: TabootError | None = None
+        documents: list[Node] = []
         try:
             documents = parse(Origin(path, text, base), found)
         except TabootError as error:
+            refused = error
+        if (
+            refused is not None
+            or path != filled(path)
+            or ("{{" in text and any(map(has_template, documents)))
+        ):
+            # Ansible and Salt fill in files of this name too; what they put in is a variable without a value.
+            template = self._template(path, text, base)
+            if template:
+                documents, found, refused = template, Problems(), None
+        if refused is not None:
             # Another program's YAML dialect is no concern of this extractor.
             if named_compose(path) or _TOP_LEVEL.search(text):
-                self.problems.add(Problem(path, error.code, error.message))
+                self.problems.add(Problem(path, refused.code, refused.message))
             return None
         if any(is_model(document, path) for document in documents):
             self.problems.extend(found)
         return documents
+
+    def _template(self, path: str, text: str, base: str) -> list[Node]:
+        """The documents of a template; none if it is no template, or is none that can be read unfilled."""
+        plain = with_variables(text)
+        if plain == text:
+            return []
+        try:
+            return parse(Origin(path, plain, base), Problems())
+        except TabootError:
+            return []
 
     def model(self, path: str, base: str, environment: int, including: tuple[str, ...]) -> Node | None:
         """One file's model: documents merged, variables replaced, ``extends`` and ``include`` resolved."""
@@ -561,6 +587,7 @@ def select(loader: Loader, unit: Sequence[str], root: str) -> Selection:
     """
     main = unit[0]
     directory, file = posixpath.split(main)
+    plain = filled(file)
     default = file in DEFAULT_FILES and not _earlier(loader, directory, file)
     for place in _upwards(directory):
         env = posixpath.join(place, ".env")
@@ -582,8 +609,10 @@ def select(loader: Loader, unit: Sequence[str], root: str) -> Selection:
             # Started here, Compose takes other files.
             default = False
     environment = loader.read_environment(posixpath.join(directory, ".env"), {}) or {}
-    folder = _told_apart(loader, directory, DEFAULT_FILES if default else (file,)) or root
-    name = folder if default else f"{folder}-{posixpath.splitext(file)[0]}"
+    called = naming_folder(directory)
+    folder = _told_apart(loader, called, DEFAULT_FILES if default else (file,)) or root
+    of_folder = default or (file != plain and plain in DEFAULT_FILES)
+    name = folder if of_folder else f"{folder}-{posixpath.splitext(plain)[0]}"
     beside = _beside(loader, directory, unit) if default else ()
     return Selection(tuple(unit), directory, environment, name, default, beside)
 

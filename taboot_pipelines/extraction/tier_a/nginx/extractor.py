@@ -9,6 +9,7 @@ from taboot_pipelines.extraction.tier_a.endpoints import Target
 from taboot_pipelines.extraction.tier_a.nginx.directives import Miss, Span, parse_pass
 from taboot_pipelines.extraction.tier_a.nginx.routes import Pass, Reader
 from taboot_pipelines.extraction.tier_a.proxying import Guard, Route, RouteClaims
+from taboot_pipelines.extraction.tier_a.texts import untemplated
 from taboot_pipelines.model.records import Evidence, FileView, Interpretation, SourceFacts, UnitSpec
 
 #: A quote that begins at a `set` must stay one statement that a person takes in at a glance.
@@ -24,7 +25,8 @@ _BLOCK = re.compile(r"^[ \t]*(?:server|http|stream|upstream[ \t]+\S+|map[ \t]+\S
 
 def looks_like_nginx(head: str) -> bool:
     """Whether a text begins as a configuration of nginx."""
-    return _BLOCK.search(head) is not None or _NGINX.search(head) is not None
+    plain = untemplated(head, "$")
+    return _BLOCK.search(plain) is not None or _NGINX.search(plain) is not None
 
 
 class NginxReader:
@@ -32,7 +34,7 @@ class NginxReader:
     :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = "nginx"
-    version = "7"
+    version = "8"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file and its includes say. Raises nothing but what the store behind ``view`` raises; what

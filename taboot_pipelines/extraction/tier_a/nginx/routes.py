@@ -44,7 +44,7 @@ from taboot_pipelines.extraction.tier_a.nginx.directives import (
     variables,
 )
 from taboot_pipelines.extraction.tier_a.nginx.parser import Directive, parse
-from taboot_pipelines.extraction.tier_a.texts import UnitTexts
+from taboot_pipelines.extraction.tier_a.texts import UnitTexts, untemplated, with_variables
 from taboot_pipelines.model.records import Evidence, FileView
 
 #: Components of a name, and parents of the main file, that are considered; real trees are far shallower.
@@ -196,6 +196,15 @@ class _Item:
         return Span(self.path, self.directive.start, self.directive.end, self.home)
 
 
+def _name_servers(tree: Sequence[Directive], text: str) -> None:
+    """Give the servers of a template their names, with what is put in as variables: ``app.${domain}``."""
+    for directive in tree:
+        _name_servers(directive.children or (), text)
+        if directive.name == "server_name" and any("$$" in name for name in directive.args):
+            _, *names = with_variables(text[directive.start : directive.end].rstrip(" \t;")).split()
+            directive.args = [re.sub(r"_+}", "}", name) for name in names]
+
+
 class Reader:
     """Reads one unit into ``routes``, ``upstreams``, ``subordinates``, and ``texts`` with their problems."""
 
@@ -234,7 +243,14 @@ class Reader:
             tree: list[Directive] | None = None
             text = self.texts.text(path)
             if text is not None:
-                tree, notes = parse(text)
+                # What a template puts in is, like a variable, not known.
+                plain = untemplated(text, "$")
+                tree, notes = parse(plain)
+                if notes and plain != text:
+                    self.texts.note_template(path)
+                    notes = []
+                if plain != text:
+                    _name_servers(tree, text)
                 for note in notes:
                     self.texts.problem(path, "E_PARSE", f"{path}, line {note.line}: {note.message}.")
             elif path not in self._view.paths:

@@ -707,3 +707,70 @@ def test_a_fragment_that_is_laid_over_others_is_no_project(path: str) -> None:
     assert not read.result.nodes and not read.result.problems
     whole = interpret({path: text.replace("deploy:", "image: x, deploy:")})
     assert {n.node.name for n in whole.nodes("Service")} == {"web", "db"}
+
+
+def test_a_template_is_read_with_what_it_puts_in_as_variables() -> None:
+    read = interpret(
+        """
+        services:
+          {% if dns %}
+          pihole:
+            image: pihole/pihole:2026.05
+            depends_on: [unbound]
+            volumes:
+              - {{ data_path }}/pihole:/etc/pihole
+            networks:
+              internal:
+                ipv4_address: {{ pihole_ip }}
+          {% endif %}
+          unbound:
+            image: {{ unbound_image }}
+        networks:
+          internal:
+        """
+    )
+    assert set(read.codes()) == {"E_UNSET"}
+    assert read.pairs("DEPENDS_ON") == [("pihole", "unbound")]
+    assert images(read) == ["docker.io/pihole/pihole:2026.05"]
+    assert not read.nodes("IP")
+
+
+def test_a_file_that_is_no_yaml_even_as_a_template_is_a_mistake() -> None:
+    read = interpret("services:\n  web: [{{ image }}]\n   image: nginx\n")
+    assert read.codes() == ["E_PARSE"]
+
+
+def test_templates_of_a_role_are_projects_called_after_it() -> None:
+    files = {
+        "roles/media/templates/docker-compose.yml.j2": """
+            services:
+              sonarr:
+                image: "{{ image }}"
+                depends_on: [gluetun]
+              {% for site in sites %}
+              docs-{{ site.name }}:
+                image: mkdocs
+              {% endfor %}
+              gluetun:
+                image: qmcgaw/gluetun:v3
+        """,
+        "roles/film/files/compose.yaml": WEB,
+        "files/compose.yaml": WEB,
+        "roles/film/templates/stack.yml.j2": WEB,
+        "compose.yaml": WEB,
+        "compose.yaml.j2": WEB,
+    }
+    units = [u.name for u in ComposeExtractor().units(files)]
+    assert units == sorted(set(files) - {"compose.yaml.j2"})
+    projects = {u: {n.node.key[0] for n in interpret(files, u).nodes("Service")} for u in units}
+    assert projects == {
+        "compose.yaml": {"lab/lab"},
+        "files/compose.yaml": {"lab/files"},
+        "roles/film/files/compose.yaml": {"lab/film"},
+        "roles/film/templates/stack.yml.j2": {"lab/film-stack"},
+        "roles/media/templates/docker-compose.yml.j2": {"lab/media"},
+    }
+    read = interpret(files, "roles/media/templates/docker-compose.yml.j2")
+    assert read.pairs("DEPENDS_ON") == [("sonarr", "gluetun")]
+    assert images(read) == ["docker.io/qmcgaw/gluetun:v3"]
+    assert set(read.codes()) <= {"E_UNSET", "E_UNRESOLVED"}

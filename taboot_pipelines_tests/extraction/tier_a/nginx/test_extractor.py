@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.nginx.directives import location_path
-from taboot_pipelines.extraction.tier_a.nginx.extractor import NginxExtractor
+from taboot_pipelines.extraction.tier_a.nginx.extractor import NginxExtractor, looks_like_nginx
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import FileView, SourceFacts, UnitSpec
 from taboot_pipelines_tests.extraction.tier_a.nginx.support import (
@@ -216,6 +216,39 @@ def test_what_only_a_request_knows_is_marked_and_gives_no_edge(value: str) -> No
     assert result.edges == () and result.nodes == ()
     (problem,) = result.problems
     assert problem.code == "E_UNRESOLVED" and "line 2" in problem.message and value not in problem.message
+
+
+def test_a_template_is_read_but_for_what_it_puts_in() -> None:
+    conf = """{% set ports = [
+  80,
+] -%}
+server {
+  listen {{ port }};
+  server_name app.{{ domain }} ok.example.org;
+  location /a { proxy_pass http://{{ address }}:8080; }
+  {% if tls %}
+  location /b { proxy_pass http://backend:3000; }
+  {% endif %}
+}
+"""
+    result, _ = read({"a.conf": conf})
+    assert ends(result) == [
+        ("app.${domain}", "/b", "/b", ("", "backend")),
+        ("ok.example.org", "/b", "/b", ("", "backend")),
+    ]
+    assert {p.code for p in result.problems} == {"E_UNRESOLVED"}
+
+
+def test_a_template_that_cannot_be_read_unfilled_is_no_mistake() -> None:
+    result, _ = read({"a.conf": 'server { add_header X "{{ a }}"{{ b }} "c"d; }'})
+    assert not result.edges
+    (problem,) = result.problems
+    assert problem.code == "E_UNRESOLVED" and "template" in problem.message
+
+
+def test_a_template_of_another_program_is_not_taken_for_nginx() -> None:
+    assert not looks_like_nginx("driftfile /var/lib/ntp.drift\nserver {{ server }} iburst\n")
+    assert looks_like_nginx("server {\n  listen {{ port }};\n}\n")
 
 
 @pytest.mark.parametrize(
