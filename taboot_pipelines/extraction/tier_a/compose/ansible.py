@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose.files import naming_folder
@@ -43,11 +44,10 @@ def template_values(path: str, text: str, view: FileView) -> dict[str, str]:
     names that it gives them."""
     asked = {name: name.rstrip("_") for name in _VARIABLE.findall(with_variables(text))}
     found: dict[str, str] = {}
-    levels = variable_files(path, view) if asked else ()
-    for level in levels:
+    for level in variable_files(path, view) if asked else ():
         held: dict[str, set[str]] = {}
         for file in level:
-            for name, value in _variables(file, view):
+            for name, value in _variables(view.read(file) or ""):
                 held.setdefault(name, set()).add(value)
         for name, called in list(asked.items()):
             if called in held:
@@ -58,15 +58,15 @@ def template_values(path: str, text: str, view: FileView) -> dict[str, str]:
     return found
 
 
-def _variables(file: str, view: FileView) -> Iterator[tuple[str, str]]:
-    """The variables of a file, one in a mapping by both names (``app.version`` as ``app_version``)."""
-    text = view.read(file)
+@lru_cache(maxsize=1024)
+def _variables(text: str) -> tuple[tuple[str, str], ...]:
+    """The variables of a file, one in a mapping by both names (``app.version`` as ``app_version``). Each
+    template of a repository asks for those of the inventory."""
     try:
-        documents = parse(Origin(file, text or "", ""), Problems())
+        documents = parse(Origin("", text, ""), Problems())
     except TabootError:
-        return  # Encrypted, or a problem of another source.
-    for document in documents:
-        yield from _scalars(document, "")
+        return ()  # Encrypted, or a problem of another source.
+    return tuple(said for document in documents for said in _scalars(document, ""))
 
 
 def _scalars(node: Node, before: str) -> Iterator[tuple[str, str]]:
