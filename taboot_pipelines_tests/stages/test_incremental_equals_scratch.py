@@ -180,6 +180,8 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                 SHARING.format(service="shared-db", said="mem_limit: {{ limit }}"),
             ],
         ),
+        # What the inventory puts into it.
+        ("group_vars/all.yml", ["image: redis:7\n", "image: redis:8\nlimit: 1g\n"]),
         (
             "common/base.yaml",
             [
@@ -874,6 +876,9 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
     start=[(("stacks", "shop/compose.yaml"), 1), (("stacks", "more/compose.yaml.j2"), 0)],
     operations=[
         ("ingest", ("stacks", "more/compose.yaml.j2"), 0),
+        ("write", ("stacks", "group_vars/all.yml"), 0),
+        ("ingest", ("stacks", "more/compose.yaml.j2"), 0),
+        ("write", ("stacks", "group_vars/all.yml"), 1),
         ("write", ("stacks", "more/compose.yaml"), 1),
         ("crash", ("stacks", "more/compose.yaml"), 5),
         ("delete", ("stacks", "more/compose.yaml"), 0),

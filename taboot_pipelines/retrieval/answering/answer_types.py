@@ -279,7 +279,7 @@ _DENIED = re.compile(
     r"(?!.*\b(?:without|but|except|unless|if|when|until)\b)"
 )
 _EXCEPT = re.compile(r"\b(?:neither|except)\b")
-_ALL_OF = r"(?: me)?(?: all| the| of the| of our| our)*"
+_ALL_OF = r"(?: me)?(?: all| every| each| the| of the| of our| our)*"
 #: What runs, in the terms of Compose and of Kubernetes.
 _RUNNING = r"(?:services?|containers?|apps?|stacks?|deployments|pods|workloads)"
 _LISTED = rf"(?:which|what|list|show|how many|all|name){_ALL_OF} {_RUNNING}\b"

@@ -111,3 +111,10 @@ def test_a_template_of_nginx_counts_where_what_it_becomes_is_not_there() -> None
     assert (route.properties["host"], route.end.name) == ("app.${domain}", "app")
     told = [u.name for u in ConfigFiles().units(["a/site.conf", "a/site.conf.j2", "b/site.conf.j2"])]
     assert told == ["a/site.conf", "b/site.conf.j2"]
+
+
+def test_what_cannot_be_read_before_it_is_filled_in_is_no_mistake() -> None:
+    said = read("traefik.toml", "[http.routers.a]\nrule = {{ rule | to_json }} {{ more }}\nservice = 's'\n")
+    assert {p.code for p in said.problems} == {"E_UNRESOLVED"}
+    said = read("traefik.toml", "[http.routers.a]\nrule = what\nservice = 's'\n")
+    assert {p.code for p in said.problems} == {"E_PARSE"}

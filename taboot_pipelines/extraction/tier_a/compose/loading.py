@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose import merging
+from taboot_pipelines.extraction.tier_a.compose.ansible import template_values
 from taboot_pipelines.extraction.tier_a.compose.files import (
     DEFAULT_FILES,
     OVERRIDE_FILES,
@@ -285,22 +286,9 @@ class Loader:
             return None
         self._tagged = self._tagged or merging.RESET in text or merging.OVERRIDE in text
         found = Problems()
-        refused: TabootError | None = None
-        documents: list[Node] = []
         try:
-            documents = parse(Origin(path, text, base), found)
-        except TabootError as error:
-            refused = error
-        if (
-            refused is not None
-            or path != filled(path)
-            or ("{{" in text and any(map(has_template, documents)))
-        ):
-            # Ansible and Salt fill in files of this name too; what they put in is a variable without a value.
-            template = self._template(path, text, base)
-            if template:
-                documents, found, refused = template, Problems(), None
-        if refused is not None:
+            documents = documents_of(path, text, base, found)
+        except TabootError as refused:
             # Another program's YAML dialect is no concern of this extractor.
             if named_compose(path) or _TOP_LEVEL.search(text):
                 self.problems.add(Problem(path, refused.code, refused.message))
@@ -308,16 +296,6 @@ class Loader:
         if any(is_model(document, path) for document in documents):
             self.problems.extend(found)
         return documents
-
-    def _template(self, path: str, text: str, base: str) -> list[Node]:
-        """The documents of a template; none if it is no template, or is none that can be read unfilled."""
-        plain = with_variables(text)
-        if plain == text:
-            return []
-        try:
-            return parse(Origin(path, plain, base), Problems())
-        except TabootError:
-            return []
 
     def model(self, path: str, base: str, environment: int, including: tuple[str, ...]) -> Node | None:
         """One file's model: documents merged, variables replaced, ``extends`` and ``include`` resolved."""
@@ -562,6 +540,24 @@ def _names_of(node: Node) -> list[str]:
     return [item.text for item in node.items if item.kind == SCALAR] or list(node.entries)
 
 
+def documents_of(path: str, text: str, base: str, problems: Problems) -> list[Node]:
+    """The documents of a YAML file. Ansible and Salt fill in Compose files too: of a template, what they put
+    in is a variable. Raises as :func:`~taboot_pipelines.extraction.tier_a.yaml_nodes.parse` does."""
+    found, template = Problems(), path != filled(path)
+    try:
+        documents = parse(Origin(path, text, base), found)
+        template = template or ("{{" in text and any(map(has_template, documents)))
+    except TabootError:
+        if with_variables(text) == text:
+            raise
+        template = True
+    if template:
+        found = Problems()
+        documents = parse(Origin(path, with_variables(text), base), found)
+    problems.extend(found)
+    return documents
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """The files of a project in the order in which they are merged; ``base``: its directory.
@@ -609,6 +605,9 @@ def select(loader: Loader, unit: Sequence[str], root: str) -> Selection:
             # Started here, Compose takes other files.
             default = False
     environment = loader.read_environment(posixpath.join(directory, ".env"), {}) or {}
+    text = loader.read(main) or ""
+    if "{{" in text:
+        environment = {**environment, **template_values(main, text, loader.view)}
     called = naming_folder(directory)
     folder = _told_apart(loader, called, DEFAULT_FILES if default else (file,)) or root
     of_folder = default or (file != plain and plain in DEFAULT_FILES)

@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.compose.ansible import variable_files
 from taboot_pipelines.extraction.tier_a.compose.builds import dockerfile_path
 from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.compose.files import is_model, looks_like_compose, resolve_path
+from taboot_pipelines.extraction.tier_a.compose.loading import documents_of
 from taboot_pipelines.extraction.tier_a.compose.mounted import mount, mounted_files, mounted_path
 from taboot_pipelines.extraction.tier_a.compose.variables import expand
 from taboot_pipelines.extraction.tier_a.recognition import examples_of
@@ -19,8 +21,6 @@ from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     SCALAR,
     SEQUENCE,
     Node,
-    Origin,
-    parse,
     with_text,
 )
 from taboot_pipelines.model.records import FileView, Role, SourceFacts
@@ -38,7 +38,8 @@ def references(
     """(path from the source's root, role) of the files that the Compose text at ``path`` names, present or
     not; of the configuration that its services mount what is in the ``listing``.
 
-    Files of `extends`, `include` and `configs`, mounted ones and Dockerfiles are documents; `env_file`,
+    Files of `extends`, `include` and `configs`, mounted ones, Dockerfiles and what says what is put into a
+    template are documents; `env_file`,
     `label_file` and each ``.env`` are input. ``env`` is the parsed ``.env`` beside the project;
     ``project_directory`` defaults to the text's own directory. A text that is no Compose file, or no YAML,
     names nothing. What only a merge of two files names is seen by :func:`project_files`.
@@ -47,11 +48,13 @@ def references(
     if not looks_like_compose(path, text):
         return set()
     try:
-        documents = parse(Origin(path, text, base), Problems())
+        documents = documents_of(path, text, base, Problems())
     except TabootError:
         return set()
     models = [document for document in documents if is_model(document, path)]
     found: set[tuple[str, Role]] = {(posixpath.join(base, ".env"), "input")} if models else set()
+    if models and listing is not None and "{{" in text:
+        found |= {(named, "document") for level in variable_files(path, listing) for named in level}
     if _NAMES_FILES.search(text) is None:
         return found
     for document in models:

@@ -118,7 +118,9 @@ class _Unit:
         except TabootError as error:
             if error.code not in BAD_TEXT:
                 raise
-            if said:
+            if said and untemplated(text) != text:
+                self._texts.note_template(path)
+            elif said:
                 self._texts.problem(path, error.code, error.message)
             return []
         if said:

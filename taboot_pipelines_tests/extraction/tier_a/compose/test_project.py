@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
-from taboot_pipelines.model.records import SourceFacts
+from taboot_pipelines.extraction.tier_a.compose.references import references
+from taboot_pipelines.model.records import FileView, SourceFacts
 from taboot_pipelines_tests.extraction.tier_a.compose.docker_compose import (
     dedented,
     interpret_project,
@@ -774,3 +775,50 @@ def test_templates_of_a_role_are_projects_called_after_it() -> None:
     assert read.pairs("DEPENDS_ON") == [("sonarr", "gluetun")]
     assert images(read) == ["docker.io/qmcgaw/gluetun:v3"]
     assert set(read.codes()) <= {"E_UNSET", "E_UNRESOLVED"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "images_"),
+    [
+        ({"roles/web/defaults/main.yml": "version: '1.25'\napp:\n  image: nginx\n"}, ["nginx:1.25"]),
+        # The inventory is before a role's defaults, and after its own variables.
+        (
+            {
+                "roles/web/defaults/main.yml": "version: '1.25'\napp: {image: nginx}\n",
+                "group_vars/all.yml": "version: '1.27'\n",
+            },
+            ["nginx:1.27"],
+        ),
+        (
+            {
+                "roles/web/vars/main/main.yml": "version: '1.28'\napp: {image: nginx}\n",
+                "inventory/group_vars/all/versions.yaml": "version: '1.27'\n",
+            },
+            ["nginx:1.28"],
+        ),
+        # Which machine it is, is not known; nor what another template gives, or another role.
+        (
+            {
+                "roles/web/defaults/main.yml": "version: '1.25'\napp: {image: nginx}\n",
+                "host_vars/one.yml": "version: '1.26'\n",
+                "host_vars/two.yml": "version: '1.27'\n",
+            },
+            [],
+        ),
+        ({"roles/web/defaults/main.yml": "version: '{{ of_all }}'\napp: {image: nginx}\n"}, []),
+        ({"roles/db/defaults/main.yml": "version: '1.25'\napp: {image: nginx}\n"}, []),
+        ({"roles/web/defaults/main.yml": "$ANSIBLE_VAULT;1.1;AES256\n6162\n: [\n"}, []),
+    ],
+)
+def test_what_a_role_and_the_inventory_say_is_put_into_a_template(variables, images_) -> None:
+    path = "roles/web/templates/compose.yaml.j2"
+    files = {path: "services:\n  web:\n    image: '{{ app.image }}:{{ version }}'\n", **variables}
+    read = interpret(files, path)
+    assert images(read) == images_
+    assert set(variables) - {"roles/db/defaults/main.yml"} <= set(read.reads)
+    named = {
+        p
+        for p, role in references(files[path], path, {}, FileView(frozenset(files), files.get))
+        if role == "document"
+    }
+    assert {p for p in variables if "/db/" not in p} <= named
