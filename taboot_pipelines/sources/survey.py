@@ -16,6 +16,8 @@ from taboot_pipelines.sources.registry import source_kinds
 MAX_ENTRIES = 200_000
 #: From so many folders on that each hold one, what holds them all is the source.
 _MANY = 4
+#: The folder of Ansible's roles.
+_ROLES = "roles"
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ def _folders(
     tops: dict[str, list[PurePosixPath]] = {}
     for path in paths:
         tops.setdefault(path.parts[0] if len(path.parts) > 1 else ".", []).append(path)
-    if "." in tops or len(tops) >= _MANY:
+    homes = {_home(beginning, path) for path in paths}
+    if "." in tops or PurePosixPath() in homes or len(tops) >= _MANY:
         tops = {".": list(paths)}
     for top, inside in sorted(tops.items()):
         common = "." if top == "." else os.path.commonpath([_home(beginning, p) for p in inside])
@@ -99,7 +102,10 @@ def _folders(
 
 
 def _home(beginning: Beginning, path: PurePosixPath) -> PurePosixPath:
-    """The folder that a file stands for: of one that makes a project the one that holds its folder."""
+    """The folder that a file stands for: of one that makes a project the one that holds its folder, of one in
+    a role of Ansible the one that holds the roles: the inventory says what is put into its templates."""
+    if beginning.in_projects and _ROLES in path.parts[:-2]:
+        return PurePosixPath(*path.parts[: path.parts.index(_ROLES)])
     return path.parent.parent if beginning.in_projects and len(path.parts) > 2 else path.parent
 
 

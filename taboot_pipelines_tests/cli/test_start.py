@@ -164,6 +164,25 @@ def test_init_of_odd_folders(fresh: Shell, tmp_path: Path) -> None:
     assert refused["code"] == "E_SOURCES" and str(empty) in refused["message"]
 
 
+def test_init_of_a_repository_of_ansible(fresh: Shell, tmp_path: Path) -> None:
+    files = {
+        "roles/media/templates/docker-compose.yml.j2": "services: {films: {image: 'jellyfin:{{ films }}'}}\n",
+        "roles/media/defaults/main.yml": "films: '{{ jellyfin_version }}'\n",
+        "group_vars/all.yml": "jellyfin_version: 10.10.7\n",
+        "README.md": "# House\n\nFilms are on the big machine.\n",
+    }
+    for name, text in files.items():
+        file = tmp_path / "house" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    fresh("init", str(tmp_path / "house"))
+    entries = yaml.safe_load((fresh.world.directory / "sources.yaml").read_text())["sources"]
+    assert [(e["type"], e["path"]) for e in entries] == [("compose", "../house"), ("files", "../house")]
+    fresh("ingest")
+    (row,) = fresh.json("query", "images")["rows"]
+    assert (row["cells"]["project"], row["cells"]["tag"]) == ("media", "10.10.7")
+
+
 def test_sources_are_checked_and_listed(homelab: Shell, tmp_path: Path) -> None:
     rows = {r["id"]: r for r in homelab.json("sources", "list")["sources"]}
     assert rows["proxy"]["documents"] == 13 and rows["proxy"]["schedule"] == "*/30 * * * *"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from taboot_pipelines.errors import TabootError
@@ -21,6 +21,9 @@ from taboot_pipelines.model.records import FileView
 #: Files of variables that one template looks at.
 _MAX_FILES = 256
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+#: A variable that is set to another, and how many of these are followed.
+_ANOTHER = re.compile(r"\{\{ *(\w+) *\}\}")
+_MAX_STEPS = 8
 
 
 def variable_files(path: str, view: FileView) -> tuple[tuple[str, ...], ...]:
@@ -42,20 +45,26 @@ def variable_files(path: str, view: FileView) -> tuple[tuple[str, ...], ...]:
 def template_values(path: str, text: str, view: FileView) -> dict[str, str]:
     """The values of the variables that ``texts.with_variables`` makes of the template at ``path``, by the
     names that it gives them."""
-    asked = {name: name.rstrip("_") for name in _VARIABLE.findall(with_variables(text))}
-    found: dict[str, str] = {}
-    for level in variable_files(path, view) if asked else ():
-        held: dict[str, set[str]] = {}
-        for file in level:
+    asked = set(_VARIABLE.findall(with_variables(text)))
+    levels: list[dict[str, set[str]]] = []
+    for files in variable_files(path, view) if asked else ():
+        levels.append({})
+        for file in files:
             for name, value in _variables(view.read(file) or ""):
-                held.setdefault(name, set()).add(value)
-        for name, called in list(asked.items()):
-            if called in held:
-                del asked[name]
-                (value, *others) = held[called]
-                if not others and not is_open(value):
-                    found[name] = value
-    return found
+                levels[-1].setdefault(name, set()).add(value)
+    found = {name: _value(name.rstrip("_"), levels, _MAX_STEPS) for name in asked}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _value(name: str, levels: Sequence[Mapping[str, set[str]]], steps: int) -> str | None:
+    """The value of a variable, through others that it is set to; None where none is known."""
+    held = next((level[name] for level in levels if name in level), set())
+    if len(held) != 1 or not steps:
+        return None
+    (value,) = held
+    if (other := _ANOTHER.fullmatch(value)) is not None:
+        return _value(other[1], levels, steps - 1)
+    return None if is_open(value) else value
 
 
 @lru_cache(maxsize=1024)

@@ -796,6 +796,15 @@ def test_templates_of_a_role_are_projects_called_after_it() -> None:
             },
             ["nginx:1.28"],
         ),
+        # One variable is set to another, or to itself.
+        (
+            {
+                "roles/web/defaults/main.yml": "version: '{{ of_all }}'\napp: {image: nginx}\n",
+                "group_vars/all/main.yml": "of_all: '1.29'\n",
+            },
+            ["nginx:1.29"],
+        ),
+        ({"roles/web/defaults/main.yml": "version: '{{ version }}'\napp: {image: nginx}\n"}, []),
         # Which machine it is, is not known; nor what another template gives, or another role.
         (
             {
