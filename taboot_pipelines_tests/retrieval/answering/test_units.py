@@ -116,3 +116,8 @@ def test_a_text_that_leaves_the_version_out_does_not_unpin_an_image(view: View) 
     house = House(view, lambda _: ())
     assert "docker.io/library/films:latest" in {row.cells["image"] for row in images(house, Arguments())}
     assert list(unpinned_images(house, Arguments())) == []
+
+
+def test_a_value_of_one_service_does_not_say_which_services_are_so(view: View) -> None:
+    answer = answer_from_facts(view, "which containers have the mode of ledger?")
+    assert answer is None or not answer.found, answer
