@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose.files import naming_folder
-from taboot_pipelines.extraction.tier_a.texts import Problems, with_variables
+from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, Problems, with_variables
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Node, Origin, is_open, parse
 from taboot_pipelines.model.records import FileView
 
@@ -50,10 +50,20 @@ def template_values(path: str, text: str, view: FileView) -> dict[str, str]:
     for files in variable_files(path, view) if asked else ():
         levels.append({})
         for file in files:
-            for name, value in _variables(view.read(file) or ""):
+            for name, value in _variables(_text(file, view)):
                 levels[-1].setdefault(name, set()).add(value)
     found = {name: _value(name.rstrip("_"), levels, _MAX_STEPS) for name in asked}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _text(file: str, view: FileView) -> str:
+    """The text of a file; nothing of one whose bytes are none, which is a problem of its own."""
+    try:
+        return view.read(file) or ""
+    except TabootError as error:
+        if error.code not in BAD_TEXT:
+            raise
+        return ""
 
 
 def _value(name: str, levels: Sequence[Mapping[str, set[str]]], steps: int) -> str | None:

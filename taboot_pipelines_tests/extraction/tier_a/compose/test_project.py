@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.compose.references import references
-from taboot_pipelines.model.records import FileView, SourceFacts
+from taboot_pipelines.model.records import FileView, SourceFacts, UnitSpec
 from taboot_pipelines_tests.extraction.tier_a.compose.docker_compose import (
     dedented,
     interpret_project,
@@ -831,3 +832,18 @@ def test_what_a_role_and_the_inventory_say_is_put_into_a_template(variables, ima
         if role == "document"
     }
     assert {p for p in variables if "/db/" not in p} <= named
+
+
+def test_variables_that_are_no_text_take_nothing_away() -> None:
+    path = "roles/web/templates/compose.yaml.j2"
+    files = {path: "services: {web: {image: 'nginx:{{ version }}'}}", "group_vars/all.yml": "version: 1\n"}
+
+    def load(name: str) -> str:
+        if name == "group_vars/broken.yml":
+            raise TabootError("E_ENCODING", "no text")
+        return files[name]
+
+    view = FileView(frozenset({*files, "group_vars/broken.yml"}), load)
+    unit = UnitSpec(path, (path,))
+    said = ComposeExtractor().interpret(unit, view, SourceFacts("default", "lab"))
+    assert [e.end.name for e in said.edges if e.type == "BUILDS"] == ["docker.io/library/nginx:1"]
