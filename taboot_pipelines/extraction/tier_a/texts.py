@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Evidence, FileView, Problem
@@ -50,24 +50,36 @@ def described(labels: Iterable[tuple[str, str]]) -> str | None:
 def untemplated(text: str, unknown: str = UNKNOWN) -> str:
     """A text of equal length in which each value of a template is ``unknown`` characters, without the blanks
     in it; lines that hold only actions, and actions that give no value, are blank."""
-    if "{{" not in text and "{%" not in text:
-        return text
-    lines = _ACTION_LINE.sub(lambda m: _NOT_BREAK.sub(" ", m[0]), text)
-    return _ACTION.sub(lambda m: _NOT_BREAK.sub(unknown if m[0].startswith("{{") else " ", m[0]), lines)
+    return _with_values(text, lambda action: unknown * len(action))
 
 
 def with_variables(text: str) -> str:
     """A text of equal length in which each value of a template is a variable called after it
     (``{{ domain }}`` as ``${domain___}``), for formats that know these; other actions are blank."""
-    lines = _ACTION_LINE.sub(lambda m: _NOT_BREAK.sub(" ", m[0]), text)
-    return _ACTION.sub(_variable, lines)
+    return _with_values(text, _variable)
 
 
-def _variable(action: re.Match[str]) -> str:
-    if not action[0].startswith("{{"):
-        return _NOT_BREAK.sub(" ", action[0])
-    length = len(action[0]) - len("${}")
-    name = re.sub(r"\W+", "_", action[0][2:-2], flags=re.ASCII).strip("_")
+def variable_called(name: str) -> str:
+    """What a variable of :func:`with_variables` is called without what makes it as long as what it stands
+    for."""
+    return name.rstrip("_") or name
+
+
+def _with_values(text: str, value: Callable[[str], str]) -> str:
+    """A text with what ``value`` makes, at equal length, of each action that gives one; others are blank."""
+    if "{{" not in text and "{%" not in text:
+        return text
+    lines = _ACTION_LINE.sub(lambda m: _blank(m[0]), text)
+    return _ACTION.sub(lambda m: value(m[0]) if m[0].startswith("{{") else _blank(m[0]), lines)
+
+
+def _blank(action: str) -> str:
+    return _NOT_BREAK.sub(" ", action)
+
+
+def _variable(action: str) -> str:
+    length = len(action) - len("${}")
+    name = re.sub(r"\W+", "_", action[2:-2], flags=re.ASCII).strip("_")
     name = f"_{name}" if name[:1].isdigit() else name
     return "${" + name[:length].ljust(length, "_") + "}"
 

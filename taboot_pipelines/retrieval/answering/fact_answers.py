@@ -278,7 +278,9 @@ def _asks_for_others(question: Question, found: Found) -> bool:
     names; or it asks what stands in a relation to something that is not known here, and it has its words.
     """
     if question.reading.lists_services and len(found.statements) == 1:
-        return any(found.used & set(range(m.first, m.last)) for m in question.mentions if m.of("service"))
+        named = (range(m.first, m.last) for m in question.mentions if m.of("service"))
+        if not all(found.used.isdisjoint(words) for words in named):
+            return True
     return not question.mentions and any(
         a.kind in OF_STORES and a.probability >= _WHOLE for a in question.asked
     )

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose.files import naming_folder
-from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, Problems, with_variables
+from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, Problems, variable_called, with_variables
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Node, Origin, is_open, parse
 from taboot_pipelines.model.records import FileView
 
@@ -52,7 +52,7 @@ def template_values(path: str, text: str, view: FileView) -> dict[str, str]:
         for file in files:
             for name, value in _variables(_text(file, view)):
                 levels[-1].setdefault(name, set()).add(value)
-    found = {name: _value(name.rstrip("_"), levels, _MAX_STEPS) for name in asked}
+    found = {name: _value(variable_called(name), levels, _MAX_STEPS) for name in asked}
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -25,7 +25,7 @@ from taboot_pipelines.extraction.tier_a.compose.variables import resolved
 from taboot_pipelines.extraction.tier_a.compose.volumes import mounts
 from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.extraction.tier_a.recognition import filled
-from taboot_pipelines.extraction.tier_a.texts import described, description
+from taboot_pipelines.extraction.tier_a.texts import described, description, variable_called
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, Entry, Node, comment_above
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import SCHEMA_VERSION, Basis
@@ -421,7 +421,5 @@ class ComposeExtractor:
         claims = ProjectClaims(project, loader, source)
         claim_project(claims)
         for variable in loader.unset:
-            # One out of a template is as long as what it stood for.
-            called = variable.rstrip("_") or variable
-            loader.problems.add(Problem(main, "E_UNSET", f"{called} has no value."))
+            loader.problems.add(Problem(main, "E_UNSET", f"{variable_called(variable)} has no value."))
         return claims.result(loader.subordinates - {main}, loader.environment_files)

@@ -543,14 +543,15 @@ def _names_of(node: Node) -> list[str]:
 def documents_of(path: str, text: str, base: str, problems: Problems) -> list[Node]:
     """The documents of a YAML file. Ansible and Salt fill in Compose files too: of a template, what they put
     in is a variable. Raises as :func:`~taboot_pipelines.extraction.tier_a.yaml_nodes.parse` does."""
-    found, template = Problems(), path != filled(path)
-    try:
-        documents = parse(Origin(path, text, base), found)
-        template = template or ("{{" in text and any(map(has_template, documents)))
-    except TabootError:
-        if with_variables(text) == text:
-            raise
-        template = True
+    found, documents, template = Problems(), [], path != filled(path)
+    if not template:
+        try:
+            documents = parse(Origin(path, text, base), found)
+            template = "{{" in text and any(map(has_template, documents))
+        except TabootError:
+            if with_variables(text) == text:
+                raise
+            template = True
     if template:
         found = Problems()
         documents = parse(Origin(path, with_variables(text), base), found)
