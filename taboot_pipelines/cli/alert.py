@@ -40,6 +40,8 @@ def alert(labels: tuple[str, ...], namespace: str | None, as_json: bool) -> None
     places, width = kb_places(kb), columns()
     for guide in guides:
         plain(guide.alertname or "(an alert without a name)", bold=True)
+        for note in guide.notes:
+            print_wrapped(note, "  ", width)
         for rule in guide.rules:
             held = f" for {rule.held}" if rule.held else ""
             print_wrapped(f"raised by: {rule.expression}{held}", "  ", width, hang="    ")
@@ -58,14 +60,15 @@ def alert(labels: tuple[str, ...], namespace: str | None, as_json: bool) -> None
         for how, names in hanging.items():
             print_wrapped(f"{how}: {', '.join(names)}", "  ", width, hang="    ")
         for change in guide.changes:
+            why = f" ({change.commit.subject})" if change.commit is not None else ""
             print_wrapped(
-                f"{change.kind} {change.at:%Y-%m-%d %H:%M}: {change.source}:{change.path}", "  ", width
+                f"{change.kind} {change.at:%Y-%m-%d %H:%M}: {change.source}:{change.path}{why}", "  ", width
             )
         for fact in guide.facts:
             said = " → ".join(side.says for side in (fact.before, fact.after) if side is not None)
             print_wrapped(f"{fact.change}: {said}", "  ", width)
-        for note in guide.notes:
-            print_wrapped(note, "  ", width, dim=True)
+        for told in guide.unknown:
+            print_wrapped(told, "  ", width, dim=True)
 
 
 _ANNOTATIONS = ("summary", "description", "message", "runbook", "runbook_url")

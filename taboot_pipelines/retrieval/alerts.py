@@ -12,7 +12,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from datetime import datetime
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -20,18 +21,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taboot_pipelines.documents.blocks import Kind, scan_markdown
+from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.texts import Problems
 from taboot_pipelines.extraction.tier_a.yaml_nodes import Node, Origin, parse
 from taboot_pipelines.packaged import word_list
 from taboot_pipelines.retrieval.drift.report import OF_A_DAY
+from taboot_pipelines.retrieval.evidence import text_of
+from taboot_pipelines.retrieval.impact import unseen
+from taboot_pipelines.retrieval.queries.citations import unread
+from taboot_pipelines.retrieval.queries.config_files import config_entries
 from taboot_pipelines.retrieval.queries.service_index import Document, service_index
 from taboot_pipelines.retrieval.results.alerts import (
     AlertDocument,
     AlertGuide,
     AlertRule,
     AlertThing,
-    Why,
 )
 from taboot_pipelines.retrieval.results.changes import DocumentChanges
 from taboot_pipelines.retrieval.results.queries import QueryResult, QueryRow
@@ -56,8 +62,23 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\W]+")
 _WORD = re.compile(r"[\W_]+")
 #: What Prometheus puts a label or a value in place of.
 _TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+#: What operators keep groups of rules in (prometheus-operator.dev and docs.victoriametrics.com, "API").
+_RULE_KINDS = frozenset({"PrometheusRule", "VMRule"})
+#: Lines of a file that a link of GitHub leads to.
+_LINES = re.compile(r"L([0-9]{1,7})(?:C[0-9]+)?(?:-L?[0-9]+(?:C[0-9]+)?)?")
+#: Labels that say in which namespace or project the thing is; the first is what Prometheus makes of the
+#: target's own label where its scrape has one of that name.
+_SPACES = (
+    "exported_namespace",
+    "namespace",
+    "container_label_com_docker_compose_project",
+    "compose_project",
+)
 #: Labels that name a thing, the most specific first, and the nodes that each may mean.
 _LABELS: Mapping[str, tuple[str, ...]] = {
+    # As cAdvisor tells the labels of a container.
+    "container_label_com_docker_compose_service": ("Service",),
+    "compose_service": ("Service",),
     "container": ("Container", "Service"),
     "container_name": ("Container", "Service"),
     "name": ("Container", "Service"),
@@ -74,12 +95,15 @@ _LABELS: Mapping[str, tuple[str, ...]] = {
     "nodename": ("Host",),
     "instance": ("Host", "Service", "Container"),
 }
+#: A service's name in a cluster (kubernetes.io, "DNS for Services and Pods").
+_IN_CLUSTER = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\..+)?")
 _POD = re.compile(r"-(?:[a-f0-9]{6,10}-[a-z0-9]{5}|[a-z0-9]{5}|[0-9]{1,3})$")
 _SINCE, _REMEMBERED_SECONDS = "7d", 60.0
 
 
 class Alerts:
-    """``search``, ``query``, ``changes``: those of the knowledge base. Safe to use from several threads."""
+    """``search``, ``query``, ``changes``: those of the knowledge base; ``first_ingests``: when the first
+    ingest of each source ended. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -87,8 +111,9 @@ class Alerts:
         search: Callable[..., SearchResult],
         query: Callable[..., QueryResult],
         changes: Callable[..., DocumentChanges],
+        first_ingests: Callable[[], Mapping[str, datetime]],
     ) -> None:
-        self._session = session
+        self._session, self._first_ingests = session, first_ingests
         self._search, self._query, self._changed_since = search, query, changes
         self._lock = threading.Lock()
         #: What changed, and until when (monotonic) that is not looked for again.
@@ -103,7 +128,8 @@ class Alerts:
             )
         view = self._session.view()
         name = said.get("alertname", "")
-        rules = self._rules(view, name)
+        hits = self._search(name, _HITS, mode="keyword").hits if name.strip() else ()
+        rules = list(_rules(view, name, hits))
         for rule in rules:
             # Who asks by the alert's name alone has not its annotations.
             told = {k: _TEMPLATE.sub(" ", v)[:_MAX_CHARS] for k, v in rule.annotations.items()} | told
@@ -114,12 +140,15 @@ class Alerts:
                 (_words(name), told.get("summary", ""), told.get("description", told.get("message", ""))),
             )
         )
-        things = things or list(_named(view, words))
-        documents = self._documents(view, name, words, told, things)
+        things = things or list(_named(view, words, _space(said)))
         notes: list[str] = []
+        documents = self._documents(view, name, words, told, things, hits, notes)
+        if name and not rules and all(d.why == "text" for d in documents):
+            documents = self._alike(name, told.get("summary", ""), things, hits, documents, notes)
         changed, note = self._changes(view)
         doc_ids, names = {d.doc_id for d in documents[:1]}, {t.name for t in things}
         rows, why = self._dependents(things)
+        unknown = tuple(unseen(service_index(view), unread(view)))
         notes += [n for n in (note, why) if n]
         facts = (
             []
@@ -137,44 +166,91 @@ class Alerts:
             changes=tuple(x for x in changed.items if x.doc_id in doc_ids)[:_CHANGES] if changed else (),
             facts=tuple(facts[:_CHANGES]),
             notes=tuple(notes),
+            unknown=unknown if any(t.label == "Service" for t in things) else (),
         )
-
-    def _rules(self, view: View, name: str) -> list[AlertRule]:
-        """The rules that raise alerts of this name, of the files that are found by it."""
-        if not name.strip():
-            return []
-        hits = self._search(name, _HITS, mode="keyword").hits
-        documents = service_index(view).documents
-        found: list[AlertRule] = []
-        for doc_id in dict.fromkeys(hit.doc_id for hit in hits):
-            document = documents.get(doc_id)
-            if document is not None and document.mime == "application/yaml":
-                found += _raising(view, document, name)
-        return found[:_RULES]
 
     # --- the documents --------------------------------------------------------------------------------------
 
     def _documents(
-        self, view: View, name: str, words: str, annotations: Mapping[str, str], things: list[AlertThing]
+        self,
+        view: View,
+        name: str,
+        words: str,
+        annotations: Mapping[str, str],
+        things: list[AlertThing],
+        hits: Sequence[Hit],
+        notes: list[str],
     ) -> list[AlertDocument]:
+        """``hits``: where the alert's name stands; ``notes``: what its links do not lead to is put there."""
         table = view.graph.documents
         found: dict[str, AlertDocument] = {}
-        named: tuple[tuple[Why, Iterator[int]], ...] = (
-            ("link", _linked(table, annotations)),
-            ("name", _called(table, name)),
-        )
-        for why, numbers in named:
-            for number in numbers:
-                row = table.slice(number, 1).to_pylist()[0]
-                found.setdefault(row["doc_id"], _document(view, row, why=why))
+        for number, fragment, url in _linked(table, annotations):
+            if number is None:
+                notes.append(f"Its runbook link leads to no document that is known here: {url}")
+                continue
+            row = table.slice(number, 1).to_pylist()[0]
+            place = _place(view, row, _anchor(fragment)) if fragment else None
+            if fragment and place is None:
+                notes.append(f"{row['path']} has no section #{fragment}, to which its runbook link leads.")
+            place = place or _place(view, row, _calls(name)) or {}
+            found.setdefault(row["doc_id"], _document(view, row, why="link", **place))
+        for row, place in self._called(view, name, hits):
+            found.setdefault(row["doc_id"], _document(view, row, why="name", **place))
         query = " ".join(dict.fromkeys([words, *(t.name for t in things[:2])]))
         if query.strip():
-            hits = self._search(query, _HITS, content_type=_READ).hits
-            for hit in _by_document(hits, query):
-                row = table.slice(pc.index(table.column("doc_id"), hit.doc_id).as_py(), 1).to_pylist()[0]
+            for hit in _by_document(self._search(query, _HITS, content_type=_READ).hits, query):
+                row = _row(table, hit.doc_id)
                 passage = {"line": hit.line, "section": hit.section, "text": hit.text[:_MAX_CHARS]}
                 found.setdefault(hit.doc_id, _document(view, row, why="text", **passage))
         return list(found.values())[:_DOCUMENTS]
+
+    def _called(
+        self, view: View, name: str, hits: Sequence[Hit]
+    ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        """The documents that are called as the alert is, by file or title, then those of which a section is;
+        each with the place of that section."""
+        wanted, table = _plain(name), view.graph.documents
+        if not wanted:
+            return
+        for number, (path, title) in enumerate(
+            zip(table.column("path").to_pylist(), table.column("title").to_pylist(), strict=True)
+        ):
+            stem = path.rpartition("/")[2].rpartition(".")[0]
+            if wanted in (_plain(stem), _plain(title or "")):
+                row = table.slice(number, 1).to_pylist()[0]
+                yield row, _place(view, row, _calls(name)) or {}
+        # A heading may write the name as words.
+        apart = self._search(_words(name), _HITS, mode="keyword").hits
+        rows = [_row(table, doc_id) for doc_id in dict.fromkeys(hit.doc_id for hit in (*hits, *apart))]
+        for row in sorted(rows, key=lambda r: OF_A_DAY.search(r["path"]) is not None):
+            place = _place(view, row, _calls(name))
+            if place is not None:
+                yield row, place
+
+    def _alike(
+        self,
+        name: str,
+        summary: str,
+        things: list[AlertThing],
+        hits: Sequence[Hit],
+        documents: list[AlertDocument],
+        notes: list[str],
+    ) -> list[AlertDocument]:
+        """Of an alert that no rule raises: the documents whose passage has half of the words of its name or
+        of its summary, or names the thing. All of them where some text has its name."""
+        if any(name.casefold() in hit.text.casefold() for hit in hits):
+            return documents
+
+        def fits(document: AlertDocument) -> bool:
+            has = _stems(f"{document.title} {document.section} {document.text}")
+            asked = [_stems(text) for text in (_words(name), summary)]
+            named = any(_stems(t.name) <= has for t in things)
+            return named or any(words and 2 * len(words & has) >= len(words) for words in asked)
+
+        left = [document for document in documents if fits(document)]
+        note = f"{name} is not known here: no rule raises it, and no text names it."
+        notes.insert(0, f"{note} The documents fit by their words alone." if left else note)
+        return left
 
     # --- what hangs on it, and what changed -----------------------------------------------------------------
 
@@ -195,11 +271,33 @@ class Alerts:
             if self._changed is None or self._changed[0] < now or self._changed[1] is not view:
                 made, note = None, ""
                 try:
-                    made = self._changed_since(_SINCE, limit=10_000)
+                    made = self._without_first(self._changed_since(_SINCE, limit=10_000))
                 except TabootError as error:
                     note = f"What changed is not known: {error.message}"
                 self._changed = (now + _REMEMBERED_SECONDS, view, made, note)
             return self._changed[2], self._changed[3]
+
+    def _without_first(self, changed: DocumentChanges) -> DocumentChanges:
+        """What changed after each source's first ingest, which brought all of it."""
+        first = self._first_ingests()
+        new = [x for x in changed.items if x.kind == "new" and x.source in first]
+        items = [x for x in changed.items if x not in new]
+        # Of what came with the first ingest and was changed since, the log says "new" too.
+        for source in sorted({x.source for x in new if x.at > first[x.source]}):
+            since = self._changed_since(max(first[source], changed.since), source=source, limit=10_000)
+            items = [x for x in items if x.source != source] + list(since.items)
+        return changed.model_copy(update={"items": tuple(items)})
+
+
+def _rules(view: View, name: str, hits: Sequence[Hit]) -> Iterator[AlertRule]:
+    """The rules that raise alerts of this name, of the files that are found by it."""
+    documents = service_index(view).documents
+    found: list[AlertRule] = []
+    for doc_id in dict.fromkeys(hit.doc_id for hit in hits):
+        document = documents.get(doc_id)
+        if document is not None and document.mime == "application/yaml":
+            found += _raising(view, document, name)
+    yield from found[:_RULES]
 
 
 def _raising(view: View, document: Document, name: str) -> Iterator[AlertRule]:
@@ -211,7 +309,7 @@ def _raising(view: View, document: Document, name: str) -> Iterator[AlertRule]:
         roots = parse(Origin(document.path, text, ""), Problems())
     except TabootError:
         return
-    for group in (g for root in roots for g in _listed(root, "groups")):
+    for group in (g for root in roots for g in _listed(_holder(root), "groups")):
         for rule in _listed(group, "rules"):
             called, expression = rule.scalar("alert"), rule.scalar("expr")
             if called is None or called.text != name:
@@ -228,6 +326,12 @@ def _raising(view: View, document: Document, name: str) -> Iterator[AlertRule]:
                 labels=_texts(rule.get("labels")),
                 annotations=_texts(rule.get("annotations")),
             )
+
+
+def _holder(root: Node) -> Node:
+    """What holds the groups of rules: a file of rules itself, or the specification of an operator's."""
+    kind, spec = root.scalar("kind"), root.get("spec")
+    return spec if spec is not None and kind is not None and kind.text in _RULE_KINDS else root
 
 
 def _listed(node: Node, key: str) -> list[Node]:
@@ -256,16 +360,19 @@ def _plain(text: str) -> str:
     return _WORD.sub("", text).casefold()
 
 
-def _linked(table: pa.Table, annotations: Mapping[str, str]) -> Iterator[int]:
-    """The documents that a link of the annotations leads to: the URL is the document's, or ends as its path
-    does, with or without the suffix of the file; of several that end alike none."""
+def _linked(table: pa.Table, annotations: Mapping[str, str]) -> Iterator[tuple[int | None, str, str]]:
+    """The documents that a link of the annotations leads to, with its fragment: the URL is the document's, or
+    ends as its path does, with or without the suffix of the file; of several that end alike none. None for
+    a URL that leads to none."""
     paths = [_steps(path) for path in table.column("path").to_pylist()]
     known = table.column("url").to_pylist()
     for name, url in annotations.items():
-        if "runbook" not in name.casefold() or any(c.isspace() for c in url.strip()):
+        url = url.strip()
+        if "runbook" not in name.casefold() or any(c.isspace() for c in url):
             continue
-        if url in known:
-            yield known.index(url)
+        base, _, fragment = url.partition("#")
+        if base in known or url in known:
+            yield known.index(url if url in known else base), unquote(fragment), url
             continue
         wanted = _steps(unquote(urlsplit(url).path))
         shared = [
@@ -274,7 +381,9 @@ def _linked(table: pa.Table, annotations: Mapping[str, str]) -> Iterator[int]:
         ]
         most = max(shared, default=0)
         if most and shared.count(most) == 1:
-            yield shared.index(most)
+            yield shared.index(most), unquote(fragment), url
+        elif "://" in url:
+            yield None, "", url
 
 
 def _steps(path: str) -> list[str]:
@@ -283,17 +392,66 @@ def _steps(path: str) -> list[str]:
     return [part for part in reversed(stem.split("/")) if part]
 
 
-def _called(table: pa.Table, name: str) -> Iterator[int]:
-    """The documents whose file or title is called as the alert is."""
+_Wanted = Callable[[list[str]], int | None]
+
+
+def _calls(name: str) -> _Wanted:
+    """Which of some headings is the name of an alert, or has it among other words where it is a made one."""
     wanted = _plain(name)
-    if not wanted:
-        return
-    for number, (path, title) in enumerate(
-        zip(table.column("path").to_pylist(), table.column("title").to_pylist(), strict=True)
-    ):
-        stem = path.rpartition("/")[2].rpartition(".")[0]
-        if wanted in (_plain(stem), _plain(title or "")):
-            yield number
+    made = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])") if len(_words(name).split()) > 1 else None
+
+    def number(headings: list[str]) -> int | None:
+        same = (n for n, heading in enumerate(headings) if wanted and _plain(heading) == wanted)
+        among = (n for n, heading in enumerate(headings) if made is not None and made.search(heading))
+        return next(same, next(among, None))
+
+    return number
+
+
+def _anchor(fragment: str) -> _Wanted:
+    """Which of some headings a fragment leads to: a heading's anchor is made of its letters and digits, and
+    of a number where one before it has the same."""
+    wanted = _plain(fragment)
+
+    def number(headings: list[str]) -> int | None:
+        seen = Counter[str]()
+        for n, heading in enumerate(headings):
+            anchor = _plain(heading)
+            if wanted == (f"{anchor}{seen[anchor]}" if seen[anchor] else anchor):
+                return n
+            seen[anchor] += 1
+        return None
+
+    return number
+
+
+def _place(view: View, row: Mapping[str, Any], wanted: _Wanted) -> dict[str, Any] | None:
+    """The section of a text that is ``wanted`` among its headings: its line, its headings, its text."""
+    if is_code(row["mime"]):
+        return None
+    text = text_of(view, row["doc_id"])
+    lines = text.splitlines(keepends=True)
+    outline = scan_markdown([line.rstrip("\r\n") for line in lines])
+    begins: dict[int, int] = {}
+    for at, (kind, section) in enumerate(zip(outline.kinds, outline.section, strict=True)):
+        if kind is Kind.HEADING:
+            begins.setdefault(section, at)
+    sections = list(begins)
+    found = wanted([outline.sections[s].rpartition(" > ")[2] for s in sections])
+    if found is None:
+        return None
+    path = outline.sections[sections[found]]
+    after = (begins[s] for s in sections[found + 1 :] if not outline.sections[s].startswith(f"{path} > "))
+    begin = begins[sections[found]]
+    # Only a text that is its file has the lines of it.
+    own = row["mime"].startswith("text/") and "html" not in row["mime"]
+    said = "".join(lines[begin : next(after, len(lines))]).strip()
+    return {"line": begin + 1 if own else None, "section": path, "text": said[:_MAX_CHARS]}
+
+
+def _row(table: pa.Table, doc_id: str) -> dict[str, Any]:
+    row: dict[str, Any] = table.slice(pc.index(table.column("doc_id"), doc_id).as_py(), 1).to_pylist()[0]
+    return row
 
 
 def _by_document(hits: Sequence[Hit], words: str) -> list[Hit]:
@@ -348,58 +506,81 @@ def _things(view: View, labels: Mapping[str, str]) -> Iterator[AlertThing]:
     """The nodes that labels name, the most specific label first."""
     seen = set[tuple[str, str]]()
     for key, kinds in _LABELS.items():
-        value = labels.get(key, "")
-        for name in _spellings(key, value):
-            found = [thing for kind in kinds for thing in _nodes(view, kind, name, key)]
-            wanted = _in_namespace(found, labels.get("namespace", ""))
-            for thing in wanted:
+        for name, space in _spellings(key, labels.get(key, "")):
+            # What asks for metrics may be of another namespace than what it asks.
+            space = space or _space(labels)
+            found = [thing for kind in kinds for thing in _nodes(view, kind, name, key, space)]
+            for thing in found:
                 if (thing.label, thing.key) not in seen:
                     seen.add((thing.label, thing.key))
                     yield thing
             if found:
                 break
+    claim = labels.get("persistentvolumeclaim", "")
+    for thing in _claiming(view, claim, _space(labels)) if claim else ():
+        if (thing.label, thing.key) not in seen:
+            yield thing
 
 
-def _in_namespace(found: list[AlertThing], namespace: str) -> list[AlertThing]:
-    within = [t for t in found if namespace and t.scope and t.scope.rpartition("/")[2] == namespace]
-    return within or found
+def _space(labels: Mapping[str, str]) -> str:
+    return next((labels[key] for key in _SPACES if labels.get(key)), "")
 
 
-def _spellings(key: str, value: str) -> Iterator[str]:
-    """What a label's value may be called in the graph: an instance without its port, a pod without what its
-    controller added, a job without its namespace."""
+def _spellings(key: str, value: str) -> Iterator[tuple[str, str]]:
+    """What a label's value may be called in the graph, and the namespace that it says itself: an instance
+    without its port, a pod without what its controller added, a job without its namespace, a service without
+    the provider that Traefik knows it of."""
     if not value:
         return
-    yield value
+    yield value, ""
     if key in ("instance", "node", "host"):
         name = value.rpartition("://")[2].partition("/")[0]
-        name = name.rpartition(":")[0] if re.search(r":[0-9]+$", name) else name
-        yield name.strip("[]").casefold()
-        yield name.partition(".")[0].casefold()
+        name = (name.rpartition(":")[0] if re.search(r":[0-9]+$", name) else name).strip("[]").casefold()
+        yield name, ""
+        in_cluster = _IN_CLUSTER.fullmatch(name)
+        yield (in_cluster[1], in_cluster[2]) if in_cluster else (name.partition(".")[0], "")
     elif key == "pod":
         while (shorter := _POD.sub("", value)) != value:
-            yield shorter
+            yield shorter, ""
             value = shorter
     elif key == "job" and "/" in value:
-        yield value.rpartition("/")[2]
+        yield value.rpartition("/")[2], value.partition("/")[0]
+    elif key == "service" and "@" in value:
+        yield value.partition("@")[0], ""
 
 
-def _nodes(view: View, label: str, name: str, said_by: str) -> Iterator[AlertThing]:
+def _nodes(view: View, label: str, name: str, said_by: str, space: str) -> Iterator[AlertThing]:
+    """The nodes of a name; none of another namespace or project than ``space``, where there is one."""
     try:
         numbers = view.graph.find(name, label)
     except TabootError:
         return
-    for number in numbers[:_THINGS].tolist():
-        node = view.graph.node(number)
+    nodes = (view.graph.node(number) for number in numbers.tolist())
+    held = (n for n in nodes if not space or not n.scope or n.scope.rpartition("/")[2] == space)
+    for node in islice(held, _THINGS):
         yield AlertThing(label=label, key=node.key, name=node.name, scope=node.scope, said_by=said_by)
 
 
-def _named(view: View, text: str) -> Iterator[AlertThing]:
+def _claiming(view: View, claim: str, space: str) -> Iterator[AlertThing]:
+    """The services of a namespace that mount a claim, or for whose pods a StatefulSet made it: its name is
+    that of a template, of the set and of the pod."""
+    index = service_index(view)
+    config = config_entries(view)
+    for service in index.services.values():
+        if service.project != space:
+            continue
+        made = re.search(rf"(?:^|-){re.escape(service.name)}-[0-9]+$", claim)
+        mounts = (e.value for e in config.of_service(service) if "volumes" in e.value.path)
+        if made or any(v.value.partition(":")[0] == claim for v in mounts):
+            yield from _nodes(view, "Service", service.name, "persistentvolumeclaim", space)
+
+
+def _named(view: View, text: str, space: str) -> Iterator[AlertThing]:
     """The services that the alert's words surely name."""
     from taboot_pipelines.retrieval.answering.fact_answers import names_in
 
     for name in dict.fromkeys(n.text for n in names_in(view, text)):
-        yield from _nodes(view, "Service", name, "text")
+        yield from _nodes(view, "Service", name, "text", space)
 
 
 def _stating(view: View, thing: AlertThing) -> list[str]:

@@ -8,7 +8,7 @@ proxy first what is on it, then what is affected by that.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from taboot_pipelines.errors import TabootError
@@ -17,6 +17,7 @@ from taboot_pipelines.retrieval.queries.citations import listed, plural
 from taboot_pipelines.retrieval.queries.house import House
 from taboot_pipelines.retrieval.queries.relations import unexplained_mentions
 from taboot_pipelines.retrieval.queries.routes import way_of_row
+from taboot_pipelines.retrieval.queries.service_index import ServiceIndex
 from taboot_pipelines.retrieval.results.impact import Affected, AffectedGroup, Impact
 from taboot_pipelines.retrieval.results.queries import QueryResult, QueryRow, RowCitation
 
@@ -167,10 +168,17 @@ def _made(
 
 
 def _unknown(house: House, result: QueryResult, naming: tuple[RowCitation, ...]) -> Iterator[str]:
-    yield from result.unseen
+    yield from unseen(house.index, result.unseen)
+    if naming:
+        yield f"It is named in {plural(len(naming), 'text')} of which nothing more is known about it."
+
+
+def unseen(index: ServiceIndex, unread: Iterable[str]) -> Iterator[str]:
+    """What cannot be known of what hangs on anything; ``unread``: the sentences about what was not read."""
+    yield from unread
     open_ = {
         service.name: mark.partition(": ")[2]
-        for service in house.index.services.values()
+        for service in index.services.values()
         for mark in service.properties.get("unresolved") or ()
         if mark.startswith(_TELLING)
     }
@@ -178,5 +186,3 @@ def _unknown(house: House, result: QueryResult, naming: tuple[RowCitation, ...])
         names = listed([f"{name} ({variable})" for name, variable in sorted(open_.items())])
         yield f"What these name is set elsewhere, by variables without a value: {names}."
     yield "What no file declares (connections made by hand or at run time) is not seen."
-    if naming:
-        yield f"It is named in {plural(len(naming), 'text')} of which nothing more is known about it."

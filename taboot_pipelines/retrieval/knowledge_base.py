@@ -1158,7 +1158,7 @@ def _open_drifts(settings: Settings) -> Drifts:
 def _open_alerts(kb: KnowledgeBase) -> Alerts:
     from taboot_pipelines.retrieval.alerts import Alerts
 
-    return Alerts(kb._session, kb.search, kb.query, kb.changes)
+    return Alerts(kb._session, kb.search, kb.query, kb.changes, lambda: kb._writing().first_ingests())
 
 
 def _open_crawls(settings: Settings, namespace: str) -> Crawls:

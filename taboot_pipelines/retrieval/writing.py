@@ -174,6 +174,12 @@ class Writing:
             truncated=len(told) > limit,
         )
 
+    def first_ingests(self) -> dict[str, datetime]:
+        """When the first ingest of each source ended that read all of it, by source."""
+        with self._workspace() as workspace:
+            ended = workspace.catalog.jobs.first_completed(self._namespace)
+        return {source: datetime.fromtimestamp(at / 1e6, UTC) for source, at in ended.items()}
+
     def asserted(self) -> list[Assertion]:
         """Everything that was decided in the namespace, in its order."""
         from taboot_pipelines.stages.assertions import asserted

@@ -31,7 +31,52 @@ RULES = """groups:
   - alert: ShopSilentLong
     expr: up == 0
 """
+OPERATED = """apiVersion: monitoring.coreos.com/v1
+kind: {kind}
+metadata: {{name: vault}}
+spec:
+  groups:
+  - name: vault
+    rules:
+    - alert: {name}
+      expr: vault_core_unsealed == 0
+      annotations:
+        runbook_url: https://git.example.org/house/runbooks/secrets.md#{name}
+"""
+SECRETS = """# Secrets
+
+```sh
+# VaultSealed
+```
+
+## Before you begin
+
+Find the keys.
+
+## VaultSealed
+
+Unseal it.
+
+### Again
+
+Unseal it twice.
+
+## VaultSealed
+
+The other vault.
+
+## On `BackupStale` alerts
+
+Look at the log.
+
+## Leader is lost
+
+Wait.
+"""
 NOTES = {
+    "vault.yaml": OPERATED.format(kind="PrometheusRule", name="VaultSealed"),
+    "vm.yaml": OPERATED.format(kind="VMRule", name="VaultMissing"),
+    "runbooks/secrets.md": SECRETS,
     "prometheus/shop.yaml": RULES,
     "prometheus/broken.yaml": "groups: [ShopSilent\n",
     "runbooks/DiskFull.md": "# What to do when a disk fills up\n\nDelete old snapshots of the pool.\n",
@@ -54,6 +99,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             path = made.source("notes", include=["**"]) / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
+        made.ingest()
+        stacks = made.directory / "stacks"
+        (stacks / "shop" / "compose.yaml").write_text(f"# Of the shop\n{COMPOSE}")
+        (stacks / "wiki").mkdir()
+        (stacks / "wiki" / "compose.yaml").write_text("services:\n  wiki:\n    image: wiki\n")
         made.ingest()
         yield made
         made.workspace.close()
@@ -93,6 +143,57 @@ def test_the_name_of_the_alert_then_its_words(kb: KnowledgeBase) -> None:
     assert guide.documents[0].why == "text" and guide.documents[0].line == 1
 
 
+@pytest.mark.parametrize(
+    ("labels", "url", "line"),
+    [
+        ({"alertname": "VaultSealed"}, None, 11),
+        ({"alertname": "vault sealed"}, None, 11),
+        ({"alertname": "BackupStale"}, None, 23),
+        ({"alertname": "LeaderIsLost"}, None, 27),
+        ({"alertname": "X"}, "https://git.example.org/house/runbooks/secrets.md#leader-is-lost", 27),
+        ({"alertname": "X"}, "https://git.example.org/house/runbooks/secrets.md#vaultsealed-1", 19),
+        # Without a fragment the section of the alert's name, if there is one.
+        ({"alertname": "LeaderIsLost"}, "https://git.example.org/house/runbooks/secrets.md", 27),
+        ({"alertname": "X"}, "https://git.example.org/house/runbooks/secrets.md", None),
+    ],
+)
+def test_it_leads_to_the_section(
+    kb: KnowledgeBase, labels: dict[str, str], url: str | None, line: int | None
+) -> None:
+    guide = kb.for_alert(labels, {"runbook_url": url} if url else {})
+    first = guide.documents[0]
+    assert (first.path, first.line) == ("runbooks/secrets.md", line)
+    assert first.text.startswith(SECRETS.split("\n")[line - 1]) if line else first.text == ""
+    assert "twice" in first.text if line == 11 else "twice" not in first.text
+    assert not any("runbook link" in note for note in guide.notes)
+
+
+def test_a_link_that_leads_nowhere_is_told(kb: KnowledgeBase) -> None:
+    url = "https://git.example.org/house/runbooks/nothing.md#Gone"
+    guide = kb.for_alert({"alertname": "VaultSealed"}, {"runbook_url": url})
+    assert guide.notes[0] == f"Its runbook link leads to no document that is known here: {url}"
+    url = "https://git.example.org/house/runbooks/secrets.md#gone"
+    guide = kb.for_alert({"alertname": "X"}, {"runbook_url": url})
+    assert guide.notes[0] == "runbooks/secrets.md has no section #gone, to which its runbook link leads."
+    assert guide.documents[0].path == "runbooks/secrets.md" and guide.documents[0].line is None
+
+
+def test_an_alert_of_which_nothing_is_known_is_unknown(kb: KnowledgeBase) -> None:
+    guide = kb.for_alert({"alertname": "PrinterOutOfPaper", "job": "printer"})
+    assert guide.documents == () and guide.notes[0].startswith("PrinterOutOfPaper is not known here")
+    guide = kb.for_alert({"alertname": "PostgresDown"}, {"summary": "Postgres does not answer"})
+    assert guide.notes[0].endswith("The documents fit by their words alone.") and guide.documents
+    for known in ("VaultSealed", "LeaderIsLost", "ShopSilentLong"):
+        assert kb.for_alert({"alertname": known}).notes == ()
+
+
+@pytest.mark.parametrize("name", ["VaultSealed", "VaultMissing"])
+def test_the_rules_of_an_operator_are_read(kb: KnowledgeBase, name: str) -> None:
+    guide = kb.for_alert({"alertname": name})
+    assert [(r.line, r.expression) for r in guide.rules] == [(8, "vault_core_unsealed == 0")]
+    assert (guide.documents[0].path, guide.documents[0].why) == ("runbooks/secrets.md", "link")
+
+
 def test_the_rule_that_raises_it_is_told_and_says_what_its_name_does_not(kb: KnowledgeBase) -> None:
     guide = kb.for_alert({"alertname": "ShopSilent"})
     (rule,) = guide.rules
@@ -116,6 +217,26 @@ def test_the_rule_that_raises_it_is_told_and_says_what_its_name_does_not(kb: Kno
         ({"instance": "http://NAS.lan:9100/metrics"}, [("Host", "nas.lan", None)]),
         ({"container": "shop-db-1", "job": "cadvisor"}, [("Container", "shop-db-1", None)]),
         ({"job": "nothing"}, []),
+        ({"service": "db", "namespace": "elsewhere"}, []),
+        ({"summary": "db", "namespace": "elsewhere"}, []),
+        # Who asks is of one namespace, what is asked of another.
+        ({"instance": "http://db.blog.svc:5432", "namespace": "probes"}, [("Service", "db", "nas.lan/blog")]),
+        ({"service": "web@docker", "namespace": "blog"}, [("Service", "web", "nas.lan/blog")]),
+        (
+            {"exported_namespace": "blog", "namespace": "probes", "app": "db"},
+            [("Service", "db", "nas.lan/blog")],
+        ),
+        (
+            {
+                "container_label_com_docker_compose_service": "db",
+                "container_label_com_docker_compose_project": "shop",
+            },
+            [("Service", "db", "nas.lan/shop")],
+        ),
+        (
+            {"persistentvolumeclaim": "data-db-0", "namespace": "shop"},
+            [("Service", "db", "nas.lan/shop")],
+        ),
     ],
 )
 def test_labels_name_the_thing(
@@ -128,7 +249,12 @@ def test_labels_name_the_thing(
 def test_what_hangs_on_it_and_what_changed(kb: KnowledgeBase) -> None:
     guide = kb.for_alert({"alertname": "DbDown", "service": "db", "namespace": "shop"})
     assert [(r.cells["affected"], r.cells["affected_project"]) for r in guide.dependents] == [("web", "shop")]
-    assert [c.path for c in guide.changes if c.source == "stacks"] == ["shop/compose.yaml"]
+    assert [(c.kind, c.path) for c in guide.changes] == [("changed", "shop/compose.yaml")]
+    assert guide.unknown[-1].startswith("What no file declares")
+    # What the first ingest brought is not new, what came after it is.
+    assert kb.for_alert({"alertname": "DbDown", "service": "db", "namespace": "blog"}).changes == ()
+    (new,) = kb.for_alert({"alertname": "WikiDown", "service": "wiki"}).changes
+    assert (new.kind, new.path) == ("new", "wiki/compose.yaml")
     for wrong in ({}, {"a": 1}, {str(n): "x" for n in range(100)}, "text"):
         with pytest.raises(TabootError) as error:
             kb.for_alert(wrong)  # type: ignore[arg-type]

@@ -12,9 +12,9 @@ Why = Literal["link", "name", "text"]
 
 
 class AlertDocument(Result):
-    """A document to read. ``why``: the alert's own link leads to it (``link``), it is called as the alert is
-    (``name``), or its text fits best (``text``); ``line`` and ``text``: of the passage that does, empty
-    otherwise."""
+    """A document to read. ``why``: the alert's own link leads to it (``link``), it or a section of it is
+    called as the alert is (``name``), or its text fits best (``text``). ``line``, ``section`` and ``text``:
+    of that section or of the passage that fits, empty otherwise."""
 
     doc_id: str
     title: str
@@ -38,8 +38,8 @@ class AlertThing(Result):
 
 
 class AlertRule(Result):
-    """The rule that raises an alert, as a file of Prometheus or Loki has it: its expression, for how long
-    that holds before (``held``, empty: at once), its labels and annotations."""
+    """The rule that raises an alert, as a file of Prometheus or Loki or an operator's manifest has it: its
+    expression, for how long that holds before (``held``, empty: at once), its labels and annotations."""
 
     doc_id: str
     url: str
@@ -55,8 +55,9 @@ class AlertRule(Result):
 class AlertGuide(Result):
     """Where to begin. ``rules``: those that raise alerts of that name; ``documents``: the first to read
     first; ``things``: the most specific first; ``dependents``: what fails without the first service among
-    them; ``changes`` and ``facts``: of the last week, of the things and of the documents that state them.
-    ``notes``: what could not be told."""
+    them; ``changes`` and ``facts``: of the last week, of the things and of the documents that state them, but
+    for what a source's first ingest brought. ``notes``: what could not be told; ``unknown``: what cannot be
+    known of what hangs on the thing."""
 
     alertname: str
     labels: dict[str, str]
@@ -67,6 +68,7 @@ class AlertGuide(Result):
     changes: tuple[DocumentChange, ...]
     facts: tuple[FactChange, ...]
     notes: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 class AlertGuides(Result):

@@ -209,6 +209,16 @@ class Jobs:
         return self._last(namespace, source_id, t.job.c.complete.is_(True))
 
     @retried
+    def first_completed(self, namespace: str) -> dict[str, int]:
+        """When the first job of each source ended that brought something and read all of it (microseconds
+        since the epoch), by source. Such a job is never forgotten."""
+        j = t.job.c
+        done = (j.namespace == namespace, j.state == JobState.SUCCEEDED.value, j.complete.is_(True))
+        query = sa.select(j.source_id, sa.func.min(j.ended_at)).where(*done, j.fetched > 0)
+        with self.database.read(namespace) as c:
+            return {row[0]: row[1] for row in c.execute(query.group_by(j.source_id))}
+
+    @retried
     def _last(self, namespace: str, source_id: str, *where: sa.ColumnElement[bool]) -> Row | None:
         query = (
             sa.select(t.job)
