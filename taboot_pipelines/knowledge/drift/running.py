@@ -1,17 +1,19 @@
 """What runs, compared with what is declared, field by field.
 
 A container is the service that its labels name (Compose, Swarm, Quadlet), that its pod's owner is, or, where
-nothing labels it, the one that has its name. Compared is what a dump tells and a declaration says; a hash of
-either is not. What cannot be known on one side is no difference.
+the house has none such, the one that is declared to have its name. A project that is called otherwise where
+it runs (``-p``, Portainer, a project that includes others) is the one of the same services. Compared is what
+a dump tells and a declaration says; a hash of either is not. What cannot be known on one side is no
+difference.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from taboot_pipelines.extraction.tier_a.claims import Quote
@@ -85,7 +87,7 @@ def running_drift(
     """
     comparing = _Comparing(declared, frozenset(sources), places)
     ran, workloads = _newest(dumps)
-    found = [comparing.joined(dump, container) for dump, container in ran]
+    found = comparing.renamed([comparing.joined(dump, container) for dump, container in ran])
     yield from comparing.containers(found)
     yield from comparing.workloads(workloads)
     for dump in dumps:
@@ -129,7 +131,7 @@ class _Comparing:
 
     def joined(self, dump: Dump, one: Container) -> _Ran:
         held = self._by_label.get((one.scope, one.service), []) if one.service else []
-        if not one.service:
+        if not held and not one.placed:
             named = self._declared.by_name.get(one.name.text.lower(), [])
             held = [s for s in named if s.container and s.properties.get("containerName") == one.name.text]
         found = self._there(dump, held)
@@ -140,6 +142,60 @@ class _Comparing:
                 s for s in found if any(posixpath.basename(f) == folder for f in self._declared.folders(s))
             ] or found
         return _Ran(dump, one, found[0] if len(found) == 1 else None, len(found) > 1)
+
+    def renamed(self, ran: Sequence[_Ran]) -> list[_Ran]:
+        """``ran``, where the containers of a project that is declared under another name, or as several, are
+        the services of that: of the one of which another container is known by its name; else of those of
+        which all runs there with the same images, where these have all that runs there.
+        """
+        found = list(ran)
+        running: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for at, one in enumerate(ran):
+            if one.container.service and not one.container.placed:
+                running[one.dump.place, one.container.scope].append(at)
+        declared: dict[str, dict[str, Service]] = defaultdict(dict)
+        for service in self._declared.services.values():
+            if service.container:
+                declared[service.scope][service.name] = service
+        for held in running.values():
+            known = {s.scope for at in held if (s := found[at].service) is not None}
+            for at in held:
+                said = [s for k in known if (s := declared[k].get(found[at].container.service)) is not None]
+                if found[at].service is None and not found[at].ambiguous and len(said) == 1:
+                    found[at] = replace(found[at], service=said[0])
+        taken = {one.service.scope for one in found if one.service is not None}
+        meant: list[dict[int, Service]] = []
+        for held in running.values():
+            left = {at: found[at] for at in held if found[at].service is None and not found[at].ambiguous}
+            whole = [
+                services
+                for scope, services in declared.items()
+                if scope not in taken and left and self._is_whole(services, [*left.values()])
+            ]
+            fits = {at: [s[n] for s in whole if (n := o.container.service) in s] for at, o in left.items()}
+            if all(len(services) == 1 for services in fits.values()):
+                meant.append({at: service for at, (service,) in fits.items()})
+        claims = Counter(scope for one in meant for scope in {s.scope for s in one.values()})
+        for services in meant:
+            if all(claims[service.scope] == 1 for service in services.values()):
+                for at, service in services.items():
+                    found[at] = replace(found[at], service=service)
+        return found
+
+    def _is_whole(self, services: Mapping[str, Service], ran: Sequence[_Ran]) -> bool:
+        """Whether all services of a project run among these, each with its image; what is started only when
+        it is asked for need not."""
+        there = {one.container.service: one for one in ran}
+        needed = {name for name, service in services.items() if not service.properties.get("profiles")}
+        if not needed or not needed <= there.keys() or not self._there(ran[0].dump, [*services.values()]):
+            return False
+        for name in services.keys() & there.keys():
+            image = there[name].container.image
+            runs = try_reference(image.text) if image is not None else None
+            wanted = [r for f in services[name].references if (r := try_reference(f.end_name)) is not None]
+            if runs is not None and wanted and _repository(runs) not in map(_repository, wanted):
+                return False
+        return True
 
     def _there(self, dump: Dump, services: list[Service]) -> list[Service]:
         """Those of the machine that a dump is of; where none is, those of no known machine."""
@@ -243,10 +299,10 @@ class _Comparing:
         wanted = [(r, f) for f in says if (r := try_reference(f.end_name)) is not None]
         if says is service.builds and not service.image:
             # The first Compose joined the names of a project and a service by another sign.
-            own = service.scope.rpartition("/")[2]
-            wanted += [
-                (r, f) for f in says if (r := try_reference(f"{own}_{service.name}".lower())) is not None
-            ]
+            names = [f"{_project(service)}_{service.name}"]
+            # Built images are called after the project that runs.
+            names += [f"{one.scope}{joint}{service.name}" for joint in "_-" if one.scope]
+            wanted += [(r, f) for f in says for n in names if (r := try_reference(n.lower())) is not None]
         if service.pods:
             # Charts and injectors add containers of their own, and a pod may have several.
             alone = len(wanted) == 1 and one.service == one.name.text.rpartition("/")[2]
@@ -298,11 +354,11 @@ class _Comparing:
 
     def _networks(self, ran: _Ran, service: Service, networks: Sequence[Quote]) -> Iterator[Drift]:
         wanted = {key.partition("/")[2]: key for key in service.networks}
-        there = {n.text: n for n in networks if n.text not in _NO_NETWORK}
+        there = {_as_declared(ran, service, n.text, wanted): n for n in networks if n.text not in _NO_NETWORK}
         name = ran.container.name
         for network, quote in there.items():
             if network not in wanted:
-                says = f"{name.text} is on the network {network}"
+                says = f"{name.text} is on the network {quote.text}"
                 own = "does not declare it"
                 yield self._differs(
                     DriftKind.RUNNING_NETWORK, ran, service, quote, says, own, "networks", network
@@ -334,9 +390,10 @@ class _Comparing:
                     )
                 continue
             source, read_only = wanted[target]
-            if source == UNKNOWN or (
-                _is_source(source, mount, one.directory) and read_only is mount.read_only
-            ):
+            held = replace(mount, source=_as_declared(ran, service, mount.source, (source,)))
+            # Paths of a file that another project includes begin in a folder below that project's.
+            directory = one.directory if one.scope == _project(service) else ""
+            if source == UNKNOWN or (_is_source(source, held, directory) and read_only is mount.read_only):
                 continue
             says = f"{one.name.text} mounts {mount.shown}"
             own = f"declares {source or 'a volume without a name'}:{target}{':ro' if read_only else ''}"
@@ -504,7 +561,19 @@ def _span(dump: Dump, quote: Quote) -> StatedSpan:
 
 
 def _called(service: Service) -> str:
-    return f"{service.scope.rpartition('/')[2]}/{service.name}"
+    return f"{_project(service)}/{service.name}"
+
+
+def _project(service: Service) -> str:
+    return service.scope.rpartition("/")[2]
+
+
+def _as_declared(ran: _Ran, service: Service, name: str, wanted: Collection[str]) -> str:
+    """What a network or a volume of a project that runs under another name is called by the declared one, if
+    it has not one of the ``wanted`` names itself."""
+    own, project = ran.container.scope, _project(service)
+    is_own = bool(own) and name.startswith(f"{own}_") and name not in wanted
+    return f"{project}_{name.removeprefix(f'{own}_')}" if is_own else name
 
 
 def _plain(reference: ImageReference) -> str:

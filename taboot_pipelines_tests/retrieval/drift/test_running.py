@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,41 @@ def test_of_no_known_machine_a_project_is_compared_where_some_of_it_runs(world: 
     assert [i.kind for i in house.drifts(jellyfin())] == ["not_running"]
     stray = inspected("web", "nginx:1", project="other")
     assert [i.kind for i in house.drifts(stray)] == ["not_declared"]
+
+
+def of_project(project: str, *containers: dict[str, Any], folder: str = "/data/compose/7") -> Iterator[dict]:
+    for one in containers:
+        said = json.loads(json.dumps(one).replace("media_", f"{project}_").replace("/srv/media", folder))
+        said["Config"]["Labels"]["com.docker.compose.project"] = project
+        yield said
+
+
+def test_a_project_that_runs_under_another_name_is_the_declared_one(house: House) -> None:
+    assert house.drifts(*of_project("stack", jellyfin(), DB)) == ()
+    # One whose name is declared is known by that, though the rest of its project is not there.
+    assert [(i.kind, i.name) for i in house.drifts(*of_project("stack", jellyfin()))] == [
+        ("not_running", "db")
+    ]
+    (item,) = house.drifts(*of_project("stack", jellyfin(restart="always"), DB))
+    assert (item.kind, item.name) == ("running_restart", "jellyfin")
+    named = COMPOSE.replace("  front:\n", "  front: {name: stack_front}\n")
+    (house.world.directory / "stacks" / "media" / "compose.yaml").write_text(named)
+    assert house.drifts(*of_project("stack", jellyfin(), DB)) == ()
+    (item,) = house.drifts(*of_project("stack", jellyfin(networks=["media_front", "proxy"]), DB))
+    assert item.statement.startswith("jellyfin is on the network proxy")
+
+
+def test_a_project_without_declared_names_is_known_by_its_services_and_images(house: House) -> None:
+    compose = COMPOSE.replace("    container_name: jellyfin\n", "")
+    (house.world.directory / "stacks" / "media" / "compose.yaml").write_text(compose)
+    one = {**jellyfin(), "Name": "/stack-jellyfin-1"}
+    assert house.drifts(*of_project("stack", one, DB)) == ()
+    # Two of them may both be meant; another image is another project.
+    twice = [{**c, "Id": c["Id"][::-1], "Name": f"{c['Name']}-b"} for c in of_project("twin", one, DB)]
+    found = [i.kind for i in house.drifts(*of_project("stack", one, DB), *twice)]
+    assert found.count("not_declared") == 4
+    foreign = inspected("db", "mariadb:11", networks=["media_default"])
+    assert "not_declared" in [i.kind for i in house.drifts(*of_project("stack", one, foreign))]
 
 
 def test_a_job_that_ended_is_not_missed(house: House) -> None:
