@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import islice
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.kubernetes.placements import DEFAULT_NAMESPACE, default_namespace
+from taboot_pipelines.extraction.tier_a.kubernetes.placements import DEFAULT_NAMESPACE
 from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts, described
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, Node, Origin, parse
 from taboot_pipelines.model.records import FileView
@@ -159,9 +159,12 @@ class Known:
 class Surroundings:
     """What is known in one manifest and, where that does not say, in those of its folder."""
 
-    def __init__(self, path: str, view: FileView, own: Iterable[Object], texts: UnitTexts) -> None:
-        """``texts``: what is quoted, the manifests included that are looked at."""
-        self._path = path
+    def __init__(
+        self, path: str, view: FileView, own: Iterable[Object], texts: UnitTexts, namespace: str
+    ) -> None:
+        """``texts``: what is quoted, the manifests included that are looked at; ``namespace``: of objects
+        that name none."""
+        self._path, self._namespace = path, namespace
         self._view = view
         self._own = Known()
         for one in own:
@@ -171,7 +174,7 @@ class Surroundings:
 
     def with_more(self, brought: Iterable[Object]) -> Surroundings:
         """The same, with what a chart brings in the place of the manifest's own objects."""
-        made = Surroundings(self._path, self._view, brought, self._texts)
+        made = Surroundings(self._path, self._view, brought, self._texts, self._namespace)
         made._others = self._others
         return made
 
@@ -202,7 +205,7 @@ class Surroundings:
                 if text is not None and "apiVersion" in text and size + len(text) <= _MAX_CHARACTERS:
                     size += len(text)
                     texts.append((path, text))
-            self._others = _folder(tuple(texts), default_namespace(self._path, self._view))
+            self._others = _folder(tuple(texts), self._namespace)
         return self._others
 
 

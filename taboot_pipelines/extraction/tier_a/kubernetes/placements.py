@@ -16,7 +16,8 @@ from functools import lru_cache
 from itertools import islice, product
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.texts import Problems
+from taboot_pipelines.extraction.tier_a.compose.files import resolve_path
+from taboot_pipelines.extraction.tier_a.texts import Problems, UnitTexts
 from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     SCALAR,
     Entry,
@@ -26,8 +27,13 @@ from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     listed,
     parse,
     told,
+    with_children,
+    with_text,
 )
 from taboot_pipelines.model.records import FileView
+
+#: A kustomization, by its path.
+_Taker = tuple[str, Node]
 
 DEFAULT_NAMESPACE = "default"
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
@@ -42,6 +48,8 @@ _ARGO_FILES = tuple(
 #: Folders above a manifest whose kustomizations are looked at, files of Argo CD, characters of one, and what
 #: one ApplicationSet generates.
 _MAX_ABOVE, _MAX_ARGO, _MAX_FILE, _MAX_GENERATED = 6, 64, 200_000, 2_000
+#: Kustomizations that are looked at for who takes in whom, and overlays of one manifest.
+_MAX_KUSTOMIZATIONS, _MAX_OVERLAYS = 512, 32
 #: A parameter of an ApplicationSet's template, with Go's templates or without.
 _PARAMETER = re.compile(r"\{\{-?\s*\.?([\w.]+(?:\[\d+\])?)\s*-?\}\}")
 
@@ -73,6 +81,113 @@ def default_namespace(path: str, view: FileView) -> str:
         return found
     placed = placement(folder, view)
     return placed.namespace if placed is not None else DEFAULT_NAMESPACE
+
+
+# --- Overlays of kustomize ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """What a kustomization that is laid over others makes of a manifest: the namespace of its objects, and by
+    their names in the manifest the images that its containers run."""
+
+    namespace: str
+    images: Mapping[str, Node] = field(default_factory=dict)
+
+    def applied(self, node: Node) -> Node:
+        """A part of a manifest with the images that these containers run, each where an overlay says it."""
+        if not self.images or node.kind == SCALAR:
+            return node
+        if node.items:
+            return with_children(node, items=[self.applied(item) for item in node.items])
+        entries = {}
+        for key, (name, value) in node.entries.items():
+            said = self.images.get(_name_of(value.text)) if key == "image" and value.kind == SCALAR else None
+            entries[key] = (name, self.applied(value) if said is None else _image_of(value.text, said))
+        return with_children(node, entries=entries)
+
+
+def overlays(path: str, texts: UnitTexts) -> list[Overlay]:
+    """What becomes of a manifest in each kustomization that takes in its folder from elsewhere and that none
+    takes in itself, as overlays of a base do; nothing where there is none such."""
+    view = texts.view
+    found = [p for name in KUSTOMIZATIONS for p in view.glob(f"**/{name}")]
+    if not any(posixpath.dirname(p) in ("", *_above(path)) for p in found):
+        return []
+    read = [(p, text) for p in sorted(found)[:_MAX_KUSTOMIZATIONS] if (text := view.read(p)) is not None]
+    takers = _takers(tuple((p, text) for p, text in read if len(text) <= _MAX_FILE))
+    made = []
+    for chain in islice(_chains(path, takers, ()), _MAX_OVERLAYS):
+        folders = [posixpath.dirname(one) for one, _ in chain]
+        if all(_is_above(folder, path) for folder in folders):
+            continue
+        namespace, images = DEFAULT_NAMESPACE, dict[str, Node]()
+        for place, root in chain:
+            texts.text(place)  # so that it can be quoted
+            namespace = told(root.scalar("namespace"), namespace)
+            images |= {name.text: o for o in listed(root, "images") if (name := o.scalar("name")) is not None}
+        placed = default_namespace(chain[-1][0], view)
+        made.append(Overlay(placed if placed != DEFAULT_NAMESPACE else namespace, images))
+    return made
+
+
+def _chains(
+    path: str, takers: Mapping[str, list[_Taker]], chain: tuple[_Taker, ...]
+) -> Iterator[tuple[_Taker, ...]]:
+    """The kustomizations that take in a file or a folder, each with those that take in it, to the last."""
+    above = [one for one in takers.get(path, ()) if one not in chain]
+    if chain and (not above or len(chain) >= _MAX_ABOVE):
+        yield chain
+        return
+    for one in above:
+        yield from _chains(posixpath.dirname(one[0]), takers, (*chain, one))
+
+
+@lru_cache(maxsize=2)
+def _takers(texts: tuple[tuple[str, str], ...]) -> dict[str, list[_Taker]]:
+    """The kustomizations that take in each file or folder."""
+    found: dict[str, list[_Taker]] = {}
+    for path, text in texts:
+        try:
+            roots = parse(Origin(path, text, ""), Problems())
+        except TabootError:
+            continue  # it is a problem of its own unit
+        for root in roots:
+            for key in ("resources", "bases", "components"):
+                part = root.get(key)
+                for node in part.each() if part is not None else ():
+                    taken = resolve_path(posixpath.dirname(path), node.text) if node.kind == SCALAR else None
+                    if taken is not None:
+                        found.setdefault(taken, []).append((path, root))
+    return found
+
+
+def _above(path: str) -> list[str]:
+    """The folders that a file lies in."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[:n]) for n in range(1, len(parts) + 1)]
+
+
+def _is_above(folder: str, path: str) -> bool:
+    return not folder or path.startswith(f"{folder}/")
+
+
+def _name_of(image: str) -> str:
+    """An image as kustomize compares it: without its tag and its digest."""
+    name = image.partition("@")[0]
+    return name[: name.rindex(":")] if ":" in name.rpartition("/")[2] else name
+
+
+def _image_of(image: str, said: Node) -> Node:
+    """The image that an entry of ``images`` makes of one, at what it says of it."""
+    name, tag, digest = said.scalar("newName"), said.scalar("newTag"), said.scalar("digest")
+    rest = image[len(_name_of(image)) :]
+    if digest is not None:
+        rest = f"@{digest.text}"
+    elif tag is not None:
+        rest = f":{tag.text}"
+    where = digest or tag or name or said
+    return with_text(where, f"{name.text if name is not None else _name_of(image)}{rest}")
 
 
 @dataclass(frozen=True, slots=True)

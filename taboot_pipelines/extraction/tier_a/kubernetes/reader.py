@@ -13,7 +13,12 @@ from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
     Surroundings,
     objects,
 )
-from taboot_pipelines.extraction.tier_a.kubernetes.placements import KUSTOMIZATIONS, default_namespace
+from taboot_pipelines.extraction.tier_a.kubernetes.placements import (
+    KUSTOMIZATIONS,
+    Overlay,
+    default_namespace,
+    overlays,
+)
 from taboot_pipelines.extraction.tier_a.kubernetes.releases import (
     claim_application,
     claim_of_flux,
@@ -77,12 +82,13 @@ class ManifestReader:
     """Reads workloads, services, ingresses and releases (a
     :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`).
 
-    Manifests are read as they are written. What kustomize would change is noted at the kustomization, and its
+    Manifests are read as they are written, a base as each of its overlays has it: in its namespace, with its
+    images. What else kustomize would change is noted at the kustomization, and its
     patches are no objects; templates of Helm say nothing.
     """
 
     name = "kubernetes"
-    version = "9"
+    version = "10"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         texts = UnitTexts(view)
@@ -94,15 +100,17 @@ class ManifestReader:
             return claims.result(claim_chart(claims, path, view))
         if path in _patches(path, view):
             return claims.result()
-        namespace = default_namespace(path, view)
-        found = [one for one in objects(documents(path, texts), namespace) if _is_known(claims, one)]
-        surroundings = Surroundings(path, view, found, texts)
-        claim_objects(claims, found, surroundings)
-        for one in found:
-            if is_of_flux(one):
-                claim_of_flux(claims, one, surroundings)
-            elif one.kind == "Application" and one.group == "argoproj.io":
-                claim_application(claims, one, surroundings)
+        written = documents(path, texts)
+        for overlay in overlays(path, texts) or [Overlay(default_namespace(path, view))]:
+            made = [overlay.applied(node) for node in written]
+            found = [one for one in objects(made, overlay.namespace) if _is_known(claims, one)]
+            surroundings = Surroundings(path, view, found, texts, overlay.namespace)
+            claim_objects(claims, found, surroundings)
+            for one in found:
+                if is_of_flux(one):
+                    claim_of_flux(claims, one, surroundings)
+                elif one.kind == "Application" and one.group == "argoproj.io":
+                    claim_application(claims, one, surroundings)
         return claims.result()
 
 

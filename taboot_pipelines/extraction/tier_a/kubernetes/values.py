@@ -24,7 +24,11 @@ from taboot_pipelines.extraction.tier_a.kubernetes.objects import (
     Object,
     Surroundings,
 )
-from taboot_pipelines.extraction.tier_a.kubernetes.placements import DEFAULT_NAMESPACE, placement
+from taboot_pipelines.extraction.tier_a.kubernetes.placements import (
+    DEFAULT_NAMESPACE,
+    default_namespace,
+    placement,
+)
 from taboot_pipelines.extraction.tier_a.kubernetes.services import (
     claim_database,
     claim_service,
@@ -193,7 +197,7 @@ def claim_chart(claims: ClaimBuilder, path: str, view: FileView) -> list[str]:
         release = name if placed is None else with_text(name, placed.name)
         namespace = DEFAULT_NAMESPACE if placed is None else placed.namespace
         service = service_ref(claims, namespace, release.text)
-        surroundings = Surroundings(path, view, (), claims.texts)
+        surroundings = Surroundings(path, view, (), claims.texts, default_namespace(path, view))
         claim_reach(claims, service, namespace, name, release.text, pattern=True)
         for node in documents(values, claims.texts):
             rest = _claim_dependencies(claims, chart, node, (release, namespace), surroundings)

@@ -571,6 +571,53 @@ def test_what_names_no_namespace_is_in_that_of_its_folder(more: dict[str, str], 
     assert [n.node.key for n in said.nodes if n.declared] == [(f"src/{namespace}", "web")]
 
 
+BASE = {
+    "web/base/kustomization.yaml": f"{KUSTOMIZE}resources: [web.yaml]\n",
+    "web/base/web.yaml": DEPLOYMENT.replace("acme/web:1.2", "app"),
+    "web/prod/kustomization.yaml": f"{KUSTOMIZE}namespace: prod\nresources: [../base]\n"
+    "images: [{name: app, newName: acme/web, newTag: '7'}]\n",
+    "web/dev/kustomization.yaml": f"{KUSTOMIZE}namespace: dev\nbases: [../base/]\n",
+    "web/qa/kustomization.yaml": f"{KUSTOMIZE}namespace: qa\nresources: [../dev]\n",
+}
+
+
+def test_a_base_is_what_its_overlays_make_of_it() -> None:
+    said = interpret(BASE)["web/base/web.yaml"]
+    declared = {n.node.key for n in said.nodes if n.declared}
+    assert declared == {("src/prod", "web"), ("src/qa", "web")}
+    images = {e.start.key[0]: e for e in edges(said, "BUILDS")}
+    assert {k: e.end.name for k, e in images.items()} == {
+        "src/prod": "docker.io/acme/web:7",
+        "src/qa": "docker.io/library/app:latest",
+    }
+    tag = images["src/prod"].evidence
+    assert BASE[tag.path][tag.start : tag.end].strip("'") == "7"
+    # A component that nothing names is no base, and one that is taken in by itself is where that says.
+    alone = interpret({k: v for k, v in BASE.items() if "base/" in k})["web/base/web.yaml"]
+    assert {n.node.key for n in alone.nodes if n.declared} == {("src/default", "web")}
+    named = {**BASE, "web/base/web.yaml": DEPLOYMENT.replace("name: web}", "name: web, namespace: own}")}
+    own = interpret(named)["web/base/web.yaml"]
+    assert [n.node.key for n in own.nodes if n.declared] == [("src/own", "web")]
+
+
+@pytest.mark.parametrize(
+    ("image", "said", "runs"),
+    [
+        ("acme/web:1.2", "{name: acme/web, newTag: '3'}", "docker.io/acme/web:3"),
+        ("host:5000/web:1.2", "{name: 'host:5000/web', newName: acme/web}", "docker.io/acme/web:1.2"),
+        ("acme/web:1.2", "{name: web, newTag: '3'}", "docker.io/acme/web:1.2"),
+    ],
+)
+def test_an_overlay_changes_images_by_their_whole_names(image: str, said: str, runs: str) -> None:
+    overlay = f"{KUSTOMIZE}resources: [../base]\nnamespace: prod\nimages: [{said}]\n"
+    files = {
+        "web/base/kustomization.yaml": BASE["web/base/kustomization.yaml"],
+        "web/base/web.yaml": DEPLOYMENT.replace("acme/web:1.2", f"'{image}'"),
+        "web/prod/kustomization.yaml": overlay,
+    }
+    assert [e.end.name for e in edges(interpret(files)["web/base/web.yaml"], "BUILDS")] == [runs]
+
+
 APPLICATION = "apiVersion: argoproj.io/v1alpha1\nkind: Application\n"
 GENERATED = """\
   generators: {}
