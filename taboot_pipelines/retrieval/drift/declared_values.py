@@ -12,7 +12,7 @@ import ipaddress
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -49,7 +49,8 @@ class Declared:
     """A value that configuration declares, at ``[start, end)`` in code points of a document.
 
     ``about``: the names under which it is found, the nearest first; of a setting its key. ``names``: of the
-    thing itself. ``folder``: of the file. ``role``: of a port that is mapped, which end it is.
+    thing itself. ``folder``: of the file. ``role``: of a port that is mapped, which end it is; of a version,
+    whether it is that of a chart, which is not that of what the chart installs.
     """
 
     property: Property
@@ -64,7 +65,7 @@ class Declared:
     role: str = ""
 
 
-PUBLISHED, TARGET = "published", "target"
+PUBLISHED, TARGET, CHART = "published", "target", "chart"
 NUMBER = re.compile(r"(?<![\w.])\d{2,5}(?![\w]|\.\d)")
 IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
 #: A key that is called as environment variables are, or as settings of Forgejo and Grafana in them.
@@ -217,6 +218,7 @@ class DeclaredValues:
         repositories = {
             e.value.path[:-1]: e.value.value.strip() for e in entries if e.value.path[-1] == "repository"
         }
+        charts = {e.value.path[:-1] for e in entries if e.value.path[-1] == "chart"}
         called: dict[str, list[str]] = defaultdict(list)
         for entry in entries:
             if entry.service and entry.value.path[2:] in (("container_name",), ("hostname",)):
@@ -229,8 +231,10 @@ class DeclaredValues:
             value = entry.value
             at = (folder, entry.document.doc_id, value.line, value.start, value.end)
             for found in _values_of(entry, text, names, repositories):
-                about = found.about or names
-                self.put(Declared(found.property, found.value, about, names, *at, found.role))
+                about, role = found.about or names, found.role
+                if found.property is Property.VERSION and _is_of_chart(entry, charts):
+                    role = CHART
+                self.put(Declared(found.property, found.value, about, names, *at, role))
             self.hosts |= {labels_of(host) for host in _HOST.findall(f"{text} {value.value}")}
             numbers = NUMBER.findall(f"{text} {value.comment}")
             for name in (*names, folder):
@@ -380,6 +384,14 @@ def _versioned(entry: ConfigEntry, names: tuple[str, ...]) -> tuple[str, ...]:
     path = (*entry.value.path[:-1], _prefix(entry.value.path[-1]))
     keys = [plain_name(key) for key in reversed(path) if not _is_word(key)]
     return tuple(keys[:1]) or names
+
+
+def _is_of_chart(entry: ConfigEntry, charts: Collection[tuple[str, ...]]) -> bool:
+    """Whether a version is that of a chart: it stands beside the chart's name, in a key of charts, or among
+    the dependencies of one (helm.sh, "Charts"; the API of Argo CD's Application)."""
+    path = entry.value.path
+    keyed = any("chart" in key.lower() for key in path)
+    return path[:-1] in charts or keyed or posixpath.basename(entry.document.path) == "Chart.yaml"
 
 
 class _Found(NamedTuple):

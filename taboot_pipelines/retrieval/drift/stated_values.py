@@ -25,6 +25,7 @@ from taboot_pipelines.knowledge.drift.declared import (
     is_of_another_time,
 )
 from taboot_pipelines.retrieval.drift.declared_values import (
+    CHART,
     IPV4,
     NUMBER,
     PUBLISHED,
@@ -78,9 +79,13 @@ def stated_values(
     for segment in segments(source, code=True):
         above = items.above(segment)
         values = list(_values(segment, configured))
+        if any(_TO_COME.search(said) for said in (path, *segment.headings)):
+            continue
         if any(_ELSEWHEN.search(said) for said in (path, *segment.headings)):
             # Host names are what they are there too.
             values = [v for v in values if v.property is Property.HOST_NAME]
+        if _COMPOSE.fullmatch(posixpath.basename(path)) and _FORMAT.fullmatch(segment.text.plain):
+            continue
         if not values:
             continue
         whole = " | ".join(text.plain for text in _parts(segment))
@@ -119,7 +124,7 @@ class _Value:
     ``about``: what it says itself that it is of, an image's repository or a setting's key; ``of``: the
     machine or container whose port it is, by its name or address. ``outside``: a port of an address, behind
     which anything may answer. ``mapping``: where the mapping stands that a port is a part of, and ``role``
-    which end it is."""
+    which end it is, or of a version whether it is said to be a chart's or an application's."""
 
     property: Property
     value: str
@@ -164,8 +169,19 @@ _UNDER_PLACEHOLDER = re.compile(
 #: "v3.2's library" something is said that a release has, and not that it runs.
 _VERSION = re.compile(
     r"(?<![\w.:/=-])(?<![<>≤≥~^])(?<![<>≤≥~^]\s)(?<![<>]=\s)(?<!\d[-–—])(?<!\d\s[-–—]\s)"
-    r"v?\d+(?:\.\d+){1,2}(?![\w.]*(?:[/:+]|['’]s\b|\s?[-–—]\s?v?\d)|\.\d)"
+    r"v?\d+(?:\.\d+){1,3}(?!\d|[\w.]*(?:[/:+]|['’]s\b|\s?[-–—]\s?v?\d)|\.\d)"
 )
+#: Of a version, that it is said to be that of what a chart installs.
+_APP = "app"
+#: What a command of kubectl names before the ports of a tunnel (kubernetes.io, "kubectl port-forward").
+_FORWARDED = re.compile(
+    r"(?:^|\s)(?:svc|services?|po|pods?|deploy(?:ments?)?|sts|statefulsets?|rs|replicasets?)/([\w.-]+)\s+$"
+)
+#: A file of Compose, and the version of its format, which it may name at its top.
+_COMPOSE = re.compile(r"(?:docker-)?compose[\w.-]*\.(?:ya?ml(?:\.j2)?|j2)")
+_FORMAT = re.compile(r"version\s*:\s*[\"']?[\d.]+[\"']?\s*")
+#: What stands between the hops of a chain.
+_ARROW = re.compile(r"\s(?:→|->|=>|⟶|➜|-->)\s")
 _ASSIGNED = re.compile(
     r"(?<![\w{$/])(?P<key>[A-Z][A-Za-z0-9]*(?:_+[A-Za-z0-9]+)+)`?\s*"
     # What prose says behind a colon goes on in words.
@@ -219,6 +235,10 @@ def _values_in(text: Text, header: str, configured: DeclaredValues, *, is_subjec
         yield _Value(Property.HOST_NAME, match[0].lower(), text, *match.span())
     for thing in addresses(text):
         made = list(_of_thing(thing, text)) if is_free(thing.start, thing.end) else []
+        if forwarded := _FORWARDED.search(text.plain[: thing.start]):
+            # Which end of a tunnel is whose: the local one is whoever opens it picks.
+            of = plain_name(forwarded[1])
+            made = [replace(v, of=of) for v in made if v.role != PUBLISHED]
         if made:
             taken.append((thing.start, thing.end))
             yield from made
@@ -237,13 +257,16 @@ def _values_in(text: Text, header: str, configured: DeclaredValues, *, is_subjec
             name = plain_name(match[0])
             if name in configured.networks or not (is_ordinary_name(name) or name[0].isdigit()):
                 yield _Value(Property.NETWORK, name, text, *match.span())
-    said = re.search(r"(?i)version|\btag\b", header) is not None
+    said = re.search(r"(?i)(?<![\w-])(?:versions?|tags?)(?![\w-])", header) is not None
+    of_header = CHART if re.search(r"(?i)\bchart\b", header) else ""
+    of_header = _APP if re.search(r"(?i)\bapp(?:lication)?\b", header) else of_header
     for match in _VERSION.finditer(text.plain):
         before = text.plain[max(0, match.start() - 40) : match.start()].lower()
         if is_free(*match.span()) and (
             said or re.search(r"\bversion\W{0,4}$", before) or _ends_in_name(before, configured)
         ):
-            yield _Value(Property.VERSION, match[0], text, *match.span())
+            role = of_header or (CHART if "chart" in before else "")
+            yield _Value(Property.VERSION, match[0], text, *match.span(), role=role)
 
 
 def _ends_in_name(before: str, configured: DeclaredValues) -> bool:
@@ -277,6 +300,8 @@ def _of_thing(thing: Thing, text: Text) -> Iterator[_Value]:
     at = text.plain.find(host, thing.start, thing.end) if "." in host else -1
     if at < 0:
         return
+    if "_" in host and not thing.placeholder:
+        return  # No name of a host has one (RFC 1123, 2.1); keys have.
     if not IPV4.fullmatch(host):
         yield _Value(Property.HOST_NAME, host.lower(), text, at, at + len(host))
     elif is_of_a_machine(host):
@@ -310,15 +335,18 @@ _LEAD = re.compile(r"\W*([A-Za-z][\w .-]{1,40}?)\s*(?::|[-–—]\s|\()")
 class _Subjects:
     """The names that a piece may be about, the nearest level first; :data:`_IN_PIECE` is that of the piece.
     ``near``: so many levels for what does not say itself whose it is: what stands under a heading or an item
-    with a name of its own is about that, known or not."""
+    with a name of its own is about that, known or not. ``of_row``: the names in what a row begins with, of
+    which alone a version in it is; None where no row is."""
 
     levels: Sequence[Sequence[str]]
     near: int
     #: Of a cell beside the first the names that stand in it itself, by where it begins.
     of_cells: Mapping[int, Sequence[str]]
+    of_row: Sequence[str] | None
 
 
 _IN_PIECE = 1
+_VERSIONED = re.compile(r"(?i)(?<![\w-])(?:versions?|tags?|releases?)(?![\w-])")
 
 
 def _subjects(
@@ -348,7 +376,12 @@ def _subjects(
     if subject and names_a_row and not levels[0] and not is_ordinary_name(subject):
         near = _IN_PIECE
     of_cells = {cell.start: configured.named_in(cell.plain, folder) for cell in segment.cells[1:]}
-    return _Subjects(levels, near, of_cells)
+    of_row = None
+    if segment.cells and not _VERSIONED.search(subject):
+        # What stands in parentheses behind a name says whose that is.
+        own = re.sub(r"\([^()]*\)", " ", subject)
+        of_row = [*configured.named_in(own, folder), *_called(own, segment, configured)]
+    return _Subjects(levels, near, of_cells, of_row)
 
 
 #: A folder that a text names, mostly by a link to it.
@@ -433,6 +466,10 @@ def _compared(
     if value.property is Property.HOST_NAME:
         return _of_host_name(value, subjects.levels, folder, configured)
     levels: Sequence[Sequence[str]] = subjects.levels[: subjects.near]
+    if value.property is Property.VERSION and subjects.of_row is not None:
+        levels = [subjects.of_row]
+    if value.property is Property.PORT and (hop := _hop(value)):
+        levels = [configured.named_in(hop, folder)]
     if subjects.of_cells.get(value.text.start):
         levels = [subjects.of_cells[value.text.start]]
     if before := _named_before(value, folder, configured):
@@ -452,6 +489,10 @@ def _compared(
             mapped = [d for d in declared if value.role and d.role == value.role]
             declared = mapped or declared
             agrees = any(_is_same(value, d.value) for d in declared)
+            if not agrees and value.property is Property.VERSION:
+                declared = _comparable(value, declared)
+                if not declared:
+                    return None
             if not agrees and value.property is Property.ADDRESS:
                 # What a machine of the house has may be where the thing runs; another network says nothing.
                 near = any(_network(value.value) == _network(d.value) for d in declared)
@@ -487,6 +528,29 @@ def _named_before(value: _Value, folder: str, configured: DeclaredValues) -> str
     return names[-1] if names and plain_name(said).endswith(names[-1]) else ""
 
 
+def _hop(value: _Value) -> str:
+    """What stands with a port between two arrows of a chain of things; empty where it is in none."""
+    text, begin, end = value.text.plain, 0, len(value.text.plain)
+    arrows = [m.span() for m in _ARROW.finditer(text)]
+    for start, after in arrows:
+        if after <= value.start:
+            begin = after
+        elif start >= value.end:
+            end = min(end, start)
+    hop = text[begin:end]
+    return hop if arrows and value.mapping is None and any(c.isalpha() for c in hop) else ""
+
+
+def _comparable(value: _Value, declared: Sequence[Declared]) -> list[Declared]:
+    """The versions that one can be compared with: a chart's with a chart's, an application's with that of an
+    image. Where it is not said which it is, a chart's only if both have the same first number, as charts have
+    that are numbered as what they install."""
+    if value.role:
+        return [d for d in declared if (d.role == CHART) is (value.role == CHART)]
+    first = value.value.lstrip("v").partition(".")[0]
+    return [d for d in declared if d.role != CHART or d.value.lstrip("v").partition(".")[0] == first]
+
+
 def _held(value: _Value, names: Iterable[str], folder: str, configured: DeclaredValues) -> list[Declared]:
     return [d for name in dict.fromkeys(names) for d in configured.of(name, value.property, folder)]
 
@@ -518,6 +582,8 @@ def _of_host_name(
     what the text speaks of; where that is not said close by, only from one that it is like."""
     labels = labels_of(value.value)
     domain = domain_of(labels)
+    if "svc" in labels[2:4]:
+        return None  # An object of a cluster: two that are alike are two.
     if _ANY_NAME.fullmatch(labels[0]):
         return None
     is_declared = labels in configured.answering
@@ -586,10 +652,16 @@ def _shape(text: str) -> str:
 # --- Whether a value that differs is said of now
 
 #: A heading or a path under which stands what is not in force: other times, other places, what goes wrong.
+_TO_COME = re.compile(r"(?i)roadmap|\btodo|\bplan(?:s|ned)?\b|\bplanning\b")
 _ELSEWHEN = re.compile(
-    r"(?i)troubleshoot|\bfaq\b|example|change-?log|histor|migrat|upgrad|roadmap|\btodo|\bplan(?:s|ned)?\b"
-    r"|\bplanning\b|\bresearch\b|known issues|\berrors?\b|problem|deprecat|alternativ"
+    r"(?i)troubleshoot|\bfaq\b|example|change-?log|histor|migrat|upgrad"
+    r"|\bresearch\b|known issues|\berrors?\b|problem|deprecat|alternativ"
     r"|local(?:ly)?\b.*(?:dev|run|test)|\bdevelopment\b|\btesting\b|without docker"
+)
+#: In a release that is named behind this something became otherwise; which one runs is not said.
+_SINCE = re.compile(
+    r"(?i)\b(?:(?:removed|dropped|added|introduced|deprecated|fixed|changed|supported|available|new)\s+"
+    r"(?:in|with|by|from|as of)|since)(?:\s+[\w.-]+){0,2}\s+$"
 )
 #: What is written as a port's mapping is, and is an owner.
 _OWNER = re.compile(r"(?i)\b(?:chown|users?|p?uid|p?gid|owner\w*)\b")
@@ -609,6 +681,8 @@ def _is_in_force(value: _Value, whole: str, segment: Segment, found: _Compared) 
         return False
     if value.property is Property.HOST_NAME:
         return True
+    if value.property is Property.VERSION and _SINCE.search(value.text.plain[: value.start]):
+        return False
     if value.property is Property.PORT:
         if value.mapping is not None:
             if _OWNER.search(whole) or not (found.meets or _says_ports(whole, segment)):
@@ -631,4 +705,9 @@ def _is_in_force(value: _Value, whole: str, segment: Segment, found: _Compared) 
     if value.property is Property.PORT and segment.form != "sentence":
         rest = _MAPPING.sub(" ", rest)  # Of several mappings each is right or wrong by itself.
     rest = " ".join([rest, *(cell.plain for cell in segment.cells if cell is not value.text)])
-    return not any(re.search(rf"(?<![\w.]){re.escape(d.value)}(?![\w]|\.\d)", rest) for d in declared)
+    # A release is called with its letter or without.
+    letter, stripped = ("v?", "v") if value.property is Property.VERSION else ("", "")
+    return not any(
+        re.search(rf"(?<![\w.]){letter}{re.escape(d.value.lstrip(stripped))}(?![\w]|\.\d)", rest)
+        for d in declared
+    )

@@ -120,6 +120,7 @@ TABLE = "| Service | Image | Port | URL | Network |\n|---|---|---|---|---|\n"
         ("Dokuwiki runs in version 2024.02 here.", [("version", "dokuwiki", "2024.02")]),
         ("| Component | Version |\n|---|---|\n| K3s | v1.30.2 |", [("version", "k3s", "v1.30.2")]),
         ("The cluster runs K3s v1.31.", []),
+        ("The cluster runs K3s v1.31.4.2944-1.", []),
         ("K3s v1.30.2-alpine runs on three nodes.", [("version", "k3s", "v1.30.2")]),
         ("MinIO listens on port 9009.", [("port", "minio", "9009")]),
         ("Search is served as `find.${BASE_DOMAIN}`.", []),
@@ -180,6 +181,64 @@ def test_each_value_is_compared_with_that_of_the_thing_it_is_said_of(
 )
 def test_what_is_said_of_another_time_purpose_or_house_differs_from_nothing(text: str) -> None:
     assert differing(text) == []
+
+
+CHARTS = declared(
+    {
+        **HOUSE,
+        "argo/valkey.yaml": "spec:\n  source: {chart: valkey, targetRevision: 9.4.17}\n",
+        "flux/harbor.yaml": "spec: {chart: {spec: {chart: harbor, version: 1.18.0}}}\n",
+    }
+)
+RELEASES = "## K3s\n\n| Chart | Version | App version | State |\n|---|---|---|---|\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # What a chart installs is numbered by itself, unless it is like it.
+        ("We run Valkey v8.1.3 here.", []),
+        ("We run Valkey 9.3.1 here.", [("valkey", "9.3.1")]),
+        ("We run Harbor v2.14.0 here.", []),
+        ("The chart valkey 8.0.0 is installed.", [("valkey", "8.0.0")]),
+        (RELEASES + "| x/valkey | 9.4.17 | v8.1.3 | there |", []),
+        (RELEASES + "| x/valkey | 9.4.16 | v9.9.9 | there |", [("valkey", "9.4.16")]),
+        (RELEASES + "| x/valkey | 9.4.17 | v9.4.17 | there |", []),
+        # One of the versions of a row is the one that is declared, with its letter or without.
+        (RELEASES + "| x/valkey | 9.4.16 | v9.4.17 | there |", []),
+        # A row is of what it begins with, not of what the section is of, nor of whose that is.
+        ("## K3s\n\n| Component | Version | State |\n|---|---|---|\n| Ubuntu Server | 24.04.3 | there |", []),
+        ("| Component | Version | For |\n|---|---|---|\n| PostgreSQL (Dokuwiki) | 18.3 | it |", []),
+        ("| Component | Version | For |\n|---|---|---|\n| checker | 0.10.1 | drift of K3s |", []),
+        ("| Component | Version | For |\n|---|---|---|\n| K3s | 1.30.2 | all |", [("k3s", "1.30.2")]),
+        ("Pod policies were dropped: they are removed in K3s 1.25.", []),
+        ("| version-check | note |\n|---|---|\n| version-check | In phase 5.0 of K3s it is set |", []),
+        ("We run K3s and removed the policies; K3s 1.25 is there.", [("k3s", "1.25")]),
+    ],
+)
+def test_versions_are_of_charts_or_of_what_runs(text: str, expected: list[tuple[str, str]]) -> None:
+    found = [(s.name, s.value) for s in said(text, configured=CHARTS) if not s.agrees]
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Browser → Forgejo → Wiki.js (:3010) → storage (:9010)",
+        "## Forgejo\n\n```sh\nkubectl port-forward svc/forgejo-postgresql 5444:5444\n```",
+        "## Forgejo\n\nOpen it with `kubectl port-forward svc/forgejo-cache 3344:3345` here, on its port.",
+        "## Roadmap\n\n| Forgejo | https://git.hearth.example |",
+        "Forgejo uses `forgejo-postgresql.git.svc.hearth.example` for it.",
+        "Set `code_ini.hearth.example` of forgejo.",
+    ],
+)
+def test_what_is_of_another_thing_is_no_drift(text: str) -> None:
+    assert differing(text) == []
+
+
+def test_a_hop_of_a_chain_has_its_own_port() -> None:
+    assert differing("Browser → caddy (:80) → Forgejo (:3010) → storage") == [("port", "forgejo", "3010")]
+    assert said("version: '3.8'\n", "files/k3s/docker-compose.yml.j2") == []
 
 
 def test_a_readme_beside_a_project_speaks_of_it() -> None:
