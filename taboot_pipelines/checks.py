@@ -370,11 +370,17 @@ def _no_drift(run: CheckRun) -> CheckResult:
 
 
 def _drift_row(item: DriftItem, names: bool) -> dict[str, str]:
-    """A drift by the ids of its edges, or else of its documents: an erasure does not reach Dagster's storage,
-    so names stand there only if they may."""
+    """A drift by the command that shows it, and by the ids of its edges, or else of its documents: an erasure
+    does not reach Dagster's storage, so names stand there only if they may, and then in front."""
     said, against = [*(next(iter(side.edge_ids), side.doc_id) for side in item.sides), ""][:2]
-    row = {"kind": item.kind, "edge": said, "against": against}
-    return {**row, "statement": item.statement} if names else row
+    row = {
+        "kind": item.kind,
+        "shown_by": f"taboot drift --kind {item.kind}",
+        "edge": said,
+        "against": against,
+    }
+    stands = ", ".join(f"{side.url}:{side.line}" for side in item.sides)
+    return {"statement": item.statement, "stands": stands, **row} if names else row
 
 
 def _rules_hold(run: CheckRun) -> CheckResult:
@@ -384,31 +390,38 @@ def _rules_hold(run: CheckRun) -> CheckResult:
 
 
 def _broken_rules(run: CheckRun, namespace: str, kb: KnowledgeBase) -> list[dict[str, Any]]:
-    """A row for each rule that does not hold, by the id of the first edge or document: no names, which an
-    erasure would not reach. What was published or decided before is not looked at again for a day."""
+    """A row for each rule that does not hold, with the command that shows it, and of its first finding the id
+    of the edge or document: an erasure would not reach names, so the sentence and its place stand there only
+    if they may. What was published or decided before is not looked at again for a day."""
     file = run.workspace.settings.sources_file
     decided = file.read_bytes() if file.is_file() else b""
-    seen = ids.digest(kb.manifest.model_dump_json(), ids.sha256_hex(decided))
+    seen = ids.digest(kb.manifest.model_dump_json(), ids.sha256_hex(decided), str(run.names))
+    columns = (*_RULE_COLUMNS, *(("statement", "stands") if run.names else ()))
     catalog, now = run.workspace.catalog.pointers, time.time()
     known = catalog.get(namespace, NAMESPACE, _RULES)
     fresh = known is not None and known.inputs == seen and 0 <= now - known.applied["at"] < WHOLE_SECONDS
     if known is not None and fresh and not run.whole:
-        return [dict(zip(_RULE_COLUMNS, row, strict=True)) for row in known.applied["rows"]]
+        return [dict(zip(columns, row, strict=True)) for row in known.applied["rows"]]
     report = kb.rules(limit=MAX_FINDINGS)
-    first = {f.rule: f.citations[0] for f in reversed(report.findings)}
-    rows = [
-        (r.severity.value, r.name, r.found, first[r.name].edge_id or first[r.name].doc_id, r.remedy)
-        for r in sorted(report.rules, key=lambda r: list(Severity).index(r.severity))
-        if r.found
-    ]
+    first = {f.rule: f for f in reversed(report.findings)}
+    rows = []
+    for r in sorted(report.rules, key=lambda r: list(Severity).index(r.severity)):
+        if r.found:
+            finding = first[r.name]
+            cite = finding.citations[0]
+            row = (r.severity.value, r.name, r.found, r.remedy, f"taboot rules --rule {r.name}")
+            named = (
+                (f"{finding.subject}: {finding.statement}", f"{cite.url}:{cite.line}") if run.names else ()
+            )
+            rows.append((*row, cite.edge_id or cite.doc_id, *named))
     applied = {"at": now, "rows": rows}
     catalog.publish(
         namespace, NAMESPACE, Pointer(stage=_RULES, tables={}, inputs=seen, txn=seen, applied=applied)
     )
-    return [dict(zip(_RULE_COLUMNS, row, strict=True)) for row in rows]
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-_RULE_COLUMNS = ("severity", "rule", "found", "first", "remedy")
+_RULE_COLUMNS = ("severity", "rule", "found", "remedy", "shown_by", "first")
 _RULES = "check.rules_hold"
 _OF_STAGES = (
     Check(
@@ -507,7 +520,8 @@ _OF_STAGES = (
         "kb_shards",
         "no_drift",
         "Text and configuration, and configurations among themselves, agree on images, versions, ports,"
-        " addresses, host names, networks, settings and upstreams; `taboot drift` shows what does not."
+        " addresses, host names, networks, settings and upstreams; `taboot drift` shows what does not, and so"
+        " does this table with TABOOT_METADATA_TEXT."
         " Mails, chats and reports of a day are not counted.",
         _no_drift,
         warns=True,
@@ -515,7 +529,8 @@ _OF_STAGES = (
     Check(
         "kb_shards",
         "rules_hold",
-        "No rule of the house finds an error that nobody silenced; what is no error is counted.",
+        "No rule of the house finds an error that nobody silenced; what is no error is counted. `taboot"
+        " rules` shows what it found, and this table the first of each with TABOOT_METADATA_TEXT.",
         _rules_hold,
         warns=True,
     ),

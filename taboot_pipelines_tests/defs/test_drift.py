@@ -36,11 +36,13 @@ def test_drift_is_a_warning_that_names_both_statements(project: Project) -> None
     assert (row["kind"], row["edge"], row["against"]) == ("prose_port", *(s.edge_ids[0] for s in item.sides))
     assert [kb.explain(str(row[side])).line for side in ("edge", "against")] == [3, 5]
     # Nothing that a document holds stands in Dagster's storage, unless a setting allows it.
-    assert "statement" not in row
+    assert "statement" not in row and "stands" not in row
+    assert row["shown_by"] == "taboot drift --kind prose_port"
     settings = project.world.workspace.settings.model_copy(update={"metadata_text": True})
     project.resource.runtime.settings = project.world.workspace.settings = settings
     (row,) = (record.data for record in checked(project, "guides").metadata["edges"].records)
     assert row["statement"] == item.statement
+    assert row["stands"] == ", ".join(f"{side.url}:{side.line}" for side in item.sides)
 
     (guides / "house.md").write_text(WRONG.replace("9090", "8080"))
     assert checked(project, "guides").passed

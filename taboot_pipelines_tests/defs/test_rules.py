@@ -38,6 +38,19 @@ def test_errors_are_a_warning_that_says_which_rules_do_not_hold(
     (clash,) = kb.rules("container-name-twice").findings
     assert [r["first"] for r in rows if r["rule"] == "container-name-twice"] == [clash.citations[0].doc_id]
 
+    assert all(row["shown_by"] == f"taboot rules --rule {row['rule']}" for row in rows)
+    assert not any("statement" in row for row in rows)
+    # What documents say stands in Dagster's storage only where a setting allows it.
+    was = project.world.workspace.settings
+    settings = was.model_copy(update={"metadata_text": True})
+    project.resource.runtime.settings = project.world.workspace.settings = settings
+    named: list[Any] = [record.data for record in checked(project).metadata["rules"].records]
+    (row,) = (row for row in named if row["rule"] == clash.rule)
+    assert row["statement"] == f"{clash.subject}: {clash.statement}"
+    assert row["stands"] == f"{clash.citations[0].url}:{clash.citations[0].line}"
+    project.resource.runtime.settings = project.world.workspace.settings = was
+    found = checked(project)
+
     # Where nothing is new, nothing is looked at; what somebody decided is new.
     with monkeypatch.context() as patch:
         patch.delattr(KnowledgeBase, "rules")
