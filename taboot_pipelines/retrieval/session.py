@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.ids import sha256_hex
+from taboot_pipelines.model.jobs import JobState
 from taboot_pipelines.model.offsets import read_places
 from taboot_pipelines.retrieval.bm25 import Keywords
 from taboot_pipelines.retrieval.index import Index
@@ -36,6 +37,8 @@ _HELD_SECONDS = 3600.0
 _MAX_HELD = 8
 #: Publications in which the sources of the first ingest are looked for.
 _FIRST_ONES = 64
+#: Jobs of a namespace for which nothing was published that are looked at.
+_JOBS = 100
 #: A full collection of garbage that takes longer (seconds) is felt by whoever waits for an answer.
 _FELT_SECONDS = 0.02
 #: Set while :func:`sparing_collections` is at work.
@@ -223,9 +226,12 @@ class Session:
                 seen = self.store.look(self._namespace, last.seen if last else None, now=now)
             if seen is None:
                 where = "TABOOT_SHARD_URL" if self._settings.shard_url else self._settings.home_dir
+                said = f"There is no knowledge base of namespace {self._namespace!r} under {where}"
+                running = _is_ingested(self._settings, self._namespace)
                 raise TabootError(
                     "E_KB_UNINITIALIZED",
-                    f"There is no knowledge base of namespace {self._namespace!r} under {where}.",
+                    f"{said} yet: its first ingest is running." if running else f"{said}.",
+                    remedy="Wait for it; `taboot status` shows how far it is." if running else "",
                     namespace=self._namespace,
                 )
             if last is None or last.seen is not seen:
@@ -324,3 +330,21 @@ class Session:
     def verify(self) -> None:
         """Hash every file of the current manifest. Raises ``E_SHARD_CORRUPT`` or ``E_SHARD_MISSING``."""
         self.ask(lambda view: verify(self.store, view.manifest))
+
+
+def _is_ingested(settings: Settings, namespace: str) -> bool:
+    """Whether something is being fetched for a namespace of this home."""
+    from taboot_pipelines.stages.health import catalog_exists
+    from taboot_pipelines.stages.workspace import Workspace
+
+    if settings.shard_url or not catalog_exists(settings):
+        return False
+    try:
+        workspace = Workspace(settings)
+        try:
+            jobs = workspace.catalog.jobs.find(namespace, limit=_JOBS)
+        finally:
+            workspace.close()
+    except TabootError:
+        return False
+    return any(job["state"] == JobState.RUNNING for job in jobs)

@@ -14,6 +14,7 @@ from taboot_pipelines.retrieval.answering.fact_answers import answer_from_facts
 from taboot_pipelines.retrieval.queries.config_files import config_entries
 from taboot_pipelines.retrieval.session import Session, View, sparing_collections
 from taboot_pipelines.settings import Settings
+from taboot_pipelines.stages.workspace import Workspace
 from taboot_pipelines_tests.retrieval.test_search import build
 from taboot_pipelines_tests.shards.builder import NAMESPACE, Doc
 
@@ -153,3 +154,19 @@ def test_urls_of_local_files_are_paths_where_the_root_is_known(session):
 def test_before_the_first_publish_there_is_nothing(tmp_path):
     with pytest.raises(TabootError, match="E_KB_UNINITIALIZED"):
         Session(Settings(home=tmp_path), NAMESPACE).view()
+
+
+def test_while_the_first_ingest_runs_it_is_told(tmp_path):
+    settings = Settings(home=tmp_path)
+    workspace = Workspace(settings)
+    try:
+        workspace.catalog.jobs.start("other", "docs")
+        with pytest.raises(TabootError) as none:
+            Session(settings, NAMESPACE).view()
+        assert "running" not in str(none.value) and "taboot ingest" in none.value.remedy
+        workspace.catalog.jobs.start(NAMESPACE, "docs")
+    finally:
+        workspace.close()
+    with pytest.raises(TabootError, match="its first ingest is running") as found:
+        Session(settings, NAMESPACE).view()
+    assert found.value.code == "E_KB_UNINITIALIZED" and "taboot status" in found.value.remedy

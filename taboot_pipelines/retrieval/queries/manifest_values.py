@@ -101,7 +101,12 @@ def _of_object(one: Object) -> Iterator[Setting]:
         return
     name, spec = one.name.text, one.spec
     if spec is not None:
-        yield from _same(name, (), spec, {"schedule": "schedule", "suspend": "suspend"})
+        at, zone = spec.scalar("schedule"), spec.scalar("timeZone")
+        if at is not None and zone is not None:
+            yield Setting(name, ("schedule",), f"{at.text} in {zone.text}", at)
+        else:
+            yield from _same(name, (), spec, {"schedule": "schedule"})
+        yield from _same(name, (), spec, {"suspend": "suspend"})
         yield from _same(name, ("deploy",), spec, {"replicas": "replicas"})
     _, pod = one.pod
     if pod is None:

@@ -139,12 +139,23 @@ def chart_that_moves(house: RuleHouse) -> Iterator[Violation]:
                 )
 
 
+#: What a Secret holds beside credentials: where they are good, of what kind they are, and for whom.
+_NO_CREDENTIALS = frozenset(
+    {
+        *("type", "kind", "name", "project", "namespace", "url", "uri", "server", "host", "hostname", "port"),
+        *("endpoint", "region", "bucket", "database", "dbname", "username", "user", "email"),
+    }
+)
+
+
 def secret_in_manifest(house: RuleHouse) -> Iterator[Violation]:
     for one in house.manifests(re.compile(r"(?m)^kind:\s*Secret\s*$")):
         if one.kind != "Secret" or any(v.path[0] == "sops" for v in one.values):
             continue
         for held in (*one.under("stringData"), *one.under("data")):
-            if held.masked and len(held.path) > 1:
+            # Every value of a Secret is masked, but for a URL, of which the credentials are.
+            of_url = "://" in held.value
+            if held.masked and len(held.path) > 1 and (of_url or held.path[1].lower() not in _NO_CREDENTIALS):
                 said = f"The Secret {one.name} holds {held.path[1]} unencrypted."
                 yield Violation(one.called, said, [spot(one.document, held)])
 

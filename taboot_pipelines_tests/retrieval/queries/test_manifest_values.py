@@ -57,6 +57,7 @@ kind: CronJob
 metadata: {name: sweep, namespace: media}
 spec:
   schedule: "0 3 * * *"
+  timeZone: Europe/Berlin
   jobTemplate:
     spec:
       template:
@@ -146,7 +147,7 @@ def test_what_a_workload_says_stands_under_the_keys_of_compose() -> None:
     )
     mounts = [v.value for v in manifest(FILM).values if v.path[2:] == ("volumes",)]
     assert mounts == ["/srv/reels:/reels:ro", "film-conf/film.yaml:/conf", "nas:/export:/share"]
-    assert said(manifest(FILM), "sweep")["schedule"] == "0 3 * * *"
+    assert said(manifest(FILM), "sweep")["schedule"] == "0 3 * * * in Europe/Berlin"
 
 
 def test_each_is_quoted_from_its_line() -> None:
@@ -216,7 +217,7 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         ("what is the memory limit of film in k3s?", ["is 1Gi."]),
         ("what is the memory limit of film?", ["2g", "1Gi"]),
         ("how many replicas does film have?", ["2"]),
-        ("when does sweep run?", ["0 3 * * *"]),
+        ("when does sweep run?", ["0 3 * * * in Europe/Berlin"]),
         ("which services mount /srv/reels?", ["film", "/srv/reels"]),
         ("what is the health check of film?", ["GET :80/health"]),
         ("which environment variables does film set?", ["UTC", "DB_PASS", "of the Secret film-db"]),

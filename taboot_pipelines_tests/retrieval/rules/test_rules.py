@@ -347,6 +347,13 @@ metadata: {name: door}
 stringData: {password: "ENC[AES256_GCM,data:p673w==,iv:YY=,aad:UQ=,tag:1=,type:str]"}
 sops: {mac: "ENC[AES256_GCM,data:p673w==,iv:YY=,aad:UQ=,tag:1=,type:str]"}
 ---
+apiVersion: v1
+kind: Secret
+metadata: {name: repository}
+stringData:
+  type: git
+  url: https://git.example.org/house.git
+---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: some}
