@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +19,7 @@ from taboot_pipelines.errors import TabootError
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.results.check import CheckReport
     from taboot_pipelines.settings import Settings
+    from taboot_pipelines.sources.survey import Found
     from taboot_pipelines.stages.workspace import Entry
 
 #: Affected things and facts that are shown; the other forms have all.
@@ -83,15 +87,15 @@ def _report(folder: Path, range_: str | None, namespace: str | None) -> CheckRep
         before, after = checker.side(sides.before), checker.side(sides.after)
         return checker.check(before, after, sides.names, sides.notes)
     repository = Repository.of(folder)
-    entries = entries_of(folder, settings)
+    entries = partial(entries_of, folder, settings)
     with of_commits(repository, "HEAD" if range_ is None else range_, folder, entries, settings) as sides:
         before, after = checker.side(sides.before), checker.side(sides.after)
         return checker.check(before, after, sides.names, sides.notes)
 
 
-def entries_of(folder: Path, settings: Settings) -> list[Entry]:
+def entries_of(folder: Path, settings: Settings, states: Sequence[Path] = ()) -> list[Entry]:
     """The sources of a folder: those of the sources file that lie in it, else what `taboot init` would find
-    there. Raises ``E_SOURCES`` where there is none."""
+    there, or in any of the places where its ``states`` lie. Raises ``E_SOURCES`` where there is none."""
     from taboot_pipelines.cli.sources import drafted
     from taboot_pipelines.connectors.entries import DirectorySource
     from taboot_pipelines.connectors.files import source_directory
@@ -118,7 +122,7 @@ def entries_of(folder: Path, settings: Settings) -> list[Entry]:
             f"{settings.sources_file} names nothing in {folder}; what init finds is checked.", err=True
         )
     with tempfile.TemporaryDirectory() as temporary:
-        looked = survey(folder).found
+        looked = _together([survey(at).found for at in states or (folder,) if at.is_dir()])
         if not looked:
             raise TabootError(
                 "E_SOURCES",
@@ -128,6 +132,22 @@ def entries_of(folder: Path, settings: Settings) -> list[Entry]:
         file = Path(temporary, "sources.yaml")
         file.write_text(drafted(looked, folder, folder, settings.namespace), encoding="utf-8")
         return entries(file, folder)
+
+
+def _together(states: Sequence[Sequence[Found]]) -> list[Found]:
+    """What was found in states of one folder, the later ones first; of one type what holds the others."""
+    found: dict[tuple[str, str], Found] = {}
+    for one in (f for state in reversed(states) for f in state):
+        known = found.get((one.type, one.path))
+        if known is not None:
+            exclude = tuple(dict.fromkeys((*known.exclude, *one.exclude)))
+            one = replace(known, proxy=known.proxy or one.proxy, exclude=exclude)
+        found[one.type, one.path] = one
+    return [
+        f
+        for f in found.values()
+        if not any((f.type, str(above)) in found for above in PurePosixPath(f.path).parents if f.path != ".")
+    ]
 
 
 def _show(report: CheckReport) -> None:

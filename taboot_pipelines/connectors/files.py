@@ -11,6 +11,7 @@ and what quadlets name as files of their environment is input.
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -143,6 +144,14 @@ def source_directory(path: str, root: Path) -> Path:
         return root / Path(path).expanduser()
     except RuntimeError:  # no such home: a directory of that name does not exist either
         return root / path
+
+
+def told_directory(path: str, root: Path) -> Path:
+    """The same as it is told: absolute, and without the ``..`` by which a sources file names folders beside
+    its own; these stay where a link on the way makes them lead elsewhere."""
+    directory = source_directory(path, root).absolute()
+    plain = os.path.normpath(directory)
+    return Path(plain) if os.path.realpath(plain) == os.path.realpath(directory) else directory
 
 
 def walked(entry: DirectorySource, access: Access, pruned: Callable[[str], bool]) -> Directory:

@@ -14,6 +14,7 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.commits import commits_since
 from taboot_pipelines.retrieval.fact_changes import fact_changes
 from taboot_pipelines.retrieval.filters import Moment, moment_of
+from taboot_pipelines.retrieval.queries.citations import plural
 from taboot_pipelines.retrieval.results.changes import Commit, DocumentChanges
 
 if TYPE_CHECKING:
@@ -43,6 +44,14 @@ def changes(
     except TabootError as error:
         publication, note = session.oldest(), error.message
     view = session.view()
+    held = view.graph.documents.column("source_id").to_pylist()
+    read = found.counts["new"]
+    # What was read first is no change: where nothing was there before, it is told since then.
+    if note and publication is not None and read >= (held.count(source) if source else len(held)):
+        moment = publication.made_at
+        found = writing.changes(moment, source, shell, limit)
+        read += found.counts["gone"] - found.counts["new"]
+        note += f" Until {moment:%Y-%m-%d %H:%M:%S} UTC {plural(read, 'document')} came in first."
     facts = []
     if publication is not None:
         earlier = session.at(publication)

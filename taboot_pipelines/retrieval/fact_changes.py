@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from taboot_pipelines.knowledge.graph import FACT
+from taboot_pipelines.model.graph import TEXT_METHOD
 from taboot_pipelines.retrieval.results.changes import FactChange, FactSide
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines.retrieval.verbalization import (
@@ -51,8 +53,9 @@ def fact_changes(before: View, after: View) -> list[FactChange]:
     What the same thing was in the same relation to before, and is now to another, is one change where it is
     one of each, or both stand in one line; so is a route whose target is another.
     """
-    places = [_Places(before), _Places(after)]
     edges = [_without_mentions(view.graph.edges) for view in (before, after)]
+    changed = _differing(before, after)
+    places = [_Places(view, own, changed) for view, own in zip((before, after), edges, strict=True)]
     facts = _pairs((edges[0], edges[1]), FACT, "edge_id")
     gone = [old for old, new in facts if old is not None and new is None]
     come = [new for old, new in facts if old is None and new is not None]
@@ -171,10 +174,21 @@ def _subject(version: _Version) -> tuple[Any, ...]:
     return (*(row[c] for c in FACT[:3]), route.get("host"), route.get("location"), route.get("path"))
 
 
-class _Places:
-    """Where the documents of a publication are."""
+def _differing(*views: View) -> set[str]:
+    """The documents whose bytes are others in one view than in the other."""
+    held = [
+        set(zip(*(v.graph.documents.column(c).to_pylist() for c in ("doc_id", "blob_sha256")), strict=True))
+        for v in views
+    ]
+    return {doc_id for doc_id, _ in held[0] ^ held[1]}
 
-    def __init__(self, view: View) -> None:
+
+class _Places:
+    """Where the documents of a publication are, and which states that a thing is as it is: of those that name
+    it one that configures it, and that changed."""
+
+    def __init__(self, view: View, edges: pa.Table, changed: Collection[str]) -> None:
+        self._edges, self._changed = edges, changed
         columns = ("doc_id", "source_id", "path", "url")
         rows = zip(*(view.graph.documents.column(c).to_pylist() for c in columns), strict=True)
         self._known = {
@@ -182,7 +196,7 @@ class _Places:
         }
 
     def side(self, says: str, row: Mapping[str, Any]) -> FactSide:
-        doc_id = row.get("doc_id") or next(iter(row.get("doc_ids") or ()), "")
+        doc_id = row.get("doc_id") or self._stating.get(row["key"]) or next(iter(row["doc_ids"]), "")
         source, path, url = self._known.get(doc_id, ("", "", ""))
         return FactSide(
             says=says,
@@ -195,6 +209,20 @@ class _Places:
             line=row.get("line"),
             edge_id=row.get("edge_id", ""),
         )
+
+    @cached_property
+    def _stating(self) -> dict[str, str]:
+        """{key of a thing: the document that states it}."""
+        columns = ("start_key", "end_key", "doc_id", "extraction_method")
+        best: dict[str, tuple[Any, ...]] = {}
+        for start, end, doc_id, method in zip(
+            *(self._edges.column(c).to_pylist() for c in columns), strict=True
+        ):
+            is_of_text = method.startswith(TEXT_METHOD)
+            for key, is_end in ((start, False), (end, True)):
+                rank = (is_of_text, doc_id not in self._changed, is_end, doc_id)
+                best[key] = min(best.get(key, rank), rank)
+        return {key: rank[-1] for key, rank in best.items()}
 
 
 def _fact(old: _Version | None, new: _Version | None, was: _Places, now: _Places) -> FactChange:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from taboot_pipelines.connectors.files import source_directory
+from taboot_pipelines.connectors.files import told_directory
 from taboot_pipelines.errors import TabootError, or_near, unknown_sources
 from taboot_pipelines.stages.workspace import Workspace
 
@@ -85,7 +85,7 @@ def _names(workspace: Workspace, namespace: str) -> Iterator[tuple[str, list[str
         source = row["source_id"]
         (entry,) = workspace.entries_in(namespace, [source])
         path = getattr(entry.config, "path", None)
-        root = source_directory(path, entry.root) if path is not None else None
+        root = told_directory(path, entry.root) if path is not None else None
         for x in workspace.catalog.locators.of_source(namespace, source, state=None).values():
             if x.role != "document":
                 continue

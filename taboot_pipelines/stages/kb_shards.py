@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from taboot_pipelines.connectors.files import told_directory
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.embedding.remembered import UNANSWERED
 from taboot_pipelines.errors import TabootError
@@ -329,4 +330,4 @@ def _held(manifest: Manifest) -> dict[str, int]:
 
 def _root(entry: Any) -> str | None:
     path = getattr(entry.config, "path", None)
-    return None if path is None else str((entry.root / path).absolute())
+    return None if path is None else str(told_directory(path, entry.root))

@@ -111,6 +111,51 @@ def test_commits_are_compared_whatever_the_folder_is(world: World, repository: P
     assert rules("HEAD~1", 1) == ["image_unpinned"]
 
 
+def test_what_was_found_in_either_state_is_compared(world: World, repository: Path) -> None:
+    """What the folder is read as does not change with the file that goes."""
+    shell = Shell(world)
+    (repository / "Caddyfile").write_text("a.example.org {\n  reverse_proxy web:80\n}\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "two")
+    (repository / "Caddyfile").unlink()
+    git(repository, "rm", "-q", "stack/compose.yaml")
+    git(repository, "commit", "-qam", "three")
+    for arguments in (["--git", "HEAD~1..HEAD"], ["--git", "HEAD~1"]):
+        report = json.loads(shell("check", str(repository), "--format", "json", *arguments))
+        gone = {f["subject"] for f in report["facts"] if f["kind"] == "removed"}
+        assert {"Caddyfile", "proxy caddy", "service stack/web"} <= gone, gone
+    report = json.loads(shell("check", str(repository), "--format", "json", "--git", "HEAD..HEAD~1"))
+    assert "service stack/web" in {f["subject"] for f in report["facts"] if f["kind"] == "added"}
+
+
+def test_what_a_file_that_git_leaves_out_sets_is_not_undefined(world: World, repository: Path) -> None:
+    shell = Shell(world)
+    (repository / ".env.example").write_text("PORT=\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "two")
+    more = "  more:\n    image: busybox:1\n    environment: [N=$NOBODY]\n"
+    added = f"\n      P: $PORT\n      Q: $OWN\n{more}"
+    (repository / "stack" / "compose.yaml").write_text(f"{STACK}    environment:{added}")
+    git(repository, "commit", "-qam", "three")
+
+    def checked(*arguments: str) -> tuple[list[str], list[str]]:
+        report = json.loads(shell("check", str(repository), "--format", "json", *arguments, code=1))
+        assert {p["rule"] for p in report["problems"]} == {"variable_undefined"}
+        return [p["statement"].split()[0] for p in report["problems"]], report["notes"]
+
+    (repository / "stack" / ".env").write_text("MODE=live\nOWN=1\n")
+    commits = ("--git", "HEAD~1..HEAD")
+    unknown = (
+        "Not known: the values of 3 variables, which files set that are not compared: MODE, OWN and PORT."
+    )
+    assert checked(*commits) == (["NOBODY"], [unknown])
+    # The file as it is says what it sets, whatever its example does.
+    left = "Not compared, since git leaves it out: stack/.env."
+    assert checked("--git", "HEAD~1") == (["PORT", "NOBODY"], [left])
+    (repository / "stack" / ".env").unlink()
+    assert checked(*commits)[0] == checked("--git", "HEAD~1")[0] == ["OWN", "NOBODY"]
+
+
 def test_what_cannot_be_checked_ends_with_2(world: World, repository: Path, tmp_path: Path) -> None:
     shell = Shell(world)
     shell("check", str(repository), "--git", "main..nowhere", code=2)

@@ -19,6 +19,7 @@ from markdown_it.token import Token
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.knowledge.titles import normalize
+from taboot_pipelines.model.ids import doc_id, locator
 from taboot_pipelines.model.records import Interpretation
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.shards.links import is_common
@@ -465,3 +466,20 @@ def test_of_a_web_site_only_what_its_sitemap_covers_is_judged(tmp_path: Path, te
         world.ingest()
     assert {target for *_, target in broken(world, "site")} == {f"{site.base}/docs/gone"}
     world.workspace.close()
+
+
+def test_a_document_has_its_plain_path_however_the_sources_file_leads_there(world: World) -> None:
+    beside = f"../{world.directory.name}"
+    (world.source("notes", path=f"{beside}/notes") / "a.md").write_text(page("A", f"[b](b.md) {WORD}"))
+    # The folder above the target of a link is another than that which the link lies in.
+    (world.directory / "notes" / "deep").mkdir()
+    (world.directory / "linked").symlink_to(world.directory / "notes" / "deep")
+    world.source("others", path="linked/../more")
+    (world.directory / "notes" / "more").mkdir()
+    (world.directory / "notes" / "more" / "b.md").write_text(page("B", WORD))
+    world.ingest()
+    kb = world.kb()
+    found = kb.links(str(world.directory / "notes" / "a.md"))
+    assert found.doc_id == doc_id("default", locator("notes", "a.md"))
+    assert found.url == str(world.directory / "notes" / "a.md")
+    assert kb.links(str(world.directory / "linked" / ".." / "more" / "b.md")).title == "B"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from taboot_pipelines.retrieval.check.facts import Facts
-from taboot_pipelines.retrieval.check.problems import problems
+from taboot_pipelines.retrieval.check.problems import problems, unknown
 from taboot_pipelines.retrieval.check.sides import Side
 from taboot_pipelines.retrieval.check.states import Files, Held, Reader
 from taboot_pipelines.retrieval.results.check import CheckReport
@@ -35,6 +35,7 @@ class Checker:
         """What differs; ``names``: what the two sides are, in words."""
         facts = Facts(before, after)
         files = {(after if d in after.documents else before).file(d) for d in facts.documents}
+        files |= {f.file for f in facts.variables}
         return CheckReport(
             before=names[0],
             after=names[1],
@@ -42,5 +43,5 @@ class Checker:
             facts=facts.listed,
             impact=tuple(facts.impact()),
             problems=tuple(problems(before, after, facts)),
-            notes=tuple(notes),
+            notes=(*notes, *unknown(before, after)),
         )

@@ -11,8 +11,10 @@ from functools import cached_property
 
 from taboot_pipelines.retrieval.check.sides import Side
 from taboot_pipelines.retrieval.fact_changes import replaced
+from taboot_pipelines.retrieval.queries.citations import listed
 from taboot_pipelines.retrieval.queries.dependencies import impact
 from taboot_pipelines.retrieval.queries.house import Arguments
+from taboot_pipelines.retrieval.queries.relations import ways
 from taboot_pipelines.retrieval.queries.service_index import Edge, distinct
 from taboot_pipelines.retrieval.results.check import ChangedFact, Consequence
 from taboot_pipelines.retrieval.verbalization import said
@@ -64,12 +66,15 @@ class Facts:
 
     @cached_property
     def listed(self) -> tuple[ChangedFact, ...]:
-        """All facts that differ, in the order of their places."""
-        found = [*self._files(), *self._services(), *self._relations(), *self._variables()]
+        """All facts that differ, in the order of their places, and last the variables by which they do."""
+        found = [*self._files(), *self._services(), *self._relations()]
         # The value of a file that a relation stands for.
         told = {(f.file, f.line, f.kind) for f in found}
         found += [f for f in self._settings() if (f.file, f.line, f.kind) not in told]
-        return tuple(sorted(set(found), key=lambda f: (f.file, f.line, f.subject, f.fact, f.kind)))
+        return (
+            *sorted(set(found), key=lambda f: (f.file, f.line, f.subject, f.fact, f.kind)),
+            *sorted(self.variables, key=lambda f: (f.file, f.fact, f.kind)),
+        )
 
     def _files(self) -> Iterator[ChangedFact]:
         for doc_id in self.documents:
@@ -130,14 +135,33 @@ class Facts:
                 subject, fact = _owner(key, side.file(doc_id))
                 yield _fact(kind, subject, fact, ", ".join(gone), ", ".join(come), side.file(doc_id), line)
 
-    def _variables(self) -> Iterator[ChangedFact]:
-        old, new = self.before.state.variables, self.after.state.variables
-        for at in sorted(old.keys() | new.keys()):
-            was, now = old.get(at, {}), new.get(at, {})
-            for name in sorted(was.keys() | now.keys()):
+    @cached_property
+    def variables(self) -> list[ChangedFact]:
+        """The variables that are set otherwise, each once: a file of them may be linked into many folders."""
+        sides = [
+            {
+                files.told(path): state.variables[files.entry.source_id, path]
+                for files in state.files
+                for path in files.items
+                if (files.entry.source_id, path) in state.variables
+            }
+            for state in (self.before.state, self.after.state)
+        ]
+        found: dict[tuple[str, str | None, str | None], list[str]] = defaultdict(list)
+        for file in sides[0].keys() | sides[1].keys():
+            was, now = (side.get(file, {}) for side in sides)
+            for name in was.keys() | now.keys():
                 if was.get(name) != now.get(name):
-                    kind = "changed" if name in was and name in now else "added" if name in now else "removed"
-                    yield _fact(kind, "variables", name, "", "", at[1], 0)
+                    found[name, was.get(name), now.get(name)].append(file)
+        return [
+            _fact(
+                "changed" if old and new else "added" if new else "removed",
+                *("variables", name, "", ""),
+                min(files, key=lambda f: (f.count("/"), f)),
+                0,
+            )
+            for (name, old, new), files in found.items()
+        ]
 
     # --- what is affected -----------------------------------------------------------------------------------
 
@@ -152,7 +176,7 @@ class Facts:
                     place = self.before.file(row.cites[0].doc_id), row.cites[0].line
                     one = _consequence(cause, name, project, how, *place)
                     found.setdefault((cause, name, project, how), one)
-        for one in self._off_networks():
+        for one in (*self._off_networks(), *self._unreached(), *self._moved()):
             found.setdefault((one.cause, one.affected, one.project, one.how), one)
         return list(found.values())
 
@@ -189,6 +213,44 @@ class Facts:
                 cause, file = f"{self.before.called(edge.end)} is gone", self.before.file(edge.doc_id)
                 yield _consequence(cause, service.name, service.project, "was on it", file, edge.line)
 
+    def _unreached(self) -> Iterator[Consequence]:
+        """What a proxy led to by a route that is gone, as it is with its file."""
+        told = {e.edge_id for pair in self.replaced for e in pair}
+        gone: dict[tuple[int, int], list[Edge]] = defaultdict(list)
+        for edge in self.gone:
+            is_route = edge.type == "ROUTES_TO" and edge.edge_id not in told and not edge.is_of_text
+            if is_route and not self.before.index.is_example(edge.doc_id):
+                gone[edge.start, edge.end].append(edge)
+        for (start, end), edges in gone.items():
+            label, key = self.before.node(end)
+            if label == "Service" and key in self.before.services.keys() - self.after.services.keys():
+                continue
+            service = self.before.index.services.get(end)
+            names = (service.name, service.project) if service else (self.before.index.name(end), "")
+            cause = f"{self.before.called(start)} leads there no more"
+            how = f"was reached by {listed(ways(self.before.index, edges))}"
+            yield _consequence(cause, *names, how, self.before.file(edges[0].doc_id), edges[0].line)
+
+    def _moved(self) -> Iterator[Consequence]:
+        """Services that mount something else at a place of their container than before."""
+        for key, service in self.after.services.items():
+            was, now = (_mounted(side, key) for side in (self.before, self.after))
+            targets = sorted(t for t in was.keys() & now.keys() if was[t] != now[t])
+            if targets:
+                first = targets[0]
+                more = f" and {len(targets) - 1} more" if targets[1:] else ""
+                cause = f"{was[first]} is {now[first]} now{more}"
+                how = f"would start with what lies there, at {listed(targets)}"
+                place = next(
+                    (
+                        (self.after.file(e.document.doc_id), e.value.line)
+                        for e in self.after.house.entries.of_service(service)
+                        if e.value.path[e.lead] == "volumes" and first in e.value.value
+                    ),
+                    ("", 0),
+                )
+                yield _consequence(cause, service.name, service.project, how, *place)
+
     def _is_there(self, name: str, project: str) -> bool:
         """Whether a thing that was affected is there still; of what no file declares nothing is known."""
         was, now = (
@@ -216,6 +278,15 @@ def _said(side: Side, edge: Edge) -> str:
         name = str(side.index.properties(edge.end).get("reference") or side.index.name(edge.end))
         return f"{name} {more}".strip()
     return f"{end} {more}".strip()
+
+
+def _mounted(side: Side, key: str) -> dict[str, str]:
+    """{place in the container: what of its machine a service mounts there}, as far as that is known."""
+    service = side.services.get(key)
+    container = side.index.container_of.get(service.number) if service is not None else None
+    mounts = side.index.properties(container).get("mounts") if container is not None else None
+    parts = (mount.removesuffix(":ro").rpartition(":") for mount in mounts or ())
+    return {target: source for source, _, target in parts if source not in ("", "?")}
 
 
 def _by_key(side: Side, doc_id: str) -> dict[str, dict[str, int]]:

@@ -7,18 +7,20 @@ links and all. Git's own settings hold; its large files are not fetched, and hoo
 from __future__ import annotations
 
 import os
+import posixpath
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from taboot_pipelines.connectors.entries import DirectorySource
-from taboot_pipelines.connectors.files import source_directory
+from taboot_pipelines.connectors.files import is_env, source_directory
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.model.records import Role
-from taboot_pipelines.retrieval.check.states import Files, files_of
+from taboot_pipelines.retrieval.check.states import Files, files_of, names_set
+from taboot_pipelines.retrieval.queries.citations import listed
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stages.health import catalog_exists
 from taboot_pipelines.stages.source_state import tombstoned_paths
@@ -121,6 +123,18 @@ class Repository:
         told = _git(self.top, "check-ignore", "-z", "--stdin", given="\0".join(paths)) if paths else None
         return set((told or "").split("\0")) - {""}
 
+    def left_out(self, folder: Path) -> dict[str, frozenset[str]]:
+        """The names that files of variables set which lie in the working tree and git leaves out, by their
+        folder from ``folder``. What they set them to belongs to no commit."""
+        listed = _git(self.top, "ls-files", "-o", "-i", "--exclude-standard", "-z", "--", "*.env*")
+        found: dict[str, frozenset[str]] = {}
+        for path in (listed or "").split("\0"):
+            file = self.top / path
+            if is_env(file.name) and file.is_file():
+                at = posixpath.normpath(os.path.relpath(file.parent, folder))
+                found[at] = found.get(at, frozenset()) | names_set(file.read_bytes())
+        return found
+
 
 #: Where a hook has its repository, by paths from its own folder.
 _OF_A_HOOK = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"})
@@ -156,20 +170,31 @@ def shown(directory: Path, folder: Path) -> str:
 
 @contextmanager
 def of_commits(
-    repository: Repository, range_: str, folder: Path, entries: Sequence[Entry], settings: Settings
+    repository: Repository,
+    range_: str,
+    folder: Path,
+    entries_of: Callable[[Sequence[Path]], Sequence[Entry]],
+    settings: Settings,
 ) -> Iterator[Sides]:
-    """The sides of a range of commits, or of a commit and the folder as it is. Raises as
-    :meth:`Repository.ends`."""
+    """The sides of a range of commits, or of a commit and the folder as it is. ``entries_of``: the sources of
+    the folder, of which states lie in some places. Raises as :meth:`Repository.ends`."""
     base, head = repository.ends(range_)
+    inner = folder.relative_to(repository.top)
     with repository.laid_out(base) as tree:
-        before = [_laid_out(entry, repository, tree, folder, settings) for entry in entries]
         if head is None:
+            entries = entries_of([tree / inner, folder])
+            before = [_laid_out(entry, repository, tree, folder, settings) for entry in entries]
             after = [_as_it_is(entry, folder, settings) for entry in entries]
-            before = [_with_ignored(old, new, repository) for old, new in zip(before, after, strict=True)]
-            yield Sides(before, after, (base[:12], "the folder as it is"), _empty(before, after))
+            whole = [_with_ignored(old, new, repository) for old, new in zip(before, after, strict=True)]
+            notes = (*_empty(whole, after), *_uncompared(before, whole))
+            yield Sides(whole, after, (base[:12], "the folder as it is"), notes)
             return
         with repository.laid_out(head) as other:
+            entries = entries_of([tree / inner, other / inner])
+            before = [_laid_out(entry, repository, tree, folder, settings) for entry in entries]
             after = [_laid_out(entry, repository, other, folder, settings) for entry in entries]
+        left_out = repository.left_out(folder)
+        after = [replace(files, left_out=left_out) for files in after]
         yield Sides(before, after, (base[:12], head[:12]), _empty(before, after))
 
 
@@ -179,6 +204,19 @@ def _empty(before: Sequence[Files], after: Sequence[Files]) -> tuple[str, ...]:
         b for b, a in zip(before, after, strict=True) if not (b.items or b.problems or a.items or a.problems)
     ]
     return tuple(f"The source {f.entry.source_id} has no file in {f.shown[1:]}." for f in none)
+
+
+def _uncompared(before: Sequence[Files], whole: Sequence[Files]) -> Iterator[str]:
+    """A note of the files of variables that are on both sides as they are, since no commit has them."""
+    kept = {
+        w.told(path)
+        for b, w in zip(before, whole, strict=True)
+        for path in w.items.keys() - b.items.keys()
+        if is_env(posixpath.basename(path))
+    }
+    if kept:
+        names = sorted(kept, key=lambda path: (path.count("/"), path))
+        yield f"Not compared, since git leaves it out: {listed(names[:3], len(names))}."
 
 
 def directory_of(entry: Entry) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections import Counter, defaultdict
@@ -16,6 +17,7 @@ from taboot_pipelines.model.rules import Severity
 from taboot_pipelines.retrieval.check.facts import Facts
 from taboot_pipelines.retrieval.check.sides import Side
 from taboot_pipelines.retrieval.check.states import folders_of
+from taboot_pipelines.retrieval.queries.citations import listed, plural
 from taboot_pipelines.retrieval.queries.config_files import Value
 from taboot_pipelines.retrieval.queries.house import Arguments, Row
 from taboot_pipelines.retrieval.queries.relations import networks_of, way_of
@@ -23,14 +25,24 @@ from taboot_pipelines.retrieval.queries.service_index import Document, Edge, Ser
 from taboot_pipelines.retrieval.queries.services import unpinned_images
 from taboot_pipelines.retrieval.results.check import CheckProblem
 from taboot_pipelines.retrieval.rules.catalog import RULES as RULES_OF_THE_HOUSE
-from taboot_pipelines.retrieval.rules.declarations import RuleHouse, Violation
+from taboot_pipelines.retrieval.rules.declarations import Violation
 from taboot_pipelines.retrieval.rules.run import silence_of
 
 #: Rules of the house for what is looked for here by another name.
 _TOLD = ("port-taken-twice", "dangling-route", "route-to-wrong-port", "needs-the-undeclared")
-#: The rules of the house that cannot be broken on purpose.
+#: Rules of the house by whose breach what was there loses a function or a protection that it had. Of what is
+#: new there, or was so before, they say nothing here: a house may live with it.
+_LOST = (
+    *("healthy-without-check", "no-restart-policy", "unit-without-restart", "alert-on-unknown-job"),
+    *("volume-without-backup", "privileged", "container-socket", "strong-capability", "host-namespace"),
+    *("confinement-off", "system-mounted", "route-without-login", "login-passed-by", "store-published"),
+    *("route-without-tls", "tls-not-verified"),
+)
+#: The rules of the house that cannot be broken on purpose, and those.
 _BROKEN = [
-    rule for rule in RULES_OF_THE_HOUSE.values() if rule.severity is Severity.ERROR and rule.name not in _TOLD
+    rule
+    for rule in RULES_OF_THE_HOUSE.values()
+    if (rule.severity is Severity.ERROR and rule.name not in _TOLD) or rule.name in _LOST
 ]
 #: Every rule, and what it says.
 RULES: Mapping[str, str] = {
@@ -39,6 +51,7 @@ RULES: Mapping[str, str] = {
     "route_port": "A proxy leads to a port that its target does not listen on.",
     "upstream_gone": "A proxy leads to something that is not there.",
     "dependency_gone": "A service needs, or connects to, something that is not there.",
+    "connection_port": "A service asks another for a port on which it does not listen.",
     "name_unreachable": "A service or a proxy asks for another that no network of its own reaches.",
     "network_gone": "A network is used that is not there.",
     "volume_gone": "A volume is used that is not declared.",
@@ -54,13 +67,17 @@ _DRIFTS = {
     DriftKind.MISSING_UPSTREAM: "upstream_gone",
     DriftKind.UNREACHABLE_NAME: "name_unreachable",
 }
-#: What readers say leads nowhere, by the word that tells what it is.
+#: What readers say leads nowhere, by the words that tell what it is; what none of them tells is a file.
 _NOT_FOUND = (
-    ("service", "dependency_gone"),
-    ("network", "network_gone"),
-    ("volume", "volume_gone"),
-    ("", "file_gone"),
+    (" is not in the file", "upstream_gone"),
+    ("the service", "dependency_gone"),
+    ("the network", "network_gone"),
+    ("the volume", "volume_gone"),
 )
+#: What a reader says of a file of which it makes nothing, as the file or the source has it.
+_NOTHING_READ = frozenset({"E_EMPTY", "E_LANGUAGE"})
+#: So many names a note has.
+_MAX_NAMES = 8
 #: What is said of a file that is not as its format has it, or whose bytes are not to be had.
 _UNREAD = frozenset({"E_CYCLE", "E_ENCODING", "E_FORBIDDEN", "E_INTERNAL", "E_PARSE", "E_UNREADABLE"})
 _LEADING = ("CONNECTS_TO", "DEPENDS_ON", "ROUTES_TO", "USES_VPN")
@@ -84,6 +101,8 @@ def problems(before: Side, after: Side, facts: Facts) -> list[CheckProblem]:
         *_readings(before, after),
         *_drifts(before, after),
         *_led_nowhere(before, after, facts),
+        *_asked_elsewhere(before, after, facts),
+        *_moved_away(before, after, facts),
         *_networks(before, after, facts),
         *_unrouted(before, after, facts),
         *_unpinned(before, after, facts),
@@ -117,16 +136,62 @@ def _readings(before: Side, after: Side) -> Iterator[CheckProblem]:
             if code not in _UNREAD or not _is_blank(after, source, path):
                 continue
             statement = f"{said} Nothing of it is compared: it could not be read before either."
+        if code == "E_UNRESOLVED" or (code in _NOTHING_READ and not _configured(before, source, path)):
+            continue
         if code == "E_UNSET":
-            variable = said.removesuffix(" has no value.")
+            variable = _variable(said)
+            if after.is_set_elsewhere(source, path, variable):
+                continue
             rule, statement = "variable_undefined", f"{variable} is used, and nothing sets it."
             line = _first_use(after, doc_id, variable)
-        elif code in ("E_NOT_FOUND", "E_UNRESOLVED"):
-            rule = next(rule for word, rule in _NOT_FOUND if f"the {word}" in said)
+        elif code == "E_NOT_FOUND":
+            rule = next((rule for words, rule in _NOT_FOUND if words in said), "file_gone")
             statement = f"{where}: {said}" if where else said
         root = after.state.view.manifest.sources[source].root or ""
         file = after.file(doc_id) if doc_id else f"{root}/{path}".removeprefix("/./").removeprefix("/")
         yield CheckProblem(rule=rule, statement=statement, file=file, line=line)
+
+
+def _variable(said: str) -> str:
+    return said.removesuffix(" has no value.")
+
+
+def _configured(side: Side, source: str, path: str) -> bool:
+    """Whether a file configured something: it holds values, or states what is so by more than its words."""
+    doc_id = side.index.by_path.get((source, path))
+    if doc_id is None:
+        return False
+    stated = side.read(side.edges.keys()) if doc_id in side.state.view.graph.stating else []
+    return bool(side.values(doc_id)) or any(e.doc_id == doc_id and not e.is_of_text for e in stated)
+
+
+def unknown(before: Side, after: Side) -> Iterator[str]:
+    """What of the state after a change is not known, and so is not compared: the variables that are set in
+    files which are not here, once, and what came that no reader can follow."""
+    unset = {
+        _variable(p.message)
+        for source, p in after.state.problems
+        if p.code == "E_UNSET" and after.is_set_elsewhere(source, p.path, _variable(p.message))
+    }
+    if unset:
+        names = sorted(unset)
+        yield (
+            f"Not known: the values of {plural(len(names), 'variable')}, which files set that are not"
+            f" compared: {listed(names[:_MAX_NAMES], len(names))}."
+        )
+    new = after.state.problems - before.state.problems
+    known = Counter(key for key, _ in _keyed(before, before.state.problems - after.state.problems))
+    open_: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for key, line in _keyed(after, {(s, p) for s, p in new if p.code == "E_UNRESOLVED"}):
+        if known[key]:
+            known[key] -= 1
+            continue
+        source, path, _, said, _ = key
+        doc_id = after.index.by_path.get((source, path))
+        open_[after.file(doc_id) if doc_id else path, said].append(str(line))
+    for (file, said), lines in open_.items():
+        where = f" in line {listed(lines)}" if lines != ["0"] else ""
+        yield f"Not known: of {file}{where}: {said}"
 
 
 def _is_blank(side: Side, source: str, path: str) -> bool:
@@ -332,6 +397,75 @@ def _nowhere(side: Side, edge: Edge, why: str) -> CheckProblem:
     return _problem(_rule(edge), statement, side, edge.doc_id, edge.line)
 
 
+def _asked_elsewhere(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]:
+    """Settings that asked a service by its name for a port of its container, and ask for one now that it does
+    not have: only what its machine publishes is another, or nothing is."""
+    for old, new in (*facts.other, *facts.replaced):
+        if new.type != "CONNECTS_TO" or new.is_of_text or before.node(old.end) != after.node(new.end):
+            continue
+        service = after.services.get(after.node(new.end)[1])
+        was, now = old.properties.get("port"), new.properties.get("port")
+        if service is None or was == now or was is None or now is None:
+            continue
+        names = {service.name, service.properties.get("containerName")}
+        words = {w for v in after.values(new.doc_id) if v.line == new.line for w in _NAME.findall(v.value)}
+        inside = _inside(after, service)
+        if names & words and was in inside and was in _inside(before, service) and now not in inside:
+            called = after.called(service.number)
+            statement = (
+                f"{after.called(new.start)} asks {called} for port {now}, and for {was} before, on which it"
+                f" listens: that it listens on {now} nothing says."
+            )
+            yield _problem("connection_port", statement, after, new.doc_id, new.line)
+
+
+def _inside(side: Side, service: Service) -> set[object]:
+    """The ports of a service's container that anything declares or leads to but what connects to it."""
+    index = side.index
+    found = {e.properties.get("targetPort") or e.properties.get("port") for e in _bound(side, service)}
+    found |= {json.loads(index.key(e.end))[2] for e in index.out(service.number, "EXPOSES_ENDPOINT")}
+    return found | {e.properties.get("port") for e in index.into(service.number, "ROUTES_TO")}
+
+
+def _bound(side: Side, service: Service) -> list[Edge]:
+    return [e for e in side.index.out(service.number, "BINDS") if e.properties.get("protocol") == "tcp"]
+
+
+def _moved_away(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]:
+    """Routes to a port of a machine that one service published there, which has moved it, and no other has it
+    now. Which service is meant, the machine of its source tells, or the name that is asked for."""
+    moved = {
+        e.properties.get("port"): key
+        for e in (*facts.gone, *(old for old, _ in facts.other))
+        for key in [before.node(e.start)[1]]
+        if e.type == "BINDS" and e.properties.get("protocol") == "tcp" and not e.is_of_text
+        if key in after.services and _bound(after, after.services[key])
+    }
+    published = [
+        {(key, e.properties.get("port")) for key, s in side.services.items() for e in _bound(side, s)}
+        for side in (before, after)
+    ]
+    for edge in after.index.of_type("ROUTES_TO") if moved else ():
+        (label, end), port = after.node(edge.end), edge.properties.get("port")
+        if end in after.services or edge.edge_id not in before.edges or edge.is_of_text:
+            continue
+        # The bare name of a machine is taken for a service that nothing declares.
+        host = json.loads(end)[1] if label == "Endpoint" else after.index.name(edge.end)
+        key = moved.get(port)
+        if key is None or {k for k, p in published[0] if p == port} != {key}:
+            continue
+        service = after.services[key]
+        asked = str(edge.properties.get("host") or "").partition(".")[0].lower()
+        names = {str(n).lower() for n in (service.name, service.properties.get("containerName"))}
+        if (host == service.place or asked in names) and not any(p == port for _, p in published[1]):
+            now = listed([str(p) for k, p in sorted(published[1], key=str) if k == key])
+            statement = (
+                f"{after.called(edge.start)} leads {way_of(after.index, edge)} to {host}:{port}, which"
+                f" {after.called(service.number)} published: it publishes {now} now, and nothing {port}."
+            )
+            yield _problem("upstream_gone", statement, after, edge.doc_id, edge.line)
+
+
 def _networks(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]:
     """Networks that one project used of another, or containers of a quadlet, which makes them no more."""
     left = {e.end for e in facts.gone if e.type == "RUNS_IN" and not e.properties.get("external")}
@@ -400,7 +534,7 @@ def _files(before: Side, after: Side) -> Iterator[CheckProblem]:
     a path from its own folder, or by one inside of the container that mounts it."""
     gone = {path for path in before.paths if not after.has(path)}
     names = {posixpath.basename(path) for path in gone}
-    files = RuleHouse(after.house).files if gone else []
+    files = after.rules.files if gone else []
     mounts = [mount for document in files for mount in _mounts(after, document)]
     for mount in mounts:
         if mount.source in gone:
@@ -480,10 +614,9 @@ def _beside(path: str, folder: str) -> str:
 def _broken(before: Side, after: Side) -> Iterator[CheckProblem]:
     """Rules of the house that held and do not any more, where nobody silenced them; of what says the same in
     the same words of a file, such as under a new name, what is more than there was."""
-    houses = [RuleHouse(side.house) for side in (before, after)]
     for rule in _BROKEN:
-        news = list(rule.find(houses[1]))
-        olds = list(rule.find(houses[0])) if news else []
+        news = after.violations(rule)
+        olds = before.violations(rule) if news else []
         known = {(v.subject, v.statement) for v in olds}
         lines = Counter(_words_at(before, v) for v in olds) - Counter(
             _words_at(after, v) for v in news if (v.subject, v.statement) in known
@@ -492,11 +625,24 @@ def _broken(before: Side, after: Side) -> Iterator[CheckProblem]:
             words = _words_at(after, found)
             if (found.subject, found.statement) in known or silence_of(after.house, rule.name, found):
                 continue
+            if rule.name in _LOST and not _stood(before, after, found):
+                continue
             if lines[words]:
                 lines[words] -= 1
                 continue
             at = found.cites[0]
             yield _problem(rule.name, f"{found.subject}: {found.statement}", after, at.doc_id, at.line)
+
+
+def _stood(before: Side, after: Side, found: Violation) -> bool:
+    """Whether what a finding is of was there before: the service, the file, the relation, else the line."""
+    at = found.cites[0]
+    if found.subject in {d.called for d in before.rules.declarations}:
+        return True
+    if getattr(at, "edge_id", ""):
+        return at.edge_id in before.edges
+    files = {document.path for document in before.documents.values()}
+    return found.subject in files or before.line(at.doc_id, _words_at(after, found)[1]) > 0
 
 
 def _words_at(side: Side, found: Violation) -> tuple[str, str]:
@@ -510,10 +656,16 @@ def _unpinned(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]
     keys = {after.index.key(n) for n in news.values()}
     services = tuple(s for n, s in after.index.services.items() if n in news.values())
     were = tuple(s for n, s in before.index.services.items() if before.index.key(n) in keys)
+    gone = tuple(s for key, s in before.services.items() if key not in after.services)
     known = {(r.cells["service"], r.cells["project"], r.cells["image"]) for r in _images(before, were)}
+    # Under another name it is as it was.
+    renamed = Counter((r.cells["project"], r.cells["image"]) for r in _images(before, gone))
     for row in _images(after, services):
         cells, at = row.cells, row.cites[0]
         if at.edge_id in news and (cells["service"], cells["project"], cells["image"]) not in known:
+            if renamed[cells["project"], cells["image"]]:
+                renamed[cells["project"], cells["image"]] -= 1
+                continue
             called = f"service {cells['project']}/{cells['service']}"
             statement = f"{called} uses {cells['image']}, which names no version."
             yield _problem("image_unpinned", statement, after, at.doc_id, at.line)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Mapping
 from functools import cached_property
 
 from taboot_pipelines.model.tables import rows_of
-from taboot_pipelines.retrieval.check.states import State
+from taboot_pipelines.retrieval.check.states import State, folders_of
 from taboot_pipelines.retrieval.drift.report import Drifts
 from taboot_pipelines.retrieval.queries import config_files
 from taboot_pipelines.retrieval.queries.config_files import Value
 from taboot_pipelines.retrieval.queries.house import House
 from taboot_pipelines.retrieval.queries.service_index import CONFIG_TYPES, Document, Edge, Service
+from taboot_pipelines.retrieval.rules.catalog import Rule
+from taboot_pipelines.retrieval.rules.declarations import RuleHouse, Violation
 from taboot_pipelines.settings import RetrievalSettings
 
 _LABELS = {"ReverseProxy": "proxy", "IP": "address", "VPNTunnel": "tunnel", "TailscaleNode": "node"}
@@ -25,7 +28,9 @@ class Side:
         self.drifts = Drifts(settings)
         self.house = House(state.view, self.drifts.of)
         self.index = self.house.index
+        self.rules = RuleHouse(self.house)
         self._values: dict[str, list[Value]] = {}
+        self._found: dict[str, list[Violation]] = {}
 
     @property
     def documents(self) -> Mapping[str, Document]:
@@ -53,6 +58,23 @@ class Side:
     def has(self, path: str) -> bool:
         """Whether a file or folder lies at a path from the folder that is checked."""
         return any(files.has(path) for files in self.state.files)
+
+    def is_set_elsewhere(self, source: str, path: str, variable: str) -> bool:
+        """Whether a variable that a Compose file uses is set in a file which is not here: there is no
+        ``.env`` beside it, and in its folder or above git leaves a file out that sets it, or an example of
+        one does."""
+        folder = posixpath.dirname(path)
+        if (source, posixpath.join(folder, ".env")) in self.state.variables:
+            return False
+        told = next(f.told(folder) for f in self.state.files if f.entry.source_id == source)
+        above = () if told.startswith("..") else (told, *folders_of(told), "", ".")
+        return any(variable in self.state.elsewhere.get(at, ()) for at in above)
+
+    def violations(self, rule: Rule) -> list[Violation]:
+        """Where a rule of the house does not hold."""
+        if rule.name not in self._found:
+            self._found[rule.name] = list(rule.find(self.rules))
+        return self._found[rule.name]
 
     def read(self, edge_ids: Collection[str]) -> list[Edge]:
         """Edges by their ids; those of which an end is no node are left out."""

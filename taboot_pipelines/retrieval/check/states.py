@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -22,7 +22,7 @@ from obstore.store import MemoryStore
 
 from taboot_pipelines.connectors.access import Access
 from taboot_pipelines.connectors.entries import SourceEntry
-from taboot_pipelines.connectors.files import is_env, source_directory
+from taboot_pipelines.connectors.files import is_env, is_example, source_directory
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose.references import project_files, references
 from taboot_pipelines.extraction.tier_a.compose.variables import parse_env
@@ -76,7 +76,8 @@ _Facts = tuple[str, Sequence[Claim], pa.Table]
 class Files:
     """The files of one source: bytes and role by path, what could not be read, and the folder by which their
     places are told. ``beside``: the paths of all that lies there, where that goes before it is asked for;
-    ``place``: else where it lies, None of what is published."""
+    ``place``: else where it lies, None of what is published; ``left_out``: the names that files of variables
+    set which git leaves out, by their folder from the one that is checked."""
 
     entry: Entry
     shown: str
@@ -84,23 +85,25 @@ class Files:
     problems: tuple[Problem, ...] = ()
     beside: frozenset[str] = frozenset()
     place: Path | None = None
+    left_out: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @cached_property
     def known(self) -> frozenset[str]:
         """The files and folders that are known to lie there, by their paths from the folder that is
         checked."""
-        found = {self._told(path) for path in (*self.items, *self.beside)}
+        found = {self.told(path) for path in (*self.items, *self.beside)}
         return frozenset({path for file in found for path in (file, *folders_of(file))})
 
     def has(self, path: str) -> bool:
         """Whether a file or folder lies at a path from the folder that is checked."""
         if path in self.known:
             return True
-        inner = posixpath.relpath(path, self._told(""))
+        inner = posixpath.relpath(path, self.told(""))
         # Where a link leads nowhere, as one to what a machine makes when it runs, it is there all the same.
         return self.place is not None and not inner.startswith("..") and os.path.lexists(self.place / inner)
 
-    def _told(self, path: str) -> str:
+    def told(self, path: str) -> str:
+        """The path from the folder that is checked."""
         return posixpath.normpath(f"{self.shown[1:]}/{path}")
 
 
@@ -140,12 +143,14 @@ def files_of(entry: Entry, shown: str, settings: Settings, path: Path | None = N
 class State:
     """What files give: a view to ask; the keys of the services that are declared and not only named; what
     could not be read or leads nowhere, as (source, problem); the names that files of variables set, by
-    (source, path), with hashes of their values; and the files."""
+    (source, path), with hashes of their values; the names that are set in files which are not here, as their
+    examples and who left them out say, by the folder from the one that is checked; and the files."""
 
     view: View
     declared: frozenset[str]
     problems: frozenset[tuple[str, Problem]]
     variables: Mapping[tuple[str, str], Mapping[str, str]]
+    elsewhere: Mapping[str, frozenset[str]]
     files: Sequence[Files]
 
 
@@ -211,6 +216,7 @@ class Reader:
         observed: dict[str, list[dict[str, Any]]] = {}
         proposed: set[str] = set()
         variables: dict[tuple[str, str], Mapping[str, str]] = {}
+        elsewhere: dict[str, frozenset[str]] = {}
         for files in sources:
             source = files.entry.source_id
             problems |= {(source, p) for p in files.problems}
@@ -219,6 +225,8 @@ class Reader:
                 for path, (role, data) in files.items.items()
                 if role == "input" and is_env(path.rpartition("/")[2])
             }
+            for folder, names in (*files.left_out.items(), *_exampled(files)):
+                elsewhere[folder] = elsewhere.get(folder, frozenset()) | names
             locators = {path: self._locator(files, path) for path in files.items}
             held = self._held if source not in self._taken else None
             self._taken.add(source)
@@ -237,7 +245,7 @@ class Reader:
         declared = {
             o["start_key"] for of in observed.values() for o in of if o["declared"] and o["type"] == "Service"
         }
-        return State(view, frozenset(declared), frozenset(problems), variables, sources)
+        return State(view, frozenset(declared), frozenset(problems), variables, elsewhere, sources)
 
     def _locator(self, files: Files, path: str) -> Locator:
         role, data = files.items[path]
@@ -396,6 +404,19 @@ def _variables(data: bytes) -> dict[str, str]:
     """The names that a file of variables sets. What it sets them to may be secret, and is only compared."""
     values = parse_env(data.decode("utf-8", "replace"), {})
     return {name: ids.sha256_hex(value or "") for name, value in values.items()}
+
+
+def _exampled(files: Files) -> Iterator[tuple[str, frozenset[str]]]:
+    """The names that examples of files of variables set, by their folder."""
+    for path, (_, data) in files.items.items():
+        name = posixpath.basename(path)
+        if ".env" in name.lower() and is_example(name):
+            yield posixpath.dirname(files.told(path)), names_set(data)
+
+
+def names_set(data: bytes) -> frozenset[str]:
+    """The names that a file of variables sets."""
+    return frozenset(_variables(data))
 
 
 class _Documents(SourceDocuments):

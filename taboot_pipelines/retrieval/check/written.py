@@ -8,11 +8,15 @@ from typing import Any
 from urllib.parse import quote
 
 from taboot_pipelines.model.ids import digest
+from taboot_pipelines.model.rules import Severity
 from taboot_pipelines.retrieval.check.problems import RULES
 from taboot_pipelines.retrieval.results.check import ChangedFact, CheckReport
+from taboot_pipelines.retrieval.rules.catalog import RULES as RULES_OF_THE_HOUSE
 
 #: Rules whose problems break nothing by themselves.
-_WARNINGS = frozenset({"document_contradicted", "image_unpinned", "variable_undefined"})
+_WARNINGS = frozenset({"document_contradicted", "image_unpinned", "variable_undefined"}) | {
+    rule.name for rule in RULES_OF_THE_HOUSE.values() if rule.severity is not Severity.ERROR
+}
 #: Facts that Markdown lists; a comment has an end.
 _MAX_LISTED = 200
 

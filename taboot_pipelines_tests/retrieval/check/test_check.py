@@ -131,10 +131,12 @@ def write(root: Path, files: Mapping[str, str]) -> None:
         (root / name).write_text(text)
 
 
-def check(settings: Settings, root: Path, files: Mapping[str, str | None]) -> CheckReport:
-    """The house, checked with some files otherwise; None: without it."""
+def check(
+    settings: Settings, root: Path, files: Mapping[str, str | None], more: Mapping[str, str] | None = None
+) -> CheckReport:
+    """The house, checked with some files otherwise; None: without it. ``more``: what it has beside."""
     house = root / "house"
-    write(house, {**HOUSE, **ENV})
+    write(house, {**HOUSE, **ENV, **(more or {})})
     checker = Checker(settings)
     before = checker.side([files_of(e, f"/{e.config.path}", settings) for e in entries(house)])
     write(house, {name: text for name, text in files.items() if text is not None})
@@ -158,6 +160,91 @@ def shop(old: str, new: str) -> str:
     return SHOP.replace(old, new)
 
 
+def admin(setting: str) -> dict[str, str | None]:
+    """The shop where a service says one thing more."""
+    return {"shop/compose.yaml": shop("image: adminer:4", f"image: adminer:4\n    {setting}")}
+
+
+HEALTHY = shop("image: postgres:16", "image: postgres:16\n    healthcheck: {test: pg_isready}")
+LOCKED = PROXY.replace("proxy_pass", "auth_basic on; auth_basic_user_file users; proxy_pass")
+SECURED = PROXY.replace("server_name", "listen 443 ssl; server_name")
+LISTENING = shop("image: postgres:16", "image: postgres:16\n    ports: ['127.0.0.1:5432:5432']")
+SCRAPED = "scrape_configs:\n  - job_name: web\n    static_configs: [{targets: ['web:80']}]\n"
+ALERTS = 'groups:\n  - name: a\n    rules: [{alert: Down, expr: "up{job=\\"web\\"} == 0"}]\n'
+BACKUP = "services:\n  kopia:\n    image: kopia/kopia:1\n    volumes: [shop-data:/data]\n"
+KEPT = shop("image: postgres:16", "image: postgres:16\n    volumes: [shop-data:/var/lib/postgresql/data]")
+#: {rule: (what the house has beside, files otherwise, where it is told, what the statement holds)}
+LOSING: dict[str, tuple[dict[str, str], dict[str, str | None], tuple[str, str, str]]] = {
+    "connection_port": (
+        {"shop/compose.yaml": LISTENING},
+        {"shop/compose.yaml": LISTENING.replace("@db:5432", "@db:5433").replace(":5432:", ":5433:")},
+        ("shop/compose.yaml", "@db:5433", "asks service shop/db for port 5433, and for 5432 before"),
+    ),
+    "healthy-without-check": (
+        {"shop/compose.yaml": HEALTHY},
+        {"shop/compose.yaml": SHOP},
+        ("shop/compose.yaml", "condition: service_healthy", "shop/web: It waits until shop/db is healthy"),
+    ),
+    "no-restart-policy": (
+        {"shop/compose.yaml": str(admin("restart: always")["shop/compose.yaml"])},
+        {"shop/compose.yaml": SHOP},
+        ("shop/compose.yaml", "adminer", "shop/admin"),
+    ),
+    "unit-without-restart": (
+        {"wiki.container": f"{WIKI}[Service]\nRestart=always\n"},
+        {"wiki.container": WIKI},
+        ("wiki.container", "Image", "wiki"),
+    ),
+    "alert-on-unknown-job": (
+        {"k8s/prometheus.yaml": SCRAPED, "k8s/alerts.yaml": ALERTS},
+        {"k8s/prometheus.yaml": SCRAPED.replace("job_name: web", "job_name: site")},
+        ("k8s/alerts.yaml", "alert: Down", "job web"),
+    ),
+    "volume-without-backup": (
+        {"shop/compose.yaml": KEPT, "keep/compose.yaml": BACKUP},
+        {"keep/compose.yaml": BACKUP.replace("shop-data", "other-data")},
+        ("shop/compose.yaml", "shop-data", "shop/db"),
+    ),
+    "privileged": ({}, admin("privileged: true"), ("shop/compose.yaml", "privileged", "shop/admin")),
+    "container-socket": (
+        {},
+        admin("volumes: [/run/docker.sock:/run/docker.sock]"),
+        ("shop/compose.yaml", "docker.sock", "shop/admin"),
+    ),
+    "strong-capability": ({}, admin("cap_add: [SYS_ADMIN]"), ("shop/compose.yaml", "cap_add", "SYS_ADMIN")),
+    "host-namespace": ({}, admin("pid: host"), ("shop/compose.yaml", "pid:", "shop/admin")),
+    "confinement-off": (
+        {},
+        admin("security_opt: ['seccomp:unconfined']"),
+        ("shop/compose.yaml", "unconfined", "shop/admin"),
+    ),
+    "system-mounted": ({}, admin("volumes: ['/etc:/host']"), ("shop/compose.yaml", "/etc:", "shop/admin")),
+    "route-without-login": (
+        {"proxy/shop.conf": LOCKED},
+        {"proxy/shop.conf": PROXY},
+        ("proxy/shop.conf", "proxy_pass", "shop.example.org: The proxy leads to web"),
+    ),
+    "login-passed-by": (
+        {"proxy/shop.conf": LOCKED, "shop/compose.yaml": shop('    ports: ["8080:80"]\n', "")},
+        {"shop/compose.yaml": SHOP},
+        ("shop/compose.yaml", "8080:80", "shop/web"),
+    ),
+    "store-published": (
+        {},
+        {"shop/compose.yaml": shop("image: postgres:16", "image: postgres:16\n    ports: ['5432:5432']")},
+        ("shop/compose.yaml", "5432:5432", "shop/db"),
+    ),
+    "route-without-tls": (
+        {"proxy/shop.conf": SECURED},
+        {"proxy/shop.conf": PROXY},
+        ("proxy/shop.conf", "proxy_pass", "shop.example.org: The proxy leads to web without TLS"),
+    ),
+    "tls-not-verified": (
+        {"k8s/prometheus.yaml": SCRAPED},
+        {"k8s/prometheus.yaml": f"{SCRAPED}    tls_config: {{insecure_skip_verify: true}}\n"},
+        ("k8s/prometheus.yaml", "insecure", "insecure_skip_verify is true"),
+    ),
+}
 #: {rule: (files otherwise, where it is told, what the statement holds)}
 BREAKING: dict[str, tuple[dict[str, str | None], tuple[str, str, str]]] = {
     "port_taken": (
@@ -260,12 +347,20 @@ BREAKING: dict[str, tuple[dict[str, str | None], tuple[str, str, str]]] = {
 
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_what_a_change_breaks_is_told_at_its_line(rule: str, settings: Settings, tmp_path: Path) -> None:
-    files, (file, at, words) = BREAKING[rule]
-    report = check(settings, tmp_path, files)
+    more, files, (file, at, words) = LOSING[rule] if rule in LOSING else ({}, *BREAKING[rule])
+    report = check(settings, tmp_path, files, more)
     found = [p for p in report.problems if p.rule == rule and p.file == file]
     text = (tmp_path / "house" / file).read_text()
     assert found, report.problems
     assert any(words in p.statement and (not at or p.line == line(text, at)) for p in found), found
+
+
+def test_what_a_new_service_or_route_never_had_is_not_lost(settings: Settings, tmp_path: Path) -> None:
+    volumes = "['/etc:/host', '/run/docker.sock:/s']"
+    new = f"services: {{new: {{image: 'nginx:1', privileged: true, volumes: {volumes}}}}}"
+    route = PROXY.replace("shop.", "new.").replace("http://web:80", "http://admin:8080")
+    report = check(settings, tmp_path, {"new/compose.yaml": new, "proxy/new.conf": route})
+    assert report.problems == ()
 
 
 @pytest.mark.parametrize(
@@ -338,16 +433,48 @@ def test_a_value_that_is_refused_is_told_at_its_line_and_only_once(
     assert checker.check(sides[1], sides[2]).problems == ()
 
 
+def test_an_empty_text_is_no_problem_and_what_configured_something_is(
+    settings: Settings, tmp_path: Path
+) -> None:
+    empty: dict[str, str | None] = {"shop/README.md": "", "blog/README.md": "\n"}
+    assert check(settings, tmp_path, empty).problems == ()
+    assert told(check(settings, tmp_path, {"blog/compose.yaml": ""})) == {
+        ("unreadable", "blog/compose.yaml", 0)
+    }
+
+
+SITES = "grist.example.org {\n  reverse_proxy grist:8484\n}\n"
+
+
+def test_what_depends_on_the_environment_is_not_known_and_nothing_is_gone(
+    settings: Settings, tmp_path: Path
+) -> None:
+    fields = {"id": "all", "type": "files", "path": ".", "interpret": True, "include": ["Caddyfile"]}
+    entry = Entry("default", "all", "active", parse_entry(fields), tmp_path)
+    checker = Checker(settings)
+    reports = []
+    for text in (SITES.replace(".example.org", ".{$DOMAIN}"), SITES + "b.example.org {\n  invoke way\n}\n"):
+        write(tmp_path, {"Caddyfile": SITES})
+        before = checker.side([files_of(entry, "/.", settings)])
+        write(tmp_path, {"Caddyfile": text})
+        reports.append(checker.check(before, checker.side([files_of(entry, "/.", settings)])))
+    open_, lost = reports
+    note = "Not known: of Caddyfile in line 1: the site's address depends on the environment."
+    assert (open_.problems, open_.notes) == ((), (note,))
+    # What a file names of itself is no file.
+    assert told(lost) == {("upstream_gone", "Caddyfile", 5)}
+
+
 def test_a_new_name_makes_no_new_conflict(settings: Settings, tmp_path: Path) -> None:
     secret = "image: adminer:4\n    environment: {ADMIN_PASSWORD: correct-horse-battery}"
-    twice = shop("8081:8080", "8080:8080").replace("image: adminer:4", secret)
+    twice = shop("8081:8080", "8080:8080").replace("image: adminer:4", secret.replace(":4", ""))
     write(tmp_path / "house", {**HOUSE, **ENV, "shop/compose.yaml": twice})
     checker = Checker(settings)
     sides = []
     for text in (
         twice,
         twice.replace("  admin:", "  adminer:"),
-        twice.replace("image: postgres:16", 'ports: ["8080:5432"]\n    image: postgres:16'),
+        twice.replace("image: postgres:16", 'ports: ["8080:80"]\n    image: postgres:16'),
     ):
         write(tmp_path / "house", {"shop/compose.yaml": text})
         sides.append(
@@ -398,6 +525,26 @@ def test_facts_are_told_with_what_was_and_what_is(settings: Settings, tmp_path: 
     assert (image.file, image.line) == ("shop/compose.yaml", line(changed, "nginx:1.28"))
     affected = {(c.cause, c.affected, c.how) for c in report.impact}
     assert affected == set()
+
+
+def test_a_variable_of_a_file_that_is_linked_is_told_once_and_last(
+    settings: Settings, tmp_path: Path
+) -> None:
+    root, project = tmp_path / "house", "services:\n  {0}:\n    image: {0}:1\n    ports: ['${{PORT}}:80']\n"
+    write(root, {f"{name}/compose.yaml": project.format(name) for name in ("a", "b")})
+    entry = Entry(
+        "default", "all", "active", parse_entry({"id": "all", "type": "compose", "path": "."}), root
+    )
+    (root / "a.env").write_text("PORT=80\n")
+    for name in ("a", "b"):
+        (root / name / ".env").symlink_to("../a.env")
+    checker = Checker(settings)
+    before = checker.side([files_of(entry, "/.", settings)])
+    (root / "a.env").write_text("PORT=81\n")
+    report = checker.check(before, checker.side([files_of(entry, "/.", settings)]))
+    facts = [(f.fact, f.file) for f in report.facts]
+    assert facts == [("port", "a/compose.yaml"), ("port", "b/compose.yaml"), ("PORT", "a.env")]
+    assert report.files == ("a.env",)
 
 
 def test_that_a_secret_changed_is_told_and_not_to_what(settings: Settings, tmp_path: Path) -> None:
@@ -545,6 +692,70 @@ def test_what_lies_there_though_no_source_reads_it_is_not_gone(settings: Setting
     assert checker.check(before, side("**/[cp]*.y*ml")).problems == ()
     (house / "watch/prometheus/rules/house.yml").unlink()
     assert [p.line for p in checker.check(before, side("**/[cp]*.y*ml")).problems] == [1]
+
+
+@pytest.mark.parametrize(
+    ("published", "asked"),
+    [
+        # The container listens where it did, and the name of the machine leads to what it publishes.
+        ("5433:5432", "@db:5432"),
+        ("5433:5432", "@nas:5433"),
+        # It is another port that it listens on.
+        ("5433:5433", "@db:5433"),
+    ],
+)
+def test_a_port_that_is_asked_for_where_it_is_is_no_problem(
+    published: str, asked: str, settings: Settings, tmp_path: Path
+) -> None:
+    before = LISTENING.replace("127.0.0.1:", "").replace("@db", asked.partition(":")[0])
+    after = before.replace("5432:5432", published).replace(f"{asked.partition(':')[0]}:5432", asked)
+    report = check(settings, tmp_path, {"shop/compose.yaml": after}, {"shop/compose.yaml": before})
+    assert "connection_port" not in {p.rule for p in report.problems}
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "ports", "is_told"),
+    [
+        ("admin.example.org", "192.168.7.2", "8083:8080", True),
+        # The machine of the source is asked.
+        ("a.example.org", "nas", "8083:8080", True),
+        # Whose address it is nobody knows.
+        ("router.example.org", "192.168.7.2", "8083:8080", False),
+        # It is there as well.
+        ("admin.example.org", "192.168.7.2", "8081-8083:8080-8082", False),
+    ],
+)
+def test_a_route_to_a_port_that_moved_away_is_told(
+    host: str, address: str, ports: str, is_told: bool, settings: Settings, tmp_path: Path
+) -> None:
+    way = f"server {{ server_name {host};\n location / {{ proxy_pass http://{address}:8081; }} }}\n"
+    moved = {"shop/compose.yaml": shop("8081:8080", ports)}
+    report = check(settings, tmp_path, moved, {"proxy/way.conf": way})
+    assert told(report) == ({("upstream_gone", "proxy/way.conf", 2)} if is_told else set())
+    assert all(f"leads {host} to {address}:8081" in p.statement for p in report.problems)
+
+
+def test_what_a_file_of_a_proxy_led_to_is_affected_when_it_is_gone(
+    settings: Settings, tmp_path: Path
+) -> None:
+    report = check(settings, tmp_path, {"proxy/shop.conf": None})
+    (affected,) = report.impact
+    assert (affected.cause, affected.affected) == ("proxy proxy leads there no more", "web")
+    assert affected.how == "was reached by shop.example.org"
+    assert (affected.file, affected.line) == ("proxy/shop.conf", line(PROXY, "proxy_pass"))
+    moved = check(settings, tmp_path, {"proxy/shop.conf": PROXY.replace("web:80", "admin:8080")})
+    assert moved.impact == ()
+
+
+def test_who_would_start_with_another_folder_is_affected(settings: Settings, tmp_path: Path) -> None:
+    kept = shop("pages:/usr", "${DATA:-/srv}/pages:/usr").replace(
+        "image: postgres:16", "image: postgres:16\n    volumes: ['/srv/db:/var/lib/postgresql/data', ./a:/a]"
+    )
+    report = check(settings, tmp_path, {"shop/.env": "MODE=live\nDATA=/mnt\n"}, {"shop/compose.yaml": kept})
+    (moved,) = report.impact
+    assert (moved.cause, moved.affected) == ("/srv/pages is /mnt/pages now", "web")
+    assert moved.how == "would start with what lies there, at /usr/share/nginx/html"
+    assert (moved.file, moved.line) == ("shop/compose.yaml", line(kept, "/pages"))
 
 
 def test_a_network_that_another_project_made_is_missed(settings: Settings, tmp_path: Path) -> None:
