@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -151,7 +152,15 @@ class Blocks:
         return f"{page}#L{line}" if page and line else page
 
     def title(self, document: Document) -> str:
-        return document.title or document.path
+        """What a document is called, with its path where others have its title."""
+        if not document.title or document.title == document.path:
+            return document.path
+        shared = self._titles[document.title] > 1
+        return f"{document.title} ({document.path})" if shared else document.title
+
+    @cached_property
+    def _titles(self) -> Counter[str]:
+        return Counter(d.title for d in self._index.documents.values())
 
 
 def _has_lines(mime: str) -> bool:

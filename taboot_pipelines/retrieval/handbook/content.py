@@ -359,8 +359,9 @@ class Handbook(Facts):
                 for excerpt in excerpts:
                     by_text[excerpt.text.document.doc_id].append(excerpt)
                 for held in by_text.values():
-                    title = self.title(held[0].text.document)
-                    sections = dict.fromkeys(e.path[-1] for e in held if e.path[-1] != title)
+                    document = held[0].text.document
+                    title = self.title(document)
+                    sections = dict.fromkeys(e.path[-1] for e in held if e.path[-1] != document.title)
                     where = f"{title}: {'; '.join(sections)}" if sections else title
                     cells = (action.capitalize(), cell, Cell(where, self.at(held[0])))
                     rows.append(self.row(cells, map(self.begin, held)))
