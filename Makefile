@@ -26,7 +26,7 @@ help:
 $(BIN)/.core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable .
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable ".[map]"
 	$(BIN)/python -m compileall -q taboot_pipelines
 	touch $@
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,7 +38,8 @@ class Named(NamedTuple):
 class Digest:
     """``version``: of the publication; ``relations``: edges that are no mentions; ``labels``: how many nodes
     of each, the most frequent first; ``busiest``: those with most relations, with their number; ``names``:
-    nodes by name in folded case.
+    nodes by name in folded case; ``sources``: of each document the source; ``shared_titles``: those that
+    several documents have.
     """
 
     version: int
@@ -47,6 +49,8 @@ class Digest:
     labels: tuple[tuple[str, int], ...]
     busiest: tuple[tuple[Named, int], ...]
     names: Mapping[str, tuple[Named, ...]]
+    sources: Mapping[str, str]
+    shared_titles: frozenset[str]
 
     def named_in(self, query: str) -> tuple[Named, ...]:
         """The nodes that are called like the query, or like a word of it, in the order of the words."""
@@ -106,6 +110,8 @@ def _make(kb: KnowledgeBase) -> Digest:
             degrees[value] = degrees.get(value, 0) + number
     by_place = {f"{node.label}\x1f{node.key}": node for node in rows}
     most = sorted((p for p in degrees if p in by_place), key=lambda p: (-degrees[p], p))[:_BUSIEST]
+    documents = list(rows_of(kb.documents(), "doc_id", "source", "title"))
+    titles = Counter(title for _, _, title in documents if title)
     return Digest(
         version=manifest.version,
         documents=manifest.documents,
@@ -114,6 +120,8 @@ def _make(kb: KnowledgeBase) -> Digest:
         labels=tuple(labels),
         busiest=tuple((by_place[p], degrees[p]) for p in most),
         names={name: tuple(found) for name, found in names.items()},
+        sources={doc_id: source for doc_id, source, _ in documents},
+        shared_titles=frozenset(title for title, count in titles.items() if count > 1),
     )
 
 

@@ -131,7 +131,7 @@ def life(request: Request) -> Response:
             q="",
             document=found,
             place=short_url(found.url, manifest.sources, found.source),
-            lines=found.text.count("\n") + 1,
+            lines=len(found.text.removesuffix("\n").split("\n")),
             chunks=[
                 LivedChunk(
                     c,

@@ -91,13 +91,14 @@ def static_bytes(name: str) -> bytes:
         ) from error
 
 
-def entitled(title: str, path: str) -> str:
+def entitled(title: str, path: str, shared: bool = False) -> str:
     """A document's title; where that is its file's name alone, as of most configuration, the path that tells
-    it from others. ``path``: also a URL."""
+    it from others, and with the path where several documents have it. ``path``: also a URL."""
     own = path.partition("#")[0].partition("?")[0]
-    if title and unquote(own).rpartition("/")[2] != title:
-        return title
-    return unquote(own.partition("://")[2].partition("/")[2] if "://" in own else own)
+    own = unquote(own.partition("://")[2].partition("/")[2] if "://" in own else own)
+    if title and own.rpartition("/")[2] != title:
+        return f"{title} ({own})" if shared else title
+    return own
 
 
 def day(value: datetime | None) -> str:

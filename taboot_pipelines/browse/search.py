@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from taboot_pipelines.browse.digest import Digest
 from taboot_pipelines.browse.rendering import entitled, render, to
 from taboot_pipelines.browse.requests import digests_of, kb_of, search_options
 from taboot_pipelines.browse.texts import Piece, cited, excerpt
@@ -96,6 +97,7 @@ def search(request: Request) -> Response:
         answer = kb.answer(query, _SENTENCES, **options)
     # What leans on the question before it finds little by its own words.
     found = kb.search(answer.question if answer and before else query, PAGE, cursor=cursor, **options)
+    digest = digests_of(request).recent()
     page = {
         name: given.getlist(name) for name in (*FILTERS, "mode", "ask", "scores", "after") if name in given
     }
@@ -106,9 +108,9 @@ def search(request: Request) -> Response:
             q=query,
             page=page,
             found=found,
-            hits=[_shown(hit, manifest) for hit in found.hits],
-            answer=None if answer is None else _answer(answer, manifest),
-            named=() if cursor else digests_of(request).recent().named_in(query),
+            hits=[_shown(hit, manifest, digest) for hit in found.hits],
+            answer=None if answer is None else _answer(answer, manifest, digest),
+            named=() if cursor else digest.named_in(query),
             scores=given.get("scores") == "1",
             cursor=cursor,
             choices=_choices(manifest, options),
@@ -125,16 +127,17 @@ def looks_like_question(query: str) -> bool:
     return query.endswith(("?", "？")) or _QUESTION.match(query) is not None
 
 
-def _shown(hit: Hit, manifest: Manifest) -> ShownHit:
+def _shown(hit: Hit, manifest: Manifest, digest: Digest) -> ShownHit:
     at = {"at": f"{hit.start}-{hit.end}"}
     parts = [p for p in hit.section.split(" > ") if p]
     # Where the first heading is the title, and where a heading is repeated, once is enough.
     shown = [p for n, p in enumerate(parts) if p not in ((hit.title, *parts[:n]) if n else (hit.title,))]
+    place = short_url(hit.url, manifest.sources, hit.source)
     return ShownHit(
         hit=hit,
-        title=entitled(hit.title, _path(short_url(hit.url, manifest.sources, hit.source))),
+        title=entitled(hit.title, _path(place), hit.title in digest.shared_titles),
         url=to(f"/document/{hit.doc_id}", "mark", **at),
-        place=with_line(short_url(hit.url, manifest.sources, hit.source), hit.line),
+        place=with_line(place, hit.line),
         heading=" › ".join(shown),
         pieces=excerpt(hit.text, hit.highlights, prose=hit.content_type in ("prose", "list")),
         also_in=tuple((chunk_id, chunk_id.rpartition(":")[0]) for chunk_id in hit.also_in),
@@ -146,17 +149,19 @@ def _path(place: str) -> str:
     return place.partition(": ")[2] or place
 
 
-def _answer(answer: Answer, manifest: Manifest) -> ShownAnswer:
+def _answer(answer: Answer, manifest: Manifest, digest: Digest) -> ShownAnswer:
+    # As a hit of the same document is called, though the folder of another source may lie deeper.
+    told = [*answer.citations, *answer.closest]
+    places = [short_url(c.url, manifest.sources, digest.sources.get(c.doc_id)) for c in told]
     citations = tuple(
         ShownCitation(
             number=c.number,
             text=c.text,
-            title=entitled(c.title, _path(short_url(c.url, manifest.sources))),
+            title=entitled(c.title, _path(place), c.title in digest.shared_titles),
             url=to(f"/document/{c.doc_id}", "mark", at=f"{c.start}-{c.end}"),
-            place=with_line(short_url(c.url, manifest.sources), c.line)
-            + (f" ({c.section})" if c.section and not c.line else ""),
+            place=with_line(place, c.line) + (f" ({c.section})" if c.section and not c.line else ""),
         )
-        for c in (*answer.citations, *answer.closest)
+        for c, place in zip(told, places, strict=True)
     )
     return ShownAnswer(answer, cited(answer.text), citations)
 

@@ -302,16 +302,20 @@ class Originals:
 
 def text_of(view: View, doc_id: str) -> str:
     """The text of a document, put together from its chunks. What stands in none of them, blanks between two,
-    is line breaks here, of the same length.
+    is as many blanks here, with the line breaks that lead to the next one's line; line breaks where it has
+    none.
     """
     index = view.index
     row, document = index.row_of(doc_id, 0), index.document_row(doc_id)
     parts: list[str] = []
-    length = 0
+    length, line = 0, 1
     while row is not None and row < len(index) and index.document[row] == document:
         chunk = index.chunk(row)
-        parts += ["\n" * (chunk["start"] - length), chunk["text"][max(0, length - chunk["start"]) :]]
-        length = max(length, chunk["end"])
+        gap = max(0, chunk["start"] - length)
+        breaks = gap if chunk["line"] is None else min(max(chunk["line"] - line, 0), gap)
+        new = chunk["text"][max(0, length - chunk["start"]) :]
+        parts += [" " * (gap - breaks) + "\n" * breaks, new]
+        length, line = max(length, chunk["end"]), line + breaks + new.count("\n")
         row += 1
     return "".join(parts)
 

@@ -22,7 +22,7 @@ from taboot_pipelines_tests.browse.test_in_chromium import addresses, opened
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
 
-WIDTH, HEIGHT = 156, 30
+WIDTH, HEIGHT = 156, 34
 
 
 class Crowd(HostileBase):
@@ -161,7 +161,7 @@ def test_found_picked_walked_and_opened(page: Page, served: Served, shoot: Calla
     page.locator("#find").fill("redis")
     expect(facts).to_contain_text("found")
     page.keyboard.press("Enter")
-    expect(facts.locator("h2")).to_contain_text("redis")
+    expect(facts.locator("h2")).to_contain_text("Service redis")
     # To what it is related to, by a name in the list and by an arrow.
     page.goto(served.base + to("/map", label="Service", key=REDIS))
     expect(facts.locator("h2")).to_contain_text("Service redis")

@@ -347,6 +347,29 @@ def test_files_that_are_called_alike_are_told_apart(client: TestClient, kb: Know
     assert entitled("Guide", "a/b.md") == "Guide" and entitled("b.md", "https://x.org/a/b.md?c") == "a/b.md"
 
 
+def test_files_of_one_title_are_called_with_their_paths(world: World) -> None:
+    folder = world.source("house", "files", include=["**/*.md"])
+    for name in ("public", "attic"):
+        (folder / name).mkdir()
+        (folder / name / "README.md").write_text(f"# What is in it\n\nThe wireguard tunnel of the {name}.\n")
+    (folder / "one.md").write_text("# Alone\n\nThe wireguard tunnel of nobody.\n")
+    world.source("deeper", "files", path="house/attic", include=["nothing.md"])
+    # Blanks that no passage has are no lines.
+    paragraph = "Water runs down the hill and on to the sea. " * 30
+    (folder / "long.md").write_text(f"# Long\n\n{paragraph}\n    \n\n{paragraph}\n        \n{paragraph}\n")
+    world.ingest()
+    kb = world.kb()
+    client = open_client(kb)
+    tree = page(client, to("/search", q="Which wireguard tunnel is of the attic?"))
+    titles = {hit.text().strip() for hit in tree.css(".hits h2 a")}
+    assert {"What is in it (public/README.md)", "What is in it (attic/README.md)", "Alone"} <= titles
+    places = {place.text() for place in tree.css(".citations .place")}
+    assert places and all(place.startswith("house: ") for place in places)
+    (long,) = [d["doc_id"] for d in kb.documents().to_pylist() if d["path"] == "long.md"]
+    assert len(kb.document(long).chunks) > 1
+    assert "8 lines" in text_of(page(client, f"/document/{long}/life"))
+
+
 def test_the_life_of_a_document_from_bytes_to_points(client: TestClient, kb: KnowledgeBase) -> None:
     grafana = kb.answer("Which port does Grafana listen on?").citations[0].doc_id
     document = kb.document(grafana)

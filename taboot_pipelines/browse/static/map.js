@@ -100,7 +100,7 @@ function draw(root, graph, cytoscape) {
   }));
   const thing = (node, n) => ({
     group: "nodes",
-    data: { id: `n${n}`, n, name: cut(short(kindOf(n), node.name)), colour: COLOURS[kindOf(n)] || "other" },
+    data: { id: `n${n}`, n, name: `${cut(short(kindOf(n), node.name))}\n${kindOf(n)}`, colour: COLOURS[kindOf(n)] || "other" },
     position: { x: node.at[0], y: node.at[1] }, classes: "thing", grabbable: false,
   });
   const [label, key] = JSON.parse(root.dataset.start);
@@ -259,7 +259,13 @@ function draw(root, graph, cytoscape) {
   find.addEventListener("input", () => {
     const words = find.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
     const text = (n) => `${graph.nodes[n].name} ${kindOf(n)} ${graph.nodes[n].scope}`.toLowerCase();
+    // A service, its container and its image have one name: who looks for it by that means the service.
+    const rank = (e) => {
+      const name = graph.nodes[e.data("n")].name.toLowerCase();
+      return (name === words.join(" ") ? 0 : name.startsWith(words[0]) ? 2 : 4) + (kindOf(e.data("n")) !== "Service");
+    };
     found = words.length ? shown().filter((e) => words.every((w) => text(e.data("n")).includes(w)))
+                                  .sort((a, b) => rank(a) - rank(b))
                          : cy.collection();
     pick(null);
     if (words.length) {
@@ -304,7 +310,7 @@ function styles() {
     { selector: "node", style: {
       ...words, shape: "rectangle", label: "data(name)", "text-halign": "center", "z-index-compare": "manual" } },
     { selector: ".thing", style: {
-      width: 156, height: 30, "background-color": colour("surface"), "border-width": 2, "z-index": 3,
+      width: 156, height: 34, "text-wrap": "wrap", "background-color": colour("surface"), "border-width": 2, "z-index": 3,
       "border-color": (node) => colour(node.data("colour")), "font-size": SIZE, "text-valign": "center",
       "min-zoomed-font-size": 5 } },
     { selector: ".group", style: {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -13,6 +14,7 @@ from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.handbook.instructions import Excerpt, Text
 from taboot_pipelines.retrieval.handbook.naming import What
 from taboot_pipelines.retrieval.handbook.pages import Cell, Passage, Place, Row, Said, Table
+from taboot_pipelines.retrieval.handbook.scripts import Lines, Script
 from taboot_pipelines.retrieval.queries.citations import StatementSpan
 from taboot_pipelines.retrieval.queries.house import Arguments, House
 from taboot_pipelines.retrieval.queries.service_index import Document
@@ -122,6 +124,24 @@ class Blocks:
         under = " > ".join(excerpt.path[1:] if excerpt.path[0] == document.title else excerpt.path)
         return Passage(blocks, self.title(document), self.at(excerpt), under, meant)
 
+    def head_of(self, script: Script) -> StatementSpan:
+        return self._span_of(script.document, script.head)
+
+    def _span_of(self, document: Document, lines: Lines) -> StatementSpan:
+        start, said = lines
+        line = self._index.text(document.doc_id).count("\n", 0, start) + 1
+        return StatementSpan(document.doc_id, line, start, start + len(said))
+
+    def of_script(self, script: Script, service: int = -1) -> Passage:
+        """What a script says of itself; and the lines of it that name a service."""
+        shown = [script.head, *script.named.get(service, ())]
+        code = [
+            Said("code", [(said, self.places([self._span_of(script.document, (at, said))]))])
+            for at, said in dict.fromkeys(shown)
+        ]
+        remark = f"By its name and its first comment this is to {' and to '.join(script.actions)}."
+        return Passage(code, script.document.path, "", "", remark)
+
     def at(self, excerpt: Excerpt) -> str:
         """The page of an excerpt's document, at the heading that it stands under."""
         text = excerpt.text
@@ -132,7 +152,15 @@ class Blocks:
         return f"{page}#L{line}" if page and line else page
 
     def title(self, document: Document) -> str:
-        return document.title or document.path
+        """What a document is called, with its path where others have its title."""
+        if not document.title or document.title == document.path:
+            return document.path
+        shared = self._titles[document.title] > 1
+        return f"{document.title} ({document.path})" if shared else document.title
+
+    @cached_property
+    def _titles(self) -> Counter[str]:
+        return Counter(d.title for d in self._index.documents.values())
 
 
 def _has_lines(mime: str) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from taboot_pipelines.documents.mime import is_code
@@ -16,6 +17,7 @@ from taboot_pipelines.retrieval.handbook.instructions import (
     Excerpt,
     Names,
     Text,
+    declared_beside,
     instructions,
     is_followed,
     read_text,
@@ -32,6 +34,8 @@ from taboot_pipelines.retrieval.handbook.pages import (
     Section,
     Table,
 )
+from taboot_pipelines.retrieval.handbook.scripts import scripts
+from taboot_pipelines.retrieval.handbook.urgent import urgent
 from taboot_pipelines.retrieval.pictures.drawn import DrawnEdge, DrawnNode, choose
 from taboot_pipelines.retrieval.pictures.grouped import lay_out_groups
 from taboot_pipelines.retrieval.pictures.layout import Layout, lay_out
@@ -40,11 +44,13 @@ from taboot_pipelines.retrieval.pictures.picture import MAX_DRAWN
 from taboot_pipelines.retrieval.pictures.svg import svg
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, listed, plural
 from taboot_pipelines.retrieval.queries.house import Arguments, House
-from taboot_pipelines.retrieval.queries.relations import left_open, networks_of
+from taboot_pipelines.retrieval.queries.relations import is_built_in, left_open, networks_of
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service
 
-#: Documents that are listed of those that name a service; passages about one action.
-_NAMING, _EXCERPTS = 20, 5
+#: Documents that are listed of those that name a service; passages about one action; urgent ones.
+_NAMING, _EXCERPTS, _URGENT = 20, 5, 8
+#: Of so many rows one at least has a value in each column of the overview; their pages have it all the same.
+_WORTH = 10
 _READING = (
     "Every statement has a number, which leads to the file and the line where it stands; what was looked for"
     " and not found is said as a gap, though a text may say it in words that are not known here. The pages"
@@ -59,24 +65,31 @@ _HOW_TO = {
 
 
 class Handbook(Facts):
-    """The pages of one view. ``owned``: the documents that are the house's own texts."""
+    """The pages of one view. ``owned``: the documents that are the house's own texts; ``files``: those that
+    configure it."""
 
-    def __init__(self, house: House, owned: Iterable[str], line_of: LineOf) -> None:
-        documents = (house.index.documents[d] for d in owned if d in house.index.documents)
-        chosen = sorted((d for d in documents if not is_code(d.mime)), key=lambda d: (d.source, d.path))
+    def __init__(self, house: House, owned: Iterable[str], files: Iterable[str], line_of: LineOf) -> None:
+        documents = [house.index.documents[d] for d in (*owned, *files) if d in house.index.documents]
+        documents.sort(key=lambda d: (d.source, d.path))
+        own_texts = set(owned)
+        chosen = [d for d in documents if d.doc_id in own_texts and not is_code(d.mime)]
         names = Names(house.index, house.declared(Arguments()))
         texts = [read_text(house.index, names, d) for d in chosen]
         self._page_of: dict[What, str] = {}
         super().__init__(house, self._page_of, line_of, texts)
         self._how = instructions(house.index, texts, names)
+        beside = declared_beside(house.index, names.services)
+        self._scripts = list(scripts(house.index, documents, names, beside))
+        self._urgent = urgent(texts)
         own = set(self.host_of.values())
-        hosts = [n for n in self._index.of_label("Host") if n in own or self.is_declared(n)]
+        hosts = [n for n in self._index.of_label("Host") if n in own or self.is_machine(n)]
         self._hosts = sorted(hosts, key=lambda n: (n not in own, self._index.name(n)))
         members: dict[int, list[tuple[Service, Edge]]] = defaultdict(list)
         for service in self.services:
             for edge in networks_of(self._index, service):
                 members[edge.end].append((service, edge))
-        self._members = dict(sorted(members.items(), key=lambda m: self._index.name(m[0])))
+        named = sorted(members.items(), key=lambda m: self._index.name(m[0]))
+        self._members = {node: held for node, held in named if self._is_one_network(node, held)}
         self._name_pages()
 
     def pages(self) -> list[Page]:
@@ -90,11 +103,17 @@ class Handbook(Facts):
             *(self._runbook(t) for t in self._runbooks),
         ]
 
+    def _is_one_network(self, node: int, members: Sequence[tuple[Service, Edge]]) -> bool:
+        """Whether those who are on a network meet there: each machine has one of its own of those that Docker
+        makes itself."""
+        machines = {self.host_of.get(s.number) for s, _ in members}
+        return not is_built_in(self._index, node) or (len(machines) == 1 and None not in machines)
+
     # --- What pages are called
 
     def _name_pages(self) -> None:
         followed = [e for held in (self._how.of, self._how.general) for es in held.values() for e in es]
-        told = {e.text.document.doc_id for e in followed}
+        told = {e.text.document.doc_id for e in (*followed, *self._urgent)}
         self._runbooks = [t for t in self._texts if t.document.doc_id in told or is_followed(t)]
         wanted: list[tuple[What, str, str, str]] = []
         for s in self.services:
@@ -128,7 +147,7 @@ class Handbook(Facts):
             Section("Map", [self._around(service)]),
             _told("Needs", needs, f"{name} is not declared to need anything."),
             _told("Needed by", needing, f"Nothing is declared to need {name}."),
-            _told("Routes", routes, f"No route to {name} is known."),
+            self._routes(name, routes),
             _told("Published ports", ports, self._no_port(service)),
             _told("Data", self.data(service), f"{name} is not declared to mount anything."),
             *(self._how_to(service, action) for action in ACTIONS[1:]),
@@ -139,6 +158,13 @@ class Handbook(Facts):
         sections += [Section("Documents that name it", [Links(naming)])] if naming else []
         return Page(self._page_of["service", service.number], name, "Service", sections, service.project)
 
+    def _routes(self, name: str, routes: Table) -> Section:
+        section = _told("Routes", routes, f"No route to {name} is known.")
+        if not routes.rows and (elsewhere := sum(n not in self._index.services for n in self._led_to)):
+            whither = f"{plural(elsewhere, 'route')} of the house to a place whose service is not known"
+            section.blocks.append(Links([(Cell("Routes and ports", "routes"), whither)]))
+        return section
+
     def _no_port(self, service: Service) -> str:
         if variables := left_open(service, "ports"):
             return f"The ports of {service.name} are set elsewhere, by {listed(variables)}."
@@ -147,12 +173,22 @@ class Handbook(Facts):
     def _how_to(self, service: Service, action: str) -> Section:
         found = (self.passage(e) for e in self._how.of.get((service.number, action), ())[:_EXCERPTS])
         passages: list[Block] = [p for p in found if p is not None]
+        passages += [
+            self.of_script(s, service.number)
+            for s in self._scripts
+            if action in s.actions and service.number in s.named
+        ]
         return Section(_HOW_TO[action], passages or [self._gap(f"how to {action} {service.name}")])
 
     def _gap(self, what: str) -> Note:
         """That something was not found: no proof that it stands nowhere."""
         looked_at = f"({plural(len(self._texts), 'document')} looked at)"
         return Note(f"Nothing was found that says {what} {looked_at}.", gap=True)
+
+    def _is_told(self, service: Service, action: str) -> bool:
+        return bool(self._how.of.get((service.number, action))) or any(
+            action in s.actions and service.number in s.named for s in self._scripts
+        )
 
     def _contradictions(self, service: Service | None = None) -> Table | None:
         rows = []
@@ -191,6 +227,8 @@ class Handbook(Facts):
         rows = []
         for edge in self._index.into(node, "RUNS"):
             service = self._index.service_of.get(edge.start)
+            if edge.is_of_text and (service is None or not self._index.services[service].declared):
+                continue  # a word of a text beside the machine's name
             cell = (
                 self.cell(service) if service is not None else Cell(self._index.name(edge.start), code=True)
             )
@@ -261,11 +299,12 @@ class Handbook(Facts):
                 f":{p}" for e in self._index.out(service.number, "BINDS") if (p := e.properties.get("port"))
             ]
             at = list(dict.fromkeys(routed)) or list(dict.fromkeys(ports))
-            told = {a: es[0] for a in ACTIONS if (es := self._how.of.get((service.number, a)))}
+            told = [a for a in ACTIONS if self._is_told(service, a)]
             spans = [
                 *self._house.declaration(service),
                 *(cite(e) for e, _ in self.routes.get(service.number, ())[:1]),
-                *(self.begin(e) for e in told.values()),
+                *(self.begin(es[0]) for a in told if (es := self._how.of.get((service.number, a)))),
+                *(self.head_of(s) for s in self._scripts if service.number in s.named),
             ]
             cells = (
                 Cell(service.name, self._page_of["service", service.number]),
@@ -275,16 +314,18 @@ class Handbook(Facts):
                 ", ".join(told),
             )
             rows.append(self.row(cells, spans))
-        services = table(("Service", "Project", "Host", "Reached at", "Told how to"), rows)
+        services = _of_worth(table(("Service", "Project", "Host", "Reached at", "Told how to"), rows))
+        procedures: list[Block] = [held] if (held := self._procedures()).rows else []
+        procedures += [self.of_script(s) for s in self._scripts]
         sections = [
+            *([Section("Read first", self._first())] if self._urgent else []),
+            Section("Map", [self._whole()]),
             Section("How to read this", [Note(_READING)]),
             _told("Services", services, "No service is declared in what was read."),
-            _told("Procedures", self._procedures(), self._gap("how to do anything").text),
+            Section("Procedures", procedures or [self._gap("how to do anything")]),
+            *([Section("What contradicts", [drift])] if (drift := self._contradictions()) else []),
             *([Section("Gaps", gaps)] if (gaps := self._gaps()) else []),
-            Section("Map", [self._whole()]),
         ]
-        if drift := self._contradictions():
-            sections.insert(3, Section("What contradicts", [drift]))
         for title, kind, nodes in (("Hosts", "host", self._hosts), ("Networks", "network", self._members)):
             links = [(Cell(self._index.name(n), self._page_of[kind, n]), "") for n in nodes]
             sections += [Section(title, [Links(links)])] if links else []
@@ -300,6 +341,12 @@ class Handbook(Facts):
         sections.append(Section("What it was made from", [Links(sources)]))
         return Page("index", "The house", "Overview", sections)
 
+    def _first(self) -> list[Block]:
+        """What texts say is urgent; what is more than can be read first, as a number."""
+        shown: list[Block] = [p for e in self._urgent[:_URGENT] if (p := self.passage(e)) is not None]
+        more = len(self._urgent) - _URGENT
+        return [*shown, Note(f"{plural(more, 'more warning')} in the runbooks.")] if more > 0 else shown
+
     def _procedures(self) -> Table:
         """What is told how to do, by what is done: first for no service of its own, then for each."""
         rows = []
@@ -312,8 +359,9 @@ class Handbook(Facts):
                 for excerpt in excerpts:
                     by_text[excerpt.text.document.doc_id].append(excerpt)
                 for held in by_text.values():
-                    title = self.title(held[0].text.document)
-                    sections = dict.fromkeys(e.path[-1] for e in held if e.path[-1] != title)
+                    document = held[0].text.document
+                    title = self.title(document)
+                    sections = dict.fromkeys(e.path[-1] for e in held if e.path[-1] != document.title)
                     where = f"{title}: {'; '.join(sections)}" if sections else title
                     cells = (action.capitalize(), cell, Cell(where, self.at(held[0])))
                     rows.append(self.row(cells, map(self.begin, held)))
@@ -322,10 +370,11 @@ class Handbook(Facts):
     def _gaps(self) -> list[Block]:
         gaps: list[Block] = []
         for action in ACTIONS:
-            without = [s for s in self.services if not self._how.of.get((s.number, action))]
+            without = [s for s in self.services if not self._is_told(s, action)]
             some = f"{len(without)} of {plural(len(self.services), 'service')}"
             whom = "any service" if len(without) == len(self.services) else some
-            whom += " by name" if self._how.general.get(action) else ""
+            general = self._how.general.get(action) or any(action in s.actions for s in self._scripts)
+            whom += " by name" if general else ""
             gaps += [self._gap(f"how to {action} {whom}")] if without else []
         undescribed = [s for s in self.services if s.number not in self.descriptions]
         if undescribed:
@@ -338,7 +387,8 @@ class Handbook(Facts):
     def _whole(self) -> Map:
         nodes = [self._drawn(s.number) for s in self.services]
         edges = [self._line(e) for s in self.services for e, _ in self.needs(s)]
-        routes = [e for held in self.routes.values() for e, _ in held]
+        # A proxy stands on the map by the services that it leads to.
+        routes = [e for n, held in self.routes.items() if n in self._index.services for e, _ in held]
         nodes += [self._drawn(n) for n in dict.fromkeys(e.start for e in routes)]
         edges += map(self._line, routes)
         return _map(lay_out_groups(nodes, edges), nodes, edges, "The services by project and what they need")
@@ -372,6 +422,17 @@ _LINKS = {"DEPENDS_ON": "-->", "CONNECTS_TO": "-.->", "ROUTES_TO": "==>"}
 
 def _map(layout: Layout, nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge], title: str) -> Map:
     return Map(mermaid(nodes, edges, _LINKS), svg(layout, title))
+
+
+def _of_worth(made: Table) -> Table:
+    """A table without the columns that are empty in nearly all rows."""
+    kept = [
+        n
+        for n in range(len(made.columns))
+        if sum(bool(row.cells[n].text) for row in made.rows) * _WORTH >= len(made.rows)
+    ]
+    rows = [replace(row, cells=tuple(row.cells[n] for n in kept)) for row in made.rows]
+    return Table(tuple(made.columns[n] for n in kept), rows)
 
 
 def _told(title: str, rows: Table, none: str) -> Section:

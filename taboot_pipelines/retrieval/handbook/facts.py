@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,6 +48,11 @@ class Facts(Blocks):
 
     def ask(self, name: str, service: Service) -> list[queries.Row]:
         return list(QUERIES[name].run(self._house, Arguments(services=(service,))))
+
+    @cached_property
+    def _led_to(self) -> list[int]:
+        """What each route in force leads to."""
+        return [number for number, held in self.routes.items() for _ in held]
 
     @cached_property
     def routes(self) -> dict[int, list[tuple[Edge, queries.Row]]]:
@@ -128,10 +134,29 @@ class Facts(Blocks):
             rows.append(self.row(("Starts again", Cell(str(row.cells["value"]), code=True)), row.cites))
         return table(("What", "Value"), rows)
 
-    def is_declared(self, node: int) -> bool:
-        """Whether more than a text says that there is such a machine."""
+    def is_machine(self, node: int) -> bool:
+        """Whether more than a sentence says that there is such a machine: configuration, or the row of a
+        table of the house's own that has its private address."""
         edges = [*self._index.into(node, "RUNS", "BINDS"), *self._index.out(node, "RESOLVES_TO")]
-        return any(not e.is_of_text for e in edges)
+        name = plain_name(self._index.name(node))
+        is_service = any(plain_name(s.name) == name for s in self.services)
+        return any(
+            not e.is_of_text or (self._is_listed(e) and not (is_service and self._has_others(e)))
+            for e in edges
+        )
+
+    def _has_others(self, edge: Edge) -> bool:
+        """Whether an address is that of another machine too: a service is told at the one it runs on."""
+        return any(e.start != edge.start for e in self._index.into(edge.end, "RESOLVES_TO"))
+
+    def _is_listed(self, edge: Edge) -> bool:
+        own = any(edge.doc_id == text.document.doc_id for text in self._texts)
+        return (
+            own
+            and edge.type == "RESOLVES_TO"
+            and "prose_table" in edge.methods
+            and is_private(self._index.name(edge.end))
+        )
 
     @cached_property
     def host_of(self) -> dict[int, int]:
@@ -235,6 +260,14 @@ class Facts(Blocks):
             held[getattr(edge, end), how].append(edge)
         rows = [self.row((self.cell(node), how), cites(es)) for (node, how), es in held.items()]
         return table(("Service", "How"), rows)
+
+
+def is_private(address: str) -> bool:
+    """Whether an address is one of a network of one's own."""
+    try:
+        return ipaddress.ip_address(address).is_private
+    except ValueError:
+        return False
 
 
 def _how(edge: Edge) -> str:

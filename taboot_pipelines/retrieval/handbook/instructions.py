@@ -4,8 +4,8 @@ A section is about what its heading names ("Upgrade Gitea"), else about what the
 its document's title or its folder name, if it has steps. Elsewhere a sentence, a step or a command counts of
 which a service is the object ("Restart Traefik so that …", ``docker compose restart traefik``), with the
 commands that it leads in to, and a command that begins an item or a row or stands behind a label, also where
-it is about no service. What only happens to name a service is left out: a wrong instruction is worse than
-none.
+it is about no service. A section without a step tells of what was or is so, and what a block of code draws
+is no command. What only happens to name a service is left out: a wrong instruction is worse than none.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise, takewhile
+from itertools import groupby, pairwise, takewhile
 from pathlib import PurePosixPath
 
+from taboot_pipelines.extraction.tier_a.systemd.units import UNITS, unit_name
 from taboot_pipelines.knowledge.mentions import NameMatcher, fold, regions, stopwords
 from taboot_pipelines.model.stores import STORES, alike
 from taboot_pipelines.packaged import sections
@@ -39,9 +40,31 @@ def _any_of(phrases: Iterable[str]) -> re.Pattern[str]:
 #: Of each action what says it in a heading, the verb that tells to do it, and the words of commands.
 _HEADED = {a: _any_of(x.removeprefix("to ") for x in own if x[0] != "$") for a, own in _LISTED.items()}
 _TOLD = {a: _any_of(x.removeprefix("to ") for x in own if x.startswith("to ")) for a, own in _LISTED.items()}
+#: What a heading says beside its point; where a part of one ends; and what a participle at the beginning of a
+#: part, or behind one of these, is the object of: "Site not updating" is no procedure.
+_ASIDE, _PARTS = re.compile(r"\([^()]*\)"), re.compile(r"[^\w\s'-]+|\band\b|\d+", re.IGNORECASE)
+_BEFORE_PARTICIPLES = frozenset({"about", "by", "for", "how", "of", "on", "to"})
 _CALLED = {a: {x.removeprefix("to ").removeprefix("$ ") for x in own} for a, own in _LISTED.items()}
 #: A line that calls a program: with arguments or by its path. It sets no value and draws no folders or flow.
 _COMMAND = re.compile(r"(?:\$ +)?(?:[A-Za-z.~/][\w./~-]*(?: +[^\s│├└┌►]*[^\s│├└┌►:=])+|[\w.~-]*/[\w./~-]*\w)")
+#: The programs that a line calls, each with what runs it.
+_PROGRAM = re.compile(
+    r"(?:^|&&|\|\|?|[;(\"'`])\s*(?:\$ +)?(?:\w+=\S* +)*"
+    r"(?:(?:sudo|exec|nohup|time) +(?:-\S+ +)*)*([\w.-]+)(?=\s)"
+)
+#: What Compose does to all services of the folder where it is called: no service, file or project is given.
+_COMPOSE = r"(?:sudo +)?(?:docker|podman)[ -]compose +[a-z]+(?: +--?[a-z-]+)*"
+_ALL_BESIDE = re.compile(rf"(?:\$ +)?(?:cd +[^\s;&]+ *(?:&&|;) *)?{_COMPOSE}(?: *&& *{_COMPOSE})*")
+_UNIT_ENDINGS = tuple(f".{kind}" for kind in UNITS)
+#: The name of a unit with its type, with its instance or with both (systemd.unit(5)).
+_UNIT = re.compile(
+    rf"(?<![\w/.@-])[A-Za-z0-9][\w.-]*?(?:@[\w.-]+?)?(?:\.(?:{'|'.join(sorted(UNITS))}))?(?![\w/@-]|\.\w)"
+)
+#: A line that draws: it begins with what lines and boxes are drawn of, or such a character stands alone.
+_DRAWN = re.compile(
+    r"\s*(?:[\u2190-\u21ff\u2500-\u259f\u25a0-\u25ff|]|\+[-=]{2})"
+    r"|.*\s(?:[\u2190-\u21ff\u2500-\u259f\u25a0-\u25ff]+|[-=]+>)(?:\s|$)"
+)
 #: Commands that begin an item with what they are for, or are the first cell of a row; the first word of a
 #: label of up to three, with the command behind it.
 _SPANS = r"(`[^`]+`(?:\s*[/,|]\s*`[^`]+`)*)"
@@ -65,13 +88,22 @@ _LEAD, _LONG = 200, 7
 @dataclass(frozen=True, slots=True)
 class Text:
     """One of the house's own texts with its statements; ``units``: of each the number of the paragraph, step,
-    table or block of code that it is of; ``named``: the services whose names stand in it, by the names."""
+    table or block of code that it is of; ``named``: the services whose names stand in it, by the names;
+    ``drawn``: the blocks of code that are pictures."""
 
     document: Document
     text: str
     statements: list[TextStatement]
     units: list[int]
     named: list[dict[str, tuple[Service, ...]]]
+    drawn: frozenset[int]
+
+    def is_step(self, number: int) -> bool:
+        """Whether a statement is a part of a procedure: an item of an ordered list, or a command."""
+        statement = self.statements[number]
+        if statement.form is Form.CODE:
+            return statement.block not in self.drawn and _COMMAND.fullmatch(statement.said) is not None
+        return statement.ordinal is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +141,16 @@ class Names:
 
     def at(self, text: str) -> list[tuple[int, str, tuple[Service, ...]]]:
         """Where names stand in a text, whose commonest only count in code: (code point, name, services)."""
-        found = self._matcher.find(text, regions(text))
-        return [(start, name, self._services[name]) for start, _, name, _ in found]
+        found = [
+            (start, name, self._services[name])
+            for start, _, name, _ in self._matcher.find(text, regions(text))
+        ]
+        for unit in _UNIT.finditer(text):
+            if "@" in unit[0] or unit[0].endswith(_UNIT_ENDINGS):
+                name = unit_name(unit[0] if unit[0].endswith(_UNIT_ENDINGS) else f"{unit[0]}.service")
+                if name is not None and (services := self._services.get(fold(name.service))):
+                    found.append((unit.start(), fold(unit[0]), services))
+        return found
 
     def of_heading(self, heading: str) -> dict[str, tuple[Service, ...]]:
         """The services that a heading, a title or the name of a file names, by name or by the database or
@@ -138,7 +178,12 @@ def read_text(house: ServiceIndex, names: Names, document: Document) -> Text:
         number = bisect_left(starts, at + 1) - 1
         if number >= 0 and at < found[number].end:
             named[number][name] = services
-    return Text(document, text, found, _units(found), named)
+    drawn = frozenset(
+        block
+        for block, lines in groupby((s for s in found if s.form is Form.CODE), key=lambda s: s.block)
+        if (of := list(lines)) and any(map(_DRAWN.match, text[of[0].start : of[-1].end].split("\n")))
+    )
+    return Text(document, text, found, _units(found), named, drawn)
 
 
 def _units(found: Sequence[TextStatement]) -> list[int]:
@@ -164,7 +209,7 @@ class Instructions:
 def instructions(house: ServiceIndex, texts: Sequence[Text], names: Names) -> Instructions:
     """All that the texts tell of how to do something."""
     found = Instructions(defaultdict(list), defaultdict(list))
-    beside = _beside(house, names.services)
+    beside = declared_beside(house, names.services)
     for text in texts:
         taken: set[tuple[int, int, str]] = set()
 
@@ -196,9 +241,9 @@ def instructions(house: ServiceIndex, texts: Sequence[Text], names: Names) -> In
                     add((service,), action, replace(excerpt, beside=True))
                 if not near:
                     found.general[action].append(excerpt)
-        for number, action, services in _told(text):
+        for number, action, about in _told(text, beside(text.document)):
             told = Excerpt(text, path_of(text, number), _with_commands(text, number), whole=False)
-            add(services, action, told)
+            add(about, action, told)
         in_section = {(n, action) for (_, action), numbers in told_of.items() for n in numbers}
         for number, action, about in _listed(text, names):
             told = Excerpt(text, path_of(text, number), (number,), whole=False)
@@ -236,54 +281,68 @@ def _sections(text: Text, names: Names) -> dict[tuple[tuple[str, ...], str], lis
     found: dict[tuple[tuple[str, ...], str], list[int]] = defaultdict(list)
     for number, statement in enumerate(text.statements):
         path = path_of(text, number)
-        at = next((i for i in range(len(path) - 1, -1, -1) if _actions(path[i])), None)
+        at = next((i for i in range(len(path) - 1, -1, -1) if says(path[i])), None)
         if at is None or (statement.form is Form.HEADING and at == len(path) - 1):
             continue
-        for action in _actions(path[at]):
+        for action in says(path[at]):
             found[path[: at + 1], action].append(number)
     # A heading without a statement below it tells nothing.
     return {
         (path, action): n
         for (path, action), n in found.items()
-        if any(is_step(text.statements[i]) for i in n)
+        if any(map(text.is_step, n))
         or (names.of_heading(path[-1]) and any(text.statements[i].form is not Form.HEADING for i in n))
     }
 
 
 @lru_cache(maxsize=4096)
-def _actions(heading: str) -> tuple[str, ...]:
-    return tuple(action for action, said in _HEADED.items() if said.search(heading))
-
-
-def is_step(statement: TextStatement) -> bool:
-    """Whether a statement is a part of a procedure: an item of an ordered list, or a command."""
-    if statement.form is Form.CODE:
-        return _COMMAND.fullmatch(statement.said) is not None
-    return statement.ordinal is not None
+def says(heading: str) -> tuple[str, ...]:
+    """What a heading says is done below it, but beside its point or of itself ("Site not updating")."""
+    heading = _ASIDE.sub(" ", heading)
+    return tuple(
+        action
+        for action, said in _HEADED.items()
+        if any(
+            not re.search(r"ing\b", found[0])
+            or not (before := _PARTS.split(heading[: found.start()])[-1].split())
+            or before[-1].lower() in _BEFORE_PARTICIPLES
+            for found in said.finditer(heading)
+        )
+    )
 
 
 def is_followed(text: Text) -> bool:
     """Whether a text is written to be followed: a good part of it are steps."""
-    return sum(map(is_step, text.statements)) >= max(_STEPS, _PART * len(text.statements))
+    steps = sum(map(text.is_step, range(len(text.statements))))
+    return steps >= max(_STEPS, _PART * len(text.statements))
 
 
 def _subjects(
     text: Text, names: Names, root: tuple[str, ...], numbers: Sequence[int]
 ) -> list[tuple[tuple[str, ...], tuple[Service, ...]]]:
     """What a section is about, each with the headings under which it stands: what its heading names, else
-    what the next one above it or the title does, else what those below it do, else what its file does."""
+    what the next one above it or the title does, else what those with steps below it do, else what its file
+    does."""
     for heading in reversed(root):
         if found := names.of_heading(heading):
             return [(root, services) for services in found.values()]
     below = dict.fromkeys(path_of(text, n)[: len(root) + 1] for n in numbers)
-    inner = [(p, s) for p in below if len(p) > len(root) for s in names.of_heading(p[-1]).values()]
+    inner = [
+        (path, services)
+        for path in below
+        if len(path) > len(root)
+        and any(text.is_step(n) for n in numbers if path_of(text, n)[: len(path)] == path)
+        for services in names.of_heading(path[-1]).values()
+    ]
     if inner:
         return inner
     file = PurePosixPath(text.document.path)
     return [(root, services) for services in names.of_heading(file.stem).values()]
 
 
-def _beside(house: ServiceIndex, services: Iterable[Service]) -> Callable[[Document], Sequence[Service]]:
+def declared_beside(
+    house: ServiceIndex, services: Iterable[Service]
+) -> Callable[[Document], Sequence[Service]]:
     """The services that the files beside a document declare, in a folder of their own."""
     held: dict[str, list[Service]] = defaultdict(list)
 
@@ -309,23 +368,41 @@ def _meant(services: Sequence[Service], excerpt: Excerpt) -> Sequence[Service]:
     return told or services
 
 
-def _told(text: Text) -> Iterator[tuple[int, str, tuple[Service, ...]]]:
-    """The statements that tell to do something to a service."""
+def _told(text: Text, beside: Sequence[Service]) -> Iterator[tuple[int, str, Sequence[Service]]]:
+    """The statements that tell to do something to a service. ``beside``: those that are declared where the
+    text lies, of which Compose is asked without a name."""
     for number, statement in enumerate(text.statements):
         named, said = text.named[number], statement.said
-        if not named or statement.form is Form.HEADING:
+        if statement.form is Form.HEADING:
             continue
         if statement.form is not Form.CODE:
             for action, pattern in _TOLD.items():
                 for verb in pattern.finditer(said):
                     yield from ((number, action, services) for services in _objects_of(verb, said, named))
-        elif _COMMAND.fullmatch(said):
+        elif text.is_step(number):
             program, *rest = said.lower().removeprefix("$ ").split()
             called = {program, *rest, *re.split(r"[-_.]+", program.rpartition("/")[2])}
             called |= {x.rpartition("/")[2].partition(".")[0] for x in rest if x.startswith("/")}
             for action, words in _CALLED.items():
                 if called & words:
                     yield from ((number, action, services) for services in _objects(said, named))
+                    if _is_of_all_beside(text, number):
+                        yield from ((number, action, (service,)) for service in beside)
+
+
+def _is_of_all_beside(text: Text, number: int) -> bool:
+    """Whether a command is one of Compose to all services of the folder in which its text lies: no command
+    of its block goes to another."""
+    block = text.statements[number].block
+    found = _ALL_BESIDE.fullmatch(text.statements[number].said.lower())
+    folder = text.document.folder.lower()
+    gone = (
+        posixpath.basename(word[3:].strip().rstrip("/"))
+        for s in text.statements[: number + 1]
+        if s.block == block
+        for word in re.findall(r"\bcd +[^\s;&]+", s.said.lower())
+    )
+    return found is not None and all(to == folder for to in gone)
 
 
 def _listed(text: Text, names: Names) -> Iterator[tuple[int, str, Sequence[Service]]]:
@@ -353,7 +430,7 @@ def _listed(text: Text, names: Names) -> Iterator[tuple[int, str, Sequence[Servi
         for heading in reversed(path_of(text, number)) if not named else ():
             about = about or [s for services in names.of_heading(heading).values() for s in services]
         if about or not named:
-            for action in _actions(behind[1]) if behind else by_words:
+            for action in says(behind[1]) if behind else by_words:
                 yield number, action, about
 
 
@@ -363,6 +440,8 @@ def _objects_of(
     """What is the object of a verb: the service whose name follows it, with nothing but common words between,
     where the verb begins a clause or follows a common word, and no further noun follows the name."""
     common = stopwords()
+    if len(verb[0]) > 1 and verb[0].isupper() and not said.isupper():
+        return  # a name of something, as in "DNS UPDATE"
     *earlier, last = _CLAUSE.split(said[: verb.start()])
     before = last.split()
     # What comes after several steps is the end of something else.
@@ -386,13 +465,25 @@ def _objects_of(
 def _objects(command: str, named: dict[str, tuple[Service, ...]]) -> Iterable[tuple[Service, ...]]:
     """What a command is about: what it names but in a path, else what it names in one."""
     tool = _TOOL.search(command)
+    called = _without_programs(command)
     about = {
         n: s
         for n, s in named.items()
-        if (tool is None or n != tool[1].lower()) and f"{n}=" not in command.lower()
+        if (tool is None or n != tool[1].lower())
+        and re.search(rf"(?<!\w){re.escape(n)}(?![\w=])", called, re.IGNORECASE)
     }
-    bare = [s for n, s in about.items() if re.search(rf"(?<![/\w.-]){re.escape(n)}(?![\w=-])", command, re.I)]
-    return bare or about.values()
+    return [s for n, s in about.items() if is_object(n, command)] or about.values()
+
+
+def _without_programs(line: str) -> str:
+    """A line without the programs that it calls: they are what is called, not what the call is about."""
+    return _PROGRAM.sub(lambda m: m[0][: m.start(1) - m.start()], line)
+
+
+def is_object(name: str, line: str) -> bool:
+    """Whether a line of code names something as what it is about: not in a path, as a program or a key."""
+    bare = rf"(?<![/\w.-]){re.escape(name)}(?![\w=-])"
+    return re.search(bare, _without_programs(line), re.IGNORECASE) is not None
 
 
 def _with_commands(text: Text, number: int) -> tuple[int, ...]:

@@ -29,8 +29,11 @@ def _make(view: View, drifts: Drifts, evidence: Evidence, target: Path) -> Made:
         except TabootError:
             return 0  # what has no line is left out; `explain` says what is wrong with the blob
 
-    owned = [doc_id for doc_id, d in drifts.documents(view).items() if d.standing is Authority.HOUSE]
-    pages = Handbook(House(view, drifts.of), owned, line_of).pages()
+    standing = {doc_id: d.standing for doc_id, d in drifts.documents(view).items()}
+    owned, files = (
+        [d for d, its in standing.items() if its is wanted] for wanted in (Authority.HOUSE, Authority.CONFIG)
+    )
+    pages = Handbook(House(view, drifts.of), owned, files, line_of).pages()
     newest = pc.max(view.index.documents.column("since")).as_py() if len(view.index) else None
     about = {
         "namespace": view.manifest.namespace,

@@ -76,7 +76,7 @@ def placed(
                 left + 8 + round((column + 0.5) * _CELL_WIDTH),
                 top + _TITLE - 8 + round((row + 0.5) * _CELL_HEIGHT),
             ]
-    for kinds, inner, way in ((LEFT, -2 * _CELL_WIDTH, -1), (RIGHT, width + 2 * _CELL_WIDTH, 1)):
+    for kinds, inner, way in ((LEFT, -_CELL_WIDTH, -1), (RIGHT, width + _CELL_WIDTH, 1)):
         beside = [n for n, label in enumerate(labels) if label in kinds]
         # Proxies and hosts stand next to the projects, and each beside what it has to do with.
         linked = sorted(
@@ -89,7 +89,7 @@ def placed(
         )
         rest = [n for n in beside if not near[n]]
         outer = _column(linked, inner, way, height, places)
-        _column(rest, outer + 2 * way * _CELL_WIDTH, way, height, places)
+        _column(rest, outer + (way * _CELL_WIDTH if linked else 0), way, height, places)
     return places, boxes
 
 
@@ -108,18 +108,17 @@ def _shelves(sizes: dict[str, tuple[int, int]]) -> dict[str, list[int]]:
 
 
 def _column(nodes: Sequence[int], x: int, way: int, height: int, places: list[list[int]]) -> int:
-    """Places nodes in columns from ``x`` outwards, as high as the projects or, where there are many, about as
-    wide as high; gives where the last column stands."""
+    """Places nodes in columns from ``x`` outwards and from the first projects downwards, as high as these or,
+    where there are many, about as wide as high; gives where the next column stands."""
     square = math.sqrt(len(nodes) * _CELL_WIDTH / _CELL_HEIGHT)
     down = max(1, height // _CELL_HEIGHT, math.ceil(square))
     for n, node in enumerate(nodes):
         column, row = divmod(n, down)
-        full = min(down, len(nodes) - column * down)
         places[node] = [
             x + way * column * _CELL_WIDTH,
-            round(height / 2 + (row - (full - 1) / 2) * _CELL_HEIGHT),
+            _TITLE - 8 + round((row + 0.5) * _CELL_HEIGHT),
         ]
-    return x + way * (max(0, len(nodes) - 1) // down) * _CELL_WIDTH
+    return x + way * math.ceil(len(nodes) / down) * _CELL_WIDTH
 
 
 def _mean(values: Iterable[int]) -> float:

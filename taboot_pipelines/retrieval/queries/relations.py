@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from taboot_pipelines.retrieval.queries.citations import StatementSpan
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, distinct
 
+#: What a comment draws: a line or a corner, or a mark that is repeated.
+_RULE = re.compile(r"[\u2500-\u259f]+|(?<![^\s])([-=#*~_+/.])\1{2,}(?![^\s])")
 #: Services that a transitive question walks over.
 MAX_WALK = 500
 
@@ -86,6 +88,11 @@ def networks_of(house: ServiceIndex, service: Service) -> list[Edge]:
     return house.out(container, "RUNS_IN") if container is not None else []
 
 
+def is_built_in(house: ServiceIndex, network: int) -> bool:
+    """Whether a network is one that Docker makes on each machine: two machines have two of one name."""
+    return house.name(network) in ("bridge", "host", "none")
+
+
 def declaring_edges(house: ServiceIndex, service: Service) -> list[Edge]:
     """Where a service is declared: its image, else any edge of its container; at most one."""
     edges = house.out(service.number, "BUILDS")
@@ -104,7 +111,8 @@ def declared_description(house: ServiceIndex, service: Service) -> tuple[str, St
         match = words.search(text)
         if match is not None:
             line = text.count("\n", 0, match.start()) + 1
-            return " ".join(told), StatementSpan(doc_id, line, match.start(), match.end())
+            said = " ".join(_RULE.sub(" ", " ".join(told)).split())
+            return (said, StatementSpan(doc_id, line, match.start(), match.end())) if said else None
     return None
 
 

@@ -144,6 +144,7 @@ def test_what_a_service_is_is_read_below_its_name(tmp_path: Path, tei: FakeTei) 
     world = World(tmp_path, tei.url)
     names = {"n8n": "", "dns": "container_name: adguard-home", "quiet": "", "other": ""}
     services = "".join(f"  {name}:\n    image: a:1\n    {more}\n" for name, more in names.items())
+    services += "  # ── Names of the house ───────\n  ruled:\n    image: a:1\n"
     (world.source("stacks", "compose", host="nas") / "compose.yaml").write_text(f"services:\n{services}")
     catalogue = "# Services\n\nAll that runs.\n"
     for heading, item in (
@@ -157,13 +158,14 @@ def test_what_a_service_is_is_read_below_its_name(tmp_path: Path, tei: FakeTei) 
     (world.directory / "stacks" / "SERVICES.md").write_text(catalogue)
     world.ingest()
     book = world.kb().handbook(tmp_path / "book").path
-    pages = {name: next(book.glob(f"services/*.{name}.md")).read_text() for name in names}
+    pages = {name: next(book.glob(f"services/*.{name}.md")).read_text() for name in (*names, "ruled")}
     found = {n: page.partition("## What it is\n\n")[2].partition("\n")[0] for n, page in pages.items()}
     assert found == {
         "n8n": "Workflows for the house[^1]",
         "dns": "Blocks adverts[^1]",
         "quiet": "> Nothing was found that says what quiet is (1 document looked at).",
         "other": "> Nothing was found that says what other is (1 document looked at).",
+        "ruled": "Names of the house[^1]",
     }
     world.workspace.close()
 
@@ -195,6 +197,159 @@ def test_commands_that_a_text_lists_are_procedures(tmp_path: Path, tei: FakeTei)
         "Nothing was found that says how to restore docker"
         in next(book.glob("services/*.docker.md")).read_text()
     )
+    world.workspace.close()
+
+
+def test_a_procedure_is_a_command_or_a_step(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    names = ("blog", "relay", "engine", "resolver", "metrics")
+    services = "".join(f"  {name}:\n    image: a:1\n" for name in names)
+    (world.source("stacks", "compose", host="nas") / "compose.yaml").write_text(f"services:\n{services}")
+    world.source("notes", path="stacks", include=["*.md"])
+    (world.directory / "stacks" / "notes").mkdir()
+    (world.directory / "stacks" / "notes" / "n.md").write_text(
+        "# Notes\n\n## Daily\n\n```bash\nsystemctl restart blog.service\nsystemctl restart relay.timer\n"
+        'ssh me@nas "sudo engine restart all"\nengine exec -i other pg_dump > all.sql\n```\n\n'
+        "## Flow\n\n```\npush main      engine restart\n  │\n  ▼\nimage      engine pull resolver\n```\n\n"
+        "## Names\n\n3. The relay sends a DNS UPDATE to resolver (signed)\n\n"
+        "## Failures and recovery\n\n### By hand\n\n1. Switch it off.\n\n"
+        "### Alerts of metrics\n\n```yaml\n- alert: Down\n  expr: up == 0\n```\n\n"
+        "## Site not updating\n\n1. Look at it.\n\n## After a night (after reboot)\n\n1. Look again.\n\n"
+        "## Updating and restarting all\n\n1. `make all`\n"
+    )
+    world.ingest()
+    book = world.kb().handbook(tmp_path / "book").path
+    index = (book / "index.md").read_text()
+    told = dict(re.findall(r"^\| \[(\w+)\]\(services/.*? \| ([\w ,]*) \| \[\^", index, re.M))
+    assert {n: t for n in names if (t := told.get(n, ""))} == {"blog": "restart"}
+    assert "systemctl restart blog.service" in next(book.glob("services/*.blog.md")).read_text()
+    general = re.findall(r"^\| (\w+) \|  \| \[Notes: (.*?)\]", index, re.M)
+    assert general == [
+        ("Restart", "Updating and restarting all"),
+        ("Restore", "Failures and recovery"),
+        ("Update", "Updating and restarting all"),
+    ]
+    world.workspace.close()
+
+
+def test_compose_without_a_name_means_the_services_beside_the_text(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    stacks = world.source("stacks", "compose", host="nas")
+    for name in ("music", "films"):
+        (stacks / name).mkdir()
+        (stacks / name / "compose.yaml").write_text(
+            f"services:\n  {name}:\n    image: a:1\n    container_name: {name}-box\n"
+        )
+    world.source("notes", path="stacks", include=["*.md"])
+    (stacks / "music" / "README.md").write_text(
+        "# Here\n\n## Daily\n\n```sh\ncd /srv/music\ndocker compose restart\n```\n\n"
+        "## Elsewhere\n\n```sh\ncd /srv/films && docker compose pull\n```\n"
+    )
+    (stacks / "films" / "README.md").write_text(
+        "# There\n\n## Daily\n\n`docker compose` it is.\n\n```sh\ndocker restart films-box\n```\n"
+    )
+    world.ingest()
+    book = world.kb().handbook(tmp_path / "book").path
+    index = (book / "index.md").read_text()
+    told = dict(re.findall(r"^\| \[([\w@-]+)\]\(services/.*? \| ([\w ,]*) \| \[\^", index, re.M))
+    assert (told["music"], told["films"]) == ("restart", "restart, update")
+    world.workspace.close()
+
+
+def test_scripts_that_restore_and_what_is_urgent_stand_on_the_overview(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    services = "".join(f"  {name}:\n    image: a:1\n" for name in ("gitea", "relay", "engine"))
+    (world.source("stacks", "compose", host="nas") / "compose.yaml").write_text(f"services:\n{services}")
+    world.source("notes", path="stacks", include=["*.md", "*.sh", "ops/*.yml", "ops/*.yaml"])
+    stacks = world.directory / "stacks"
+    (stacks / "db-restore.sh").write_text(
+        "#!/bin/sh\n# Restore one dump. It stops the relay.\n#\n# Usage:\n#   db-restore.sh NAME   its name\n"
+        "set -e\n# the relay again\ncase $1 in\n  gitea) engine exec /srv/relay/x;;\nesac\n"
+    )
+    (stacks / "sync.sh").write_text("#!/bin/sh\n# Restore all that was lost.\nrsync gitea /x\n")
+    (stacks / "backup.sh").write_text("#!/bin/sh\n# Copies the settings of the editor.\nrsync gitea /x\n")
+    (stacks / "ops").mkdir()
+    (stacks / "ops" / "nightly_backup.yml").write_text(
+        "---\n# Backup of everything, nightly.\n- name: All\n  hosts: nas\n  tasks: []\n"
+    )
+    (stacks / "ops" / "backup.yaml").write_text("# Settings of the backup.\nkeep: 3\n")
+    (stacks / "pool.md").write_text(
+        "# Pool\n\n**By hand. This is NOT for a robot.** Read all.\n\nMore.\n\n## Later\n\n"
+        "**Do NOT hurry.**\n\n"
+        "> [!CAUTION]\n> Two disks are gone.\n>\n> A third takes all.\n\n> [!NOTE]\n> Fine so far.\n\n"
+        "!!! warning\n    It is hot.\n\n**⚠️ DANGER:** high voltage.\n\n- **CRITICAL:** Down\n\n"
+        "## STOP before this\n\nThink.\n\n## Stop the relay\n\nIt stops.\n\nThe WARNING light is on.\n"
+    )
+    world.ingest()
+    book = world.kb().handbook(tmp_path / "book").path
+    index = (book / "index.md").read_text()
+    sections = dict(re.findall(r"^## (.*?)\n\n(.*?)(?=^## |^---$)", index, re.M | re.S))
+    assert list(sections)[:2] == ["Read first", "Map"]
+    urgent = re.sub(r"\[\^\d+\]", "", sections["Read first"])
+    told = [x for x in urgent.split("\n\n") if x and not x.startswith("### ")]
+    assert told == [
+        "\\[!CAUTION\\] Two disks are gone. A third takes all.",
+        "⚠️ DANGER: high voltage.",
+        "#### STOP before this",
+        "Think.",
+        "By hand. This is NOT for a robot. Read all.",
+        "!!! warning It is hot.",
+    ]
+    procedures = sections["Procedures"]
+    assert re.findall(r"^### (.*)", procedures, re.M) == ["db-restore.sh", "ops/nightly_backup.yml"]
+    assert "Usage:\n  db-restore.sh NAME   its name\n```" in procedures
+    assert "Backup of everything, nightly." in procedures
+    gitea, relay, engine = (
+        next(book.glob(f"services/*.{n}.md")).read_text() for n in ("gitea", "relay", "engine")
+    )
+    assert "gitea) engine exec /srv/relay/x;;" in gitea and "how to back up gitea" in gitea
+    assert "how to restore relay" in relay and "how to restore engine" in engine
+    # Each line of a script leads to its line.
+    places = [p for s in statements(book / "index.md") for p in s.places if p.file.endswith(".sh")]
+    assert {(p.line, p.quote) for p in places} == {(2, "# Restore one dump. It stops the relay.")}
+    world.workspace.close()
+
+
+def test_what_each_machine_has_of_its_own_is_no_network_between_machines(
+    tmp_path: Path, tei: FakeTei
+) -> None:
+    world = World(tmp_path, tei.url)
+    for machine in ("nas", "pi"):
+        folder = world.source(machine, "compose", host=machine)
+        for name in ("one", "two"):
+            (folder / name).mkdir()
+            (folder / name / "compose.yaml").write_text(
+                f"services:\n  {machine}-{name}:\n    image: a:1\n    network_mode: host\n"
+            )
+    folder = world.source("anywhere", "compose")
+    for name in ("x", "y"):
+        (folder / name).mkdir()
+        (folder / name / "compose.yaml").write_text(
+            f"services:\n  {name}:\n    image: a:1\n    network_mode: bridge\n"
+        )
+    world.source("notes", path="anywhere", include=["**/*.md"])
+    (world.source("proxy", "swag", proxy="edge") / "a.conf").write_text(
+        "server {\n  server_name a.house;\n  location / {\n    proxy_pass http://10.9.9.9:8910;\n  }\n}\n"
+    )
+    (folder / "x" / "hosts.md").write_text(
+        "# Machines\n\n| Host | IP | For |\n| --- | --- | --- |\n| attic | 192.168.7.9 | backups |\n"
+        "| one.one.one.one | 1.1.1.1 | not ours |\n"
+    )
+    world.ingest()
+    book = world.kb().handbook(tmp_path / "book").path
+    assert not list(book.glob("networks/bridge*"))
+    shared = [re.findall(r"^\| \[(.*?)\]", p.read_text(), re.M) for p in book.glob("networks/host*.md")]
+    assert sorted(shared) == [["nas-one", "nas-two"], ["pi-one", "pi-two"]]
+    assert sorted(p.stem for p in book.glob("hosts/*.md")) == ["attic", "nas", "pi"]
+    assert "`192.168.7.9`" in (book / "hosts" / "attic.md").read_text()
+    # A route may lead to one of them though none is known to.
+    x = next(book.glob("services/*.x.md")).read_text()
+    assert (
+        "> No route to x is known.\n\n* [Routes and ports](../routes.md)"
+        " · 1 route of the house to a place whose service is not known\n" in x
+    )
+    # What few have is no column of the overview.
+    assert "| Service | Project | Host | Source |" in (book / "index.md").read_text()
     world.workspace.close()
 
 
