@@ -206,21 +206,31 @@ def product_of(house: ServiceIndex, image: int) -> str:
     return re.split(r"[:@]", house.name(image).rpartition("/")[2])[0]
 
 
-def guards(house: ServiceIndex, route: Edge) -> list[Edge]:
-    """The endpoints that say which authentication a route's file asks for before it leads to its service."""
-    if route.end not in house.services:
+def logins(house: ServiceIndex, route: Edge) -> list[Edge]:
+    """The statements of a route's file that say how it asks who one is, or that it does not: the route's own.
+    Where its file says so of no route to the target, what it says of the target (as facts did of old)."""
+    if route.properties.get("auth"):
+        return [route]
+    beside = (e for e in house.into(route.end, "ROUTES_TO") if e.doc_id == route.doc_id)
+    if route.end not in house.services or any(e.properties.get("auth") for e in beside):
         return []
     held = house.out(route.end, "EXPOSES_ENDPOINT")
-    return [e for e in held if e.doc_id == route.doc_id and e.properties.get("auth") not in (None, "none")]
+    return [e for e in held if e.doc_id == route.doc_id and e.properties.get("auth")]
+
+
+def guards(house: ServiceIndex, route: Edge) -> list[Edge]:
+    """The same, of those that ask."""
+    return [e for e in logins(house, route) if e.properties["auth"] != "none"]
 
 
 def guard_product(edge: Edge) -> str:
-    """The product that an endpoint is protected by at its proxy, by the name of what is included there;
-    empty where none is."""
+    """The product that protects an endpoint or a route at its proxy, by the name of what is included there;
+    empty where none does."""
     return re.split("[-@]", str(edge.properties.get("authInclude") or ""))[0].lower()
 
 
 def guard(edge: Edge) -> str:
-    """How an endpoint asks who one is: its kind, and in brackets the product: ``oauth2 (authelia)``."""
+    """How an endpoint or a route asks who one is: its kind, and in brackets the product, as in
+    ``oauth2 (authelia)``."""
     name = re.sub(r"-(?:location|server)$", "", str(edge.properties.get("authInclude") or ""))
     return " ".join(filter(None, (str(edge.properties["auth"]), f"({name})" if name else "")))

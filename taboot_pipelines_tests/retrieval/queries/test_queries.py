@@ -463,3 +463,38 @@ def test_who_passes_a_router_is_told_by_the_middlewares_of_its_chains(tmp_path: 
     said = "".join(c.text for c in rows["d.example.org"].citations)
     assert all(words in said for words in ("d.middlewares=outer", "outer.chain", "door.basicauth"))
     world.workspace.close()
+
+
+def test_each_way_to_a_target_has_its_own_login(tmp_path: Path, tei: FakeTei) -> None:
+    """What one host name asks for says nothing of another that leads to the same port."""
+    world = World(tmp_path, tei.url)
+    folder = world.source("edge", "files", proxy="edge", interpret=True)
+    (folder / "Caddyfile").write_text(
+        "(door) {\n  forward_auth door:3000 {\n    uri /check\n  }\n}\n"
+        "out.example.org {\n  import door\n  reverse_proxy loft:80\n}\n"
+        "in.example.org {\n  reverse_proxy loft:80\n}\n"
+        "far.example.org {\n  import door\n  reverse_proxy 10.0.0.7:8080\n}\n"
+    )
+    (stacks := world.source("stacks", "compose", host="nas", proxy="edge")).mkdir(exist_ok=True)
+    (stacks / "compose.yaml").write_text(
+        "services:\n  loft:\n    image: loft:1\n    labels:\n"
+        "      - traefik.http.routers.a.rule=Host(`a.example.org`)\n"
+        "      - traefik.http.routers.a.middlewares=sign\n"
+        "      - traefik.http.routers.b.rule=Host(`b.example.org`)\n"
+        "      - traefik.http.middlewares.sign.basicauth.users=x\n"
+        "      - traefik.http.services.s.loadbalancer.server.port=80\n"
+    )
+    world.ingest()
+    kb = world.kb()
+    logins = {r.cells["hostname"]: r.cells["login"] for r in kb.query("routes").rows}
+    assert logins == {
+        "out.example.org": "oauth2 (door:3000)",
+        "in.example.org": "",
+        "far.example.org": "oauth2 (door:3000)",
+        "a.example.org": "basic",
+        "b.example.org": "",
+    }
+    assert {f.subject for f in kb.rules("route-without-login").findings} == {"in.example.org"}
+    assert "declares no login before it" in kb.answer("Is in.example.org behind a login?").text
+    assert kb.answer("Is out.example.org behind a login?").text.startswith("Yes")
+    world.workspace.close()
