@@ -87,11 +87,14 @@ class Dependencies(FactKind):
                 return CitedStatement(text, cites(links))
             if not service.declared:
                 return None
-            text = f"{self.called(service)} depends on nothing."
+            named, where = self.named_elsewhere(service)
+            more = [named] if named else []
             if stated:
                 first = listed(self.names([self.house.services[e.end] for e in stated]))
-                text = f"{self.called(service)} depends on nothing; it starts after {first}."
-            return CitedStatement(text, cites(stated) or self.declaration([service]), denies=True)
+                more.insert(0, f"it starts after {first}")
+            text = "; ".join((f"{self.called(service)} declares no dependency", *more))
+            declared = cites(stated) or self.declaration([service])
+            return CitedStatement(f"{text}.", declared and declared + where, denies=True)
 
         return self.each(scoped, depends, "dependencies")
 
@@ -300,14 +303,21 @@ class Dependencies(FactKind):
             called = [self.called(s) if s.name == target else s.name for s in ends]
             target = self.called(right[0]) if target in {s.name for s in ends} else target
             verb = "depends on" if all(e.type == "DEPENDS_ON" for e in edges) else "uses"
-            said = f"{self.called(service)} depends on nothing, so not on {target}."
+            named, where = ("", []) if ends or after else self.named_elsewhere(service, right[0])
+            said = f"{self.called(service)} declares no dependency, so none on {target}"
+            said += f"; both are named in {named.removeprefix('it is named in ')}." if named else "."
             if ends:
                 on = "on " if verb == "depends on" else ""
                 said = f"{self.called(service)} {verb} {listed(called)}, not {on}{target}."
             if after:
                 said = f"{self.called(service)} only starts after {target}."
             return Found(
-                [CitedStatement(f"No: {said}", cites(after or edges) or self.declaration([service]))],
+                [
+                    CitedStatement(
+                        f"{'' if named else 'No: '}{said}",
+                        (cites(after or edges) or self.declaration([service])) + where,
+                    )
+                ],
                 used | more,
                 looked_for="the dependency",
             )
@@ -481,13 +491,13 @@ class Dependencies(FactKind):
         return Found(statements, used, looked_for="what depends on it") if statements else None
 
     def _nobody(self, service: Service, after: list[Edge], nothing: str = "Nothing") -> CitedStatement:
-        """That nothing depends on a service. A document that names it, and of which nothing more is known,
-        may mean that something does: then no more is said than that none is declared, and nothing of a
-        service of which it is not known what it runs, such as one that a chart brings."""
+        """That nothing is declared to depend on a service. A document that names it, and of which nothing
+        more is known, may mean that something does; and nothing is said of a service of which it is not known
+        what it runs, such as one that a chart brings."""
         called, (named, where) = self.called(service), self.named_elsewhere(service)
         declared = self.declaration([service]) or cites(after[:1])
         if not named:
-            return CitedStatement(f"{nothing} depends on {called}.", declared, denies=True)
+            return CitedStatement(f"{nothing} is declared to depend on {called}.", declared, denies=True)
         text = f"No dependency on {called} is declared; {named}."
         return CitedStatement(text, declared and declared + where, denies=True)
 

@@ -3,6 +3,7 @@ leads to its target."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Sequence
 
@@ -68,13 +69,19 @@ def used_by(house: ServiceIndex, service: Service) -> list[Edge]:
 
 
 def unexplained_mentions(house: ServiceIndex, service: Service) -> list[Edge]:
-    """The mentions of a service in documents of which nothing more is known about it, one a document, in the
-    order of their paths: what they say may be a dependency that no declaration states."""
+    """The mentions of a service in documents of which nothing more is known about it, one a document, those
+    beside a declaration of it first: what they say may be a dependency that no declaration states."""
     node = service.number
     container = house.container_of.get(node, node)
     known = {e.doc_id for n in (node, container) for e in (*house.out(n), *house.into(n))}
     once = {e.doc_id: e for e in reversed(house.mentions(node)) if e.doc_id not in known}
-    return sorted(once.values(), key=lambda e: house.documents[e.doc_id].path)
+
+    def folder(doc_id: str) -> str:
+        document = house.documents[doc_id]
+        return posixpath.dirname(posixpath.join(house.roots.get(document.source, ""), document.path))
+
+    own = {folder(doc_id) for doc_id in house.declaring(service)}
+    return sorted(once.values(), key=lambda e: (folder(e.doc_id) not in own, house.documents[e.doc_id].path))
 
 
 # --- Networks
