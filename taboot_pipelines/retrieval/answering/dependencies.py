@@ -303,9 +303,9 @@ class Dependencies(FactKind):
             called = [self.called(s) if s.name == target else s.name for s in ends]
             target = self.called(right[0]) if target in {s.name for s in ends} else target
             verb = "depends on" if all(e.type == "DEPENDS_ON" for e in edges) else "uses"
-            named, where = ("", []) if ends or after else self.named_elsewhere(service, right[0])
+            told, where = ("", []) if ends or after else self.named_elsewhere(service, right[0])
             said = f"{self.called(service)} declares no dependency, so none on {target}"
-            said += f"; both are named in {named.removeprefix('it is named in ')}." if named else "."
+            said += f"; both are named in {told.removeprefix('it is named in ')}." if told else "."
             if ends:
                 on = "on " if verb == "depends on" else ""
                 said = f"{self.called(service)} {verb} {listed(called)}, not {on}{target}."
@@ -314,7 +314,7 @@ class Dependencies(FactKind):
             return Found(
                 [
                     CitedStatement(
-                        f"{'' if named else 'No: '}{said}",
+                        f"{'' if told else 'No: '}{said}",
                         (cites(after or edges) or self.declaration([service])) + where,
                     )
                 ],

@@ -73,9 +73,9 @@ class FactKind:
     def named_elsewhere(
         self, service: Service, beside: Service | None = None
     ) -> tuple[str, list[StatementSpan]]:
-        """``it is named in …``, and where: the documents of which nothing more is known about a service, those
-        that name another too where there is one. What is declared nowhere may be said there; empty where there
-        are none."""
+        """``it is named in …``, and where: the documents of which nothing more is known about a service, of
+        these those that name another one that is given. What is declared nowhere may be said there; empty
+        where there are none."""
         named = unexplained_mentions(self.house, service)
         if beside is not None:
             both = {e.doc_id for e in self.house.mentions(beside.number)}

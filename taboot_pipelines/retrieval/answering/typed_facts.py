@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -28,7 +29,7 @@ from taboot_pipelines.retrieval.queries.citations import (
     plural,
 )
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
-from taboot_pipelines.retrieval.queries.relations import left_open
+from taboot_pipelines.retrieval.queries.relations import is_public_name, left_open
 from taboot_pipelines.retrieval.queries.run import phrase
 from taboot_pipelines.retrieval.queries.service_index import Service
 
@@ -127,6 +128,8 @@ _WHERE = (
     ),
     (re.compile(r"\blo(?:opback|calhost)(?: interface| address)?\b|(?<![\w.])127\.0\.0\.1(?![\w.])"), False),
 )
+#: How sure an answer is that leaves open what was asked.
+_DOUBT = 0.85
 #: Prepositions of what holds something; "part of", "belongs to".
 _WITHIN = ("in", "of", "to", "within", "inside", "from", "under", "on")
 #: How verbs are said of several.
@@ -202,9 +205,11 @@ class TypedFacts(FactKind):
             bound = bound._replace(rows=rows, columns=("service",))
         if kind == "members" and not all(r.cells["project"] for r in bound.rows):
             asked = ASKED["location"]  # What only a text places there is of no project.
+        if query.name == "exposed_services":
+            return self._ways_in(query.sentence, bound, scoped)
         said = self._said(asked.sentence or query.sentence, asked.noun, bound, scoped)
-        # Whether others reach a port or a name, or get in, no file says, nor whether a login is the only one.
-        doubtful = kind == "exposed" or question.negated
+        # Whether others get in, no file says, nor whether a login is the only one.
+        doubtful = question.negated
         # What only an archive or an example declares is not known to be so now.
         doubtful = doubtful or all(self.house.is_example(c.doc_id) for s in said for c in s.cites)
         if kind in ("auth", "admitted"):
@@ -214,6 +219,41 @@ class TypedFacts(FactKind):
         if question.yes_no and not doubtful:
             said[0].text = f"{'No' if bound.refused else 'Yes'}: {said[0].text}"
         return Found(said, set(bound.used), looked_for=query.name.replace("_", " "))
+
+    def _ways_in(self, frame: Sentence, bound: _Bound, scoped: ResolvedMentions) -> Found:
+        """How services are reached: by public names, by names of the house's own network, and by ports, of
+        which no file says whether a router forwards them."""
+        ports = [r for r in bound.rows if r.cells["how"] == "published port"]
+        names = [r for r in bound.rows if r.cells["how"] != "published port"]
+        public = [r for r in names if is_public_name(str(r.cells["at"]).partition("/")[0])]
+        local = [r for r in names if r not in public]
+        said: list[CitedStatement] = []
+        for rows, verb in ((public, frame.verb), (local, f"{frame.verb} on the local network")):
+            if rows:
+                of_rows = bound._replace(rows=rows)
+                said += self._said(replace(frame, verb=verb), "", of_rows, scoped)
+        if ports:
+            none = "" if names else "no proxy is declared to lead there, and "
+            unknown = "whether a router forwards a port from the internet, no file says."
+            held = self._said(frame, "", bound._replace(rows=ports), scoped)
+            if "service" not in bound.columns:
+                of = defaultdict[str, list[str]](list)
+                services = list({s.number: s for r in ports for s in self._of(r)}.values())
+                called = dict(zip((s.number for s in services), self.names(services), strict=True))
+                for row in ports:
+                    port = str(row.cells["at"]).rpartition(":")[2]
+                    of[called[self._of(row)[0].number]].append(port)
+                what = listed([f"{name} ({', '.join(dict.fromkeys(held))})" for name, held in of.items()])
+                publish = "publishes" if len(services) == 1 else "publish"
+                many = plural(len(services), "service")
+                text = f"{many} {publish} ports on the addresses of their machines"
+                held = [CitedStatement(f"{text}: {what}.", _lines(c for r in ports for c in r.cites))]
+            held[-1].text = f"{held[-1].text.removesuffix('.')}; {none}{unknown}"
+            # That a port is published does not say that it is reached from where the question means.
+            for one in held:
+                one.cites = [replace(c, confidence=min(c.confidence, _DOUBT)) for c in one.cites]
+            said += held
+        return Found(said, set(bound.used), looked_for="exposed services")
 
     def _others(self, scoped: ResolvedMentions) -> Found | None:
         """The services of the house that are on other networks than the one that is named."""

@@ -12,6 +12,23 @@ from taboot_pipelines.retrieval.queries.service_index import Edge, Service, Serv
 
 #: Services that a transitive question walks over.
 MAX_WALK = 500
+#: Domains that nobody has in public: RFC 6762, RFC 8375, ICANN's resolution of 2024, and those of routers.
+PRIVATE_DOMAINS = frozenset(
+    [
+        "home",
+        "lan",
+        "local",
+        "internal",
+        "localdomain",
+        "intranet",
+        "private",
+        "corp",
+        "homelab",
+        "lab",
+        "box",
+        "test",
+    ]
+)
 
 
 def in_force(house: ServiceIndex, edges: Sequence[Edge]) -> list[Edge]:
@@ -132,6 +149,12 @@ def way_of(house: ServiceIndex, edge: Edge) -> str:
     location = str(facts.get("location") or "")
     shown = path if path and path != "/" else ("" if location in ("", "/") or path else location)
     return f"{host}{shown}" if host else (shown or "/")
+
+
+def is_public_name(host: str) -> bool:
+    """Whether a host name is of a domain that one may have in public; a variable or a star may be one."""
+    _, dot, last = host.lower().rpartition(".")
+    return "$" in host or (bool(dot) and last not in PRIVATE_DOMAINS and not last.isdigit())
 
 
 def ways(house: ServiceIndex, edges: Iterable[Edge]) -> list[str]:

@@ -197,6 +197,8 @@ SAYS = [
     ("what is not behind the proxy?", ["broker", "caption"], ["cinema", "gauge"], "image: eclipse"),
     ("is caption reachable from outside?", ["No: caption", "no proxy leads to it"], [], "build: ./caption"),
     ("is broker reachable from outside?", ["1884 (published port)"], ["Yes"], "1884"),
+    ("is broker reachable from the internet?", ["no proxy", "no file says"], ["Yes"], "1884"),
+    ("which services are public on the internet?", ["films.*", "no file says"], ["caption"], "1884"),
     ("is gauge reachable from outside?", ["only from 10.20.0.0/16"], ["Yes"], "allow 10.20"),
     ("From which range can /gauge be opened", ["only from 10.20.0.0/16"], [], "allow 10.20"),
     ("who may open gauge?", ["10.20.0.0/16"], [], "deny all"),
