@@ -462,6 +462,9 @@ class Dependencies(FactKind):
             after = [e for e in edges if not depends_in_name(e)]
             edges = [e for e in edges if depends_in_name(e)]
             total = len(edges)
+            # Who connects to it does not say that it depends on it.
+            needed = verb != "depend on" or any(e.type == "DEPENDS_ON" for e in edges)
+            told = verb if needed else "connect to"
             if not question.transitive and not after:
                 total = self.house.count_into(service.number, *types)
             others = [self.house.services[e.start] for e in edges if e.start in self.house.services]
@@ -470,7 +473,7 @@ class Dependencies(FactKind):
                 if len({(s.place, s.project) for s in (*others, service)}) == 1 and len(services) == 1:
                     called = service.name
                 held = [e for e in edges if e.start in self.house.services]
-                found = self._told(scoped, others, held, verb, called, used, total)
+                found = self._told(scoped, others, held, told, called, used, total)
                 alone = all(s.number in question.excepted for s in others)
                 first = found.statements[0]
                 if question.yes_no:

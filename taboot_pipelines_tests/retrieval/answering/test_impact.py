@@ -139,7 +139,7 @@ def test_what_a_text_names_is_not_said_to_be_needed_by_nothing(tmp_path: Path) -
     stacks, notes = made.source("stacks", type="compose", host="hearth.lan"), made.source("notes")
     (stacks / "books").mkdir()
     (stacks / "books" / "compose.yaml").write_text(
-        "services:\n  ledger: {image: 'ledger:1.2'}\n  abacus: {image: 'abacus:3'}\n"
+        "services:\n  ledger: {image: 'ledger:1.2'}\n  abacus: {image: 'abacus:3', environment: {TO: 'http://press:80'}}\n"
         "  press: {image: 'press:1'}\n"
     )
     for n in range(4):
@@ -163,5 +163,6 @@ def test_what_a_text_names_is_not_said_to_be_needed_by_nothing(tmp_path: Path) -
     text = ask(view, "does ledger depend on press?").text
     both = "both are named in books/README.md"
     assert text == f"ledger (books) declares no dependency, so none on press; {both}."
+    assert ask(view, "what depends on press?").text == "abacus connects to press."
     answer = ask(view, "what depends on abacus?")
     assert answer.text == "Nothing is declared to depend on abacus (books)." and answer.confidence > 0.9
