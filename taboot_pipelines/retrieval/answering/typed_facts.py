@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from ipaddress import ip_address
@@ -128,6 +128,8 @@ _WHERE = (
     ),
     (re.compile(r"\blo(?:opback|calhost)(?: interface| address)?\b|(?<![\w.])127\.0\.0\.1(?![\w.])"), False),
 )
+#: What a login is called.
+_LOGIN = re.compile(r"\b(?:log-?ins?|auth|authentication|passwords?|sign-?ins?|sso)\b")
 #: How sure an answer is that leaves open what was asked.
 _DOUBT = 0.85
 #: Prepositions of what holds something; "part of", "belongs to".
@@ -183,6 +185,11 @@ class TypedFacts(FactKind):
             bound = bound._replace(rows=[r for r in bound.rows if r.cells["host"]])
         if kind == "auth" and all(r.cells["login"] is None for r in bound.rows):
             return None  # Nothing states whether a login guards it.
+        if query.name == "routes" and bound.columns == ("proxy",) and not question.yes_no:
+            # Of all that a proxy leads to what has a login may be asked for.
+            asking = [r for r in bound.rows if r.cells["login"]]
+            if asking and (words := question.words_matching(_LOGIN)):
+                bound = bound._replace(rows=asking, used=bound.used | words)
         if kind == "admitted":
             bound = bound._replace(rows=[r for r in bound.rows if r.cells["allowed"]])
         if kind == "port_owner" and not {"port", "container_port"}.intersection(bound.columns):
@@ -208,6 +215,8 @@ class TypedFacts(FactKind):
         if query.name == "exposed_services":
             return self._ways_in(query.sentence, bound, scoped)
         said = self._said(asked.sentence or query.sentence, asked.noun, bound, scoped)
+        if query.name == "routes":
+            said += self._undeclared(bound.rows)
         # Whether others get in, no file says, nor whether a login is the only one.
         doubtful = question.negated
         # What only an archive or an example declares is not known to be so now.
@@ -254,6 +263,15 @@ class TypedFacts(FactKind):
                 one.cites = [replace(c, confidence=min(c.confidence, _DOUBT)) for c in one.cites]
             said += held
         return Found(said, set(bound.used), looked_for="exposed services")
+
+    def _undeclared(self, rows: Sequence[Row]) -> list[CitedStatement]:
+        """Which targets of several routes no file declares."""
+        held = [r for r in rows if (to := self._of(r)) and not any(s.declared for s in to)]
+        if not held or len(rows) == 1:
+            return []
+        names = list(dict.fromkeys(str(r.cells["target"]) for r in held))
+        text = f"No file that was read declares {listed(names)}."
+        return [CitedStatement(text, _lines(c for r in held for c in r.cites))]
 
     def _others(self, scoped: ResolvedMentions) -> Found | None:
         """The services of the house that are on other networks than the one that is named."""
@@ -307,6 +325,9 @@ class TypedFacts(FactKind):
         excepted = scoped.question.excepted
         rows = [r for r in bound.rows if not any(s.number in excepted for s in self._of(r))]
         own = [r for r in rows if not (services := self._of(r)) or any(s.own for s in services)]
+        if query.name == "routes":
+            # A route of the house's own file leads where it says, whether a file declares that or not.
+            own = [r for r in rows if r in own or not any(s.declared for s in self._of(r))]
         return bound._replace(rows=own or rows)
 
     def _narrowed(self, bound: _Bound, columns: tuple[str, ...], scoped: ResolvedMentions) -> _Bound:

@@ -474,6 +474,7 @@ def test_each_way_to_a_target_has_its_own_login(tmp_path: Path, tei: FakeTei) ->
         "out.example.org {\n  import door\n  reverse_proxy loft:80\n}\n"
         "in.example.org {\n  reverse_proxy loft:80\n}\n"
         "far.example.org {\n  import door\n  reverse_proxy 10.0.0.7:8080\n}\n"
+        "lost.example.org {\n  reverse_proxy cellarage:9000\n}\n"
     )
     (stacks := world.source("stacks", "compose", host="nas", proxy="edge")).mkdir(exist_ok=True)
     (stacks / "compose.yaml").write_text(
@@ -491,12 +492,19 @@ def test_each_way_to_a_target_has_its_own_login(tmp_path: Path, tei: FakeTei) ->
         "out.example.org": "oauth2 (door:3000)",
         "in.example.org": "",
         "far.example.org": "oauth2 (door:3000)",
+        "lost.example.org": "",
         "a.example.org": "basic",
         "b.example.org": "",
     }
-    assert {f.subject for f in kb.rules("route-without-login").findings} == {"in.example.org"}
+    found = kb.rules("route-without-login").findings
+    assert {f.subject for f in found} == {"in.example.org", "lost.example.org"}
     assert "declares no login before it" in kb.answer("Is in.example.org behind a login?").text
     assert kb.answer("Is out.example.org behind a login?").text.startswith("Yes")
+    # What no file declares is counted and told of, and who asks for logins is told of no others.
+    led_to = kb.answer("How many services does edge lead to?").text
+    assert "6 names" in led_to and "No file that was read declares cellarage." in led_to, led_to
+    asking = kb.answer("Which routes of edge have a login?").text
+    assert all(n in asking for n in ("out.", "far.", "a.")) and "in." not in asking, asking
     world.workspace.close()
 
 
