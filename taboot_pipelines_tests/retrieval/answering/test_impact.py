@@ -139,7 +139,8 @@ def test_what_a_text_names_is_not_said_to_be_needed_by_nothing(tmp_path: Path) -
     stacks, notes = made.source("stacks", type="compose", host="hearth.lan"), made.source("notes")
     (stacks / "books").mkdir()
     (stacks / "books" / "compose.yaml").write_text(
-        "services:\n  ledger: {image: 'ledger:1.2'}\n  abacus: {image: 'abacus:3', environment: {TO: 'http://press:80'}}\n"
+        "services:\n  ledger: {image: 'ledger:1.2'}\n"
+        "  abacus: {image: 'abacus:3', environment: {TO: 'http://press:80'}}\n"
         "  press: {image: 'press:1'}\n"
     )
     for n in range(4):
