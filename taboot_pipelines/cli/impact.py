@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.argument("name")
 @click.option(
     "--kind",
-    type=click.Choice(["service", "network", "host", "proxy", "image"]),
+    type=click.Choice(["service", "network", "host", "proxy", "image", "volume"]),
     help="What NAME is, where several are called so; default: a service, else what comes next.",
 )
 @click.option("--project", metavar="NAME", help="Only the service of this project.")
@@ -45,8 +45,9 @@ def impact(
 ) -> None:
     """Show what is affected if NAME is stopped or changed, and what of that cannot be known.
 
-    NAME is a service, else a network, a host, a proxy or an image. Told is what needs it, connects to it, is
-    reached through it, only starts after it or shares something with it.
+    NAME is a service, else a network, a host or its address, a proxy, an image, a volume or a path that is
+    mounted. Told is what needs it, connects to it, is reached through it, only starts after it or shares
+    something with it.
     """
     kb = open_kb(namespace)
     found = kb.impact(name, kind=kind, project=project, transitive=not direct)
@@ -70,7 +71,7 @@ def _show(found: Impact, places: Places, limit: int) -> None:
         if len(group.items) > limit:
             plain(f"  and {len(group.items) - limit:,} more, by --limit", dim=True)
     if not found.groups:
-        plain("Nothing is declared to be affected.")
+        plain(found.nothing)
     plain("What cannot be known:", bold=True)
     for unknown in found.unknown:
         print_wrapped(unknown, "  ", width, hang="  ")

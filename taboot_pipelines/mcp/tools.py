@@ -137,7 +137,7 @@ class Tools:
             for item in (group.items[:_SHARING] if group.how.startswith("shares") else group.items)
         )
         told = ", ".join(f"{len(group.items):,} {group.how}" for group in found.groups)
-        lead = f"{found.kind} {plain(found.thing, 100)}: {told or 'nothing is declared to be affected'}."
+        lead = f"{found.kind} {plain(found.thing, 100)}: {f'{told}.' if told else found.nothing}"
         notes = [plain(found.scope), *(plain(u, 300) for u in found.unknown)]
         if any(group.how.startswith("shares") for group in found.groups):
             notes.append(f"Of what is shared at most {_SHARING} of a kind; the query sharers lists all.")

@@ -348,6 +348,8 @@ EDGES: dict[str, EdgeType] = {
                 "location": _text,
                 "port": _port,
                 "scheme": _one_of(SCHEMES),
+                "auth": _one_of(AUTHS),
+                "authInclude": _text,
                 "unresolved": _strings,
             },
             frozenset({"tls"}),

@@ -1,21 +1,27 @@
 """What is affected by a thing: what fails without it, what only starts after it, what shares something with
 it, and what cannot be known of that.
 
-A service is asked about by the typed queries ``impact`` and ``sharers``; of a network, a host, an image or a
-proxy first what is on it, then what is affected by that.
+A service is asked about by the typed queries ``impact`` and ``sharers``; of a network, a host, an image, a
+proxy, a volume or an address first what is on it, then what is affected by that.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address
 from typing import NamedTuple
 
-from taboot_pipelines.errors import TabootError
+from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.retrieval.queries import run
 from taboot_pipelines.retrieval.queries.citations import listed, plural
 from taboot_pipelines.retrieval.queries.house import House
-from taboot_pipelines.retrieval.queries.relations import unexplained_mentions
+from taboot_pipelines.retrieval.queries.relations import (
+    target_name_of,
+    target_of,
+    unexplained_mentions,
+    way_of,
+)
 from taboot_pipelines.retrieval.queries.routes import way_of_row
 from taboot_pipelines.retrieval.queries.service_index import ServiceIndex
 from taboot_pipelines.retrieval.results.impact import Affected, AffectedGroup, Impact
@@ -27,7 +33,9 @@ _HELD: Mapping[str, tuple[str, str, str]] = {
     "host": ("services", "service", "runs on it"),
     "proxy": ("routes", "target", "is reached through it"),
     "image": ("images", "service", "runs it"),
+    "volume": ("mounters", "service", "mounts it"),
 }
+_LABELS = ("Service", "Network", "Host", "ReverseProxy", "Image")
 #: What may be asked about; of a name that several have the first.
 KINDS = ("service", *_HELD)
 #: Ways to be affected, in the order in which they are told.
@@ -68,6 +76,13 @@ def impact(
     if kind not in (None, *KINDS):
         raise TabootError("E_QUERY", f"kind must be {', '.join(KINDS)}, not {str(kind)[:100]!r}.")
     asked = _Asked(house, project, transitive)
+    node = _address(house, thing) if kind in (None, "host") else None
+    if node is not None:
+        held = {e.start for e in house.index.into(node, "RESOLVES_TO")}
+        machines = {n for n in held if house.index.into(n, "RUNS")} or held
+        if len(machines) != 1:
+            return _of_address(asked, thing, node)
+        thing, kind = house.index.name(min(machines)), "host"
     # What narrows to a project means a service. Of one that no file declares, first what else is called so.
     kinds = [kind] if kind is not None else KINDS if project is None else KINDS[:1]
     if len(kinds) > 1 and not _is_declared(house, thing):
@@ -79,9 +94,47 @@ def impact(
         except TabootError as error:
             if error.code != "E_NOT_FOUND":
                 raise
-            nothing = nothing or error
+            nothing = error
     assert nothing is not None
-    raise nothing
+    if len(kinds) == 1:
+        raise nothing
+    known = (house.index.name(n) for label in _LABELS for n in house.index.of_label(label))
+    raise TabootError("E_NOT_FOUND", f"Nothing named {thing[:100]!r} is known.{or_near(thing, set(known))}")
+
+
+def _address(house: House, thing: str) -> int | None:
+    """The node of an address that is known; None where it is not, or is none."""
+    with contextlib.suppress(ValueError, TabootError):
+        return house.nodes_named("IP", str(ip_address(thing)))[0]
+    return None
+
+
+def _of_address(asked: _Asked, thing: str, node: int) -> Impact:
+    """Of an address of which it is not known whose it is: what publishes a port on it, and which routes lead
+    there."""
+    index = asked.house.index
+    found: dict[str, list[Affected]] = {"publishes a port on it": [], "is a name that leads to it": []}
+    for edge in index.into(node, "BINDS"):
+        service = index.services.get(index.service_of.get(edge.start, edge.start))
+        name, project = (index.name(edge.start), "") if service is None else (service.name, service.project)
+        at, told = str(edge.properties.get("port") or ""), run.citations(asked.house, [edge])
+        found["publishes a port on it"].append(
+            Affected(name=name, project=project, at=at, through="", citations=told)
+        )
+    for edge in index.of_type("ROUTES_TO"):
+        if edge.end not in index.services and target_name_of(index, edge) == index.name(node):
+            at, told = target_of(index, edge), run.citations(asked.house, [edge])
+            found["is a name that leads to it"].append(
+                Affected(
+                    name=way_of(index, edge),
+                    project="",
+                    at=at,
+                    through=index.name(edge.start),
+                    citations=told,
+                )
+            )
+    naming = run.citations(asked.house, index.mentions(node)[:_MAX_NAMING])
+    return _made(asked, thing, "address", (), found, asked.query("addresses"), naming)
 
 
 def _is_declared(house: House, thing: str) -> bool:
@@ -112,10 +165,9 @@ def _of_service(asked: _Asked, thing: str) -> Impact:
 
 def _of_holder(asked: _Asked, thing: str, kind: str) -> Impact:
     name, column, how = _HELD[kind]
-    held = asked.query(name, **{kind: thing})
-    items = [
-        affected(row, name=column, at=way_of_row(row.cells) if kind == "proxy" else "") for row in held.rows
-    ]
+    held = _mounted(asked, thing) if kind == "volume" else asked.query(name, **{kind: thing})
+    at = {"proxy": lambda cells: way_of_row(cells), "volume": lambda cells: str(cells["source"])}.get(kind)
+    items = [affected(row, name=column, at=at(row.cells) if at is not None else "") for row in held.rows]
     found: dict[str, list[Affected]] = {how: items}
     on_it = {(item.name, item.project) for item in items}
     told = set(on_it)
@@ -130,6 +182,19 @@ def _of_holder(asked: _Asked, thing: str, kind: str) -> Impact:
                     item.model_copy(update={"through": through})
                 )
     return _made(asked, thing, kind, (), found, held, ())
+
+
+def _mounted(asked: _Asked, thing: str) -> QueryResult:
+    """What mounts a path of the machine or what is beneath it, or a volume by its name, which Docker calls
+    with the project before it. Raises ``E_NOT_FOUND`` where nothing mounts it."""
+    projects = sorted({p for _, p in asked.house.index.projects if thing.startswith(f"{p}_")})
+    for path, project in ((thing, asked.project), *((thing.removeprefix(f"{p}_"), p) for p in projects)):
+        found = asked.query("mounters", path=path, project=project)
+        wanted = path.rstrip("/")
+        of_source = [r for r in found.rows if f"{r.cells['source']}/".startswith(f"{wanted}/")]
+        if of_source:
+            return found.model_copy(update={"rows": tuple(of_source)})
+    raise TabootError("E_NOT_FOUND", f"No service mounts a volume or path {thing[:100]!r}.")
 
 
 def affected(row: QueryRow, *, name: str = "affected", at: str | None = None) -> Affected:
@@ -161,13 +226,19 @@ def _made(
         kind=kind,
         projects=projects,
         groups=tuple(group for group in groups if group.items),
-        unknown=tuple(_unknown(asked.house, result, naming)),
+        unknown=tuple(_unknown(asked.house, kind, thing, result, naming)),
         named_in=naming,
         scope=result.scope,
     )
 
 
-def _unknown(house: House, result: QueryResult, naming: tuple[RowCitation, ...]) -> Iterator[str]:
+def _unknown(
+    house: House, kind: str, thing: str, result: QueryResult, naming: tuple[RowCitation, ...]
+) -> Iterator[str]:
+    if kind == "host" and not any(s.place == thing.lower() for s in house.index.services.values()):
+        yield "No source is said to be of this machine (`host`), so what else runs there is not known."
+    if kind == "address":
+        yield "Whose address it is nothing says, so what else hangs on it is not known."
     yield from unseen(house.index, result.unseen)
     if naming:
         yield f"It is named in {plural(len(naming), 'text')} of which nothing more is known about it."

@@ -51,7 +51,7 @@ class CloudflaredReader:
     """Reads ingress rules (a :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = CLOUDFLARED
-    version = "1"
+    version = "2"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file says. A service whose address is not written out is a problem (``E_UNRESOLVED``)."""

@@ -71,6 +71,8 @@ class Route:
             "tls": self.tls,
             "port": self.target.resolved_port(),
             "scheme": self.target.scheme,
+            "auth": self.guard.auth if self.guard is not None else "none",
+            "authInclude": self.guard.name if self.guard is not None else None,
         }
 
 
@@ -251,10 +253,11 @@ def _key(route: Route, end: NodeRef) -> tuple[object, ...]:
     return end.label, end.key, route.host, route.location, route.target.resolved_port()
 
 
-def _rank(route: Route) -> tuple[bool, int, bool, bool]:
-    """Where a route stands among those to one endpoint. Of two alike that which takes every method, and then
-    that which has TLS is the front."""
-    return route.path is None, len(route.path or ""), bool(route.methods), not route.tls
+def _rank(route: Route) -> tuple[bool, int, bool, bool, bool]:
+    """Where a route stands among those to one endpoint. Of two alike that which takes every method, then that
+    which has TLS, and then that which asks for nothing is the front."""
+    path = route.path or ""
+    return route.path is None, len(path), bool(route.methods), not route.tls, route.guard is not None
 
 
 def literal_prefix(pattern: str) -> str | None:

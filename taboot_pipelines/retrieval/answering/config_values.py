@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from taboot_pipelines.retrieval.answering.answer_types import Value as Kind
 from taboot_pipelines.retrieval.answering.question import Question, spelled
+from taboot_pipelines.retrieval.answering.question_types import PROBABLE
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, PROPERTIES
 from taboot_pipelines.retrieval.answering.words import alike, group, key_synonyms, stem
 from taboot_pipelines.retrieval.queries.citations import CitedStatement, Found, StatementSpan, listed
@@ -24,6 +25,8 @@ from taboot_pipelines.retrieval.queries.service_index import distinct
 #     their key path. Variables are replaced where the files or the graph tell their value, and named where
 #     not
 
+#: A value that is wholly put in by a template of Jinja, Go or Helm.
+_PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}")
 #: Values of one statement.
 MAX_SHOWN = 6
 
@@ -190,7 +193,7 @@ def best_value(question: Question, values: Sequence[ConfigEntry], used: set[int]
         matches, by_words = words, True
     if not matches:
         return None
-    matches = [m for m in matches if not m.placed.value.secret]
+    matches = [m for m in matches if not m.placed.value.secret and _is_told(question, m.placed)]
     if not matches:
         return None
     explained = set(used).union(*(m.words for m in matches))
@@ -209,6 +212,16 @@ def best_value(question: Question, values: Sequence[ConfigEntry], used: set[int]
     owners = {(p.document.doc_id, p.service) for p in placed if p.service}
     about = owners.pop() if len(owners) == 1 else None
     return Found([value_statement(placed)], explained, weight, "its configuration", matched, about)
+
+
+def _is_told(question: Question, placed: ConfigEntry) -> bool:
+    """Whether a setting tells what is asked for: what a template is yet to put in is no value, and a machine
+    has no address that stands for all of them."""
+    value = (placed.known or placed.value.value).rpartition("=")[2].strip(" \t\\\"'")
+    if _PLACEHOLDER.fullmatch(value):
+        return False
+    asks_address = any(a.kind == "ip" and a.probability >= PROBABLE for a in question.asked)
+    return not asks_address or value not in ("0.0.0.0", "::", "[::]")
 
 
 def _by_table(question: Question, values: Sequence[ConfigEntry], used: set[int]) -> list[Match]:

@@ -87,11 +87,14 @@ class Dependencies(FactKind):
                 return CitedStatement(text, cites(links))
             if not service.declared:
                 return None
-            text = f"{self.called(service)} depends on nothing."
+            named, where = self.named_elsewhere(service)
+            more = [named] if named else []
             if stated:
                 first = listed(self.names([self.house.services[e.end] for e in stated]))
-                text = f"{self.called(service)} depends on nothing; it starts after {first}."
-            return CitedStatement(text, cites(stated) or self.declaration([service]), denies=True)
+                more.insert(0, f"it starts after {first}")
+            text = "; ".join((f"{self.called(service)} declares no dependency", *more))
+            declared = cites(stated) or self.declaration([service])
+            return CitedStatement(f"{text}.", declared and declared + where, denies=True)
 
         return self.each(scoped, depends, "dependencies")
 
@@ -300,14 +303,21 @@ class Dependencies(FactKind):
             called = [self.called(s) if s.name == target else s.name for s in ends]
             target = self.called(right[0]) if target in {s.name for s in ends} else target
             verb = "depends on" if all(e.type == "DEPENDS_ON" for e in edges) else "uses"
-            said = f"{self.called(service)} depends on nothing, so not on {target}."
+            told, where = ("", []) if ends or after else self.named_elsewhere(service, right[0])
+            said = f"{self.called(service)} declares no dependency, so none on {target}"
+            said += f"; both are named in {told.removeprefix('it is named in ')}." if told else "."
             if ends:
                 on = "on " if verb == "depends on" else ""
                 said = f"{self.called(service)} {verb} {listed(called)}, not {on}{target}."
             if after:
                 said = f"{self.called(service)} only starts after {target}."
             return Found(
-                [CitedStatement(f"No: {said}", cites(after or edges) or self.declaration([service]))],
+                [
+                    CitedStatement(
+                        f"{'' if told else 'No: '}{said}",
+                        (cites(after or edges) or self.declaration([service])) + where,
+                    )
+                ],
                 used | more,
                 looked_for="the dependency",
             )
@@ -452,6 +462,9 @@ class Dependencies(FactKind):
             after = [e for e in edges if not depends_in_name(e)]
             edges = [e for e in edges if depends_in_name(e)]
             total = len(edges)
+            # Who connects to it does not say that it depends on it.
+            needed = verb != "depend on" or any(e.type == "DEPENDS_ON" for e in edges)
+            told = verb if needed else "connect to"
             if not question.transitive and not after:
                 total = self.house.count_into(service.number, *types)
             others = [self.house.services[e.start] for e in edges if e.start in self.house.services]
@@ -460,7 +473,7 @@ class Dependencies(FactKind):
                 if len({(s.place, s.project) for s in (*others, service)}) == 1 and len(services) == 1:
                     called = service.name
                 held = [e for e in edges if e.start in self.house.services]
-                found = self._told(scoped, others, held, verb, called, used, total)
+                found = self._told(scoped, others, held, told, called, used, total)
                 alone = all(s.number in question.excepted for s in others)
                 first = found.statements[0]
                 if question.yes_no:
@@ -481,13 +494,13 @@ class Dependencies(FactKind):
         return Found(statements, used, looked_for="what depends on it") if statements else None
 
     def _nobody(self, service: Service, after: list[Edge], nothing: str = "Nothing") -> CitedStatement:
-        """That nothing depends on a service. A document that names it, and of which nothing more is known,
-        may mean that something does: then no more is said than that none is declared, and nothing of a
-        service of which it is not known what it runs, such as one that a chart brings."""
+        """That nothing is declared to depend on a service. A document that names it, and of which nothing
+        more is known, may mean that something does; and nothing is said of a service of which it is not known
+        what it runs, such as one that a chart brings."""
         called, (named, where) = self.called(service), self.named_elsewhere(service)
         declared = self.declaration([service]) or cites(after[:1])
         if not named:
-            return CitedStatement(f"{nothing} depends on {called}.", declared, denies=True)
+            return CitedStatement(f"{nothing} is declared to depend on {called}.", declared, denies=True)
         text = f"No dependency on {called} is declared; {named}."
         return CitedStatement(text, declared and declared + where, denies=True)
 

@@ -193,7 +193,9 @@ class Names:
         self._name_files()
         for node in house.of_label("IP"):
             self._add(house.name(node), Thing("address", "exact", node, house.name(node)))
-        guards = {guard_product(edge) for edge in house.of_type("EXPOSES_ENDPOINT")}
+        guards = {
+            guard_product(edge) for edge in (*house.of_type("EXPOSES_ENDPOINT"), *house.of_type("ROUTES_TO"))
+        }
         for product in sorted(filter(None, guards)):
             self._add(product, Thing("guard", "exact", value=product))
         for edge in house.of_type("ROUTES_TO"):

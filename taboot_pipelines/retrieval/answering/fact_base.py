@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions, subject_of
@@ -25,6 +26,8 @@ from taboot_pipelines.retrieval.queries.service_index import Edge, Service, Serv
 
 #: Documents that are named of those that name a service.
 _MAX_NAMING = 3
+#: How sure it is that a document that names a service states what is asked of it.
+_NAMING = 0.5
 
 
 def over(services: Sequence[Service]) -> str:
@@ -67,13 +70,21 @@ class FactKind:
         projects = {(s.place, s.project) for s in services}
         return [self.called(s) if len(projects) > 1 else s.name for s in services]
 
-    def named_elsewhere(self, service: Service) -> tuple[str, list[StatementSpan]]:
-        """``it is named in …``, and where: the documents of which nothing more is known about a service. What
-        is declared nowhere may be said there; empty where there are none."""
+    def named_elsewhere(
+        self, service: Service, beside: Service | None = None
+    ) -> tuple[str, list[StatementSpan]]:
+        """``it is named in …``, and where: the documents of which nothing more is known about a service, of
+        these those that name another one that is given. What is declared nowhere may be said there; empty
+        where there are none."""
         named = unexplained_mentions(self.house, service)
+        if beside is not None:
+            both = {e.doc_id for e in self.house.mentions(beside.number)}
+            named = [e for e in named if e.doc_id in both]
         paths = [self.house.documents[e.doc_id].path for e in named[:_MAX_NAMING]]
         more = [f"{len(named) - _MAX_NAMING} more"] if len(named) > _MAX_NAMING else []
-        return (f"it is named in {listed(paths + more)}" if named else ""), cites(named[:_MAX_NAMING])
+        # What these say of it is not read, so an answer that rests on them is not sure.
+        places = [replace(c, confidence=_NAMING) for c in cites(named[:_MAX_NAMING])]
+        return (f"it is named in {listed(paths + more)}" if named else ""), places
 
     @cached_property
     def products(self) -> dict[int, dict[str, Edge]]:

@@ -24,7 +24,8 @@ from taboot_pipelines.retrieval.queries.relations import (
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, distinct
 
 _NOUN = re.compile(
-    r"\b(?:services?|containers?|apps?|projects?|stacks?|networks?|hosts?|images?|prox(?:y|ies))\b"
+    r"\b(?:services?|containers?|apps?|projects?|stacks?|networks?|hosts?|images?|prox(?:y|ies)"
+    r"|machines?|servers?|nodes?)\b"
 )
 
 
@@ -154,9 +155,11 @@ class Inventory(FactKind):
             return _there_are("project", names, self.declarations(services))
         if "network" in lower:
             return self._ends("network", [e for s in services for e in networks_of(self.house, s)])
-        if "host" in lower:
+        if re.match(r"host|machine|server|node", lower):
             containers = [c for s in services for c in [self.house.container_of.get(s.number)] if c]
-            return self._ends("host", [e for c in containers for e in self.house.out(c, "RUNS")])
+            runs = [e for c in containers for e in self.house.out(c, "RUNS")]
+            # Texts place some things on some machines; the sources say of which machines they are.
+            return self._ends("host", [e for e in runs if not e.is_of_text])
         if re.search(r"image|prox", lower):
             return None
         names = sorted({s.name for s in services})

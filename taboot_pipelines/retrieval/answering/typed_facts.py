@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -28,7 +29,7 @@ from taboot_pipelines.retrieval.queries.citations import (
     plural,
 )
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
-from taboot_pipelines.retrieval.queries.relations import left_open
+from taboot_pipelines.retrieval.queries.relations import is_public_name, left_open
 from taboot_pipelines.retrieval.queries.run import phrase
 from taboot_pipelines.retrieval.queries.service_index import Service
 
@@ -127,6 +128,10 @@ _WHERE = (
     ),
     (re.compile(r"\blo(?:opback|calhost)(?: interface| address)?\b|(?<![\w.])127\.0\.0\.1(?![\w.])"), False),
 )
+#: What a login is called.
+_LOGIN = re.compile(r"\b(?:log-?ins?|auth|authentication|passwords?|sign-?ins?|sso)\b")
+#: How sure an answer is that leaves open what was asked.
+_DOUBT = 0.85
 #: Prepositions of what holds something; "part of", "belongs to".
 _WITHIN = ("in", "of", "to", "within", "inside", "from", "under", "on")
 #: How verbs are said of several.
@@ -180,6 +185,11 @@ class TypedFacts(FactKind):
             bound = bound._replace(rows=[r for r in bound.rows if r.cells["host"]])
         if kind == "auth" and all(r.cells["login"] is None for r in bound.rows):
             return None  # Nothing states whether a login guards it.
+        if query.name == "routes" and bound.columns == ("proxy",) and not question.yes_no:
+            # Of all that a proxy leads to what has a login may be asked for.
+            asking = [r for r in bound.rows if r.cells["login"]]
+            if asking and (words := question.words_matching(_LOGIN)):
+                bound = bound._replace(rows=asking, used=bound.used | words)
         if kind == "admitted":
             bound = bound._replace(rows=[r for r in bound.rows if r.cells["allowed"]])
         if kind == "port_owner" and not {"port", "container_port"}.intersection(bound.columns):
@@ -202,9 +212,13 @@ class TypedFacts(FactKind):
             bound = bound._replace(rows=rows, columns=("service",))
         if kind == "members" and not all(r.cells["project"] for r in bound.rows):
             asked = ASKED["location"]  # What only a text places there is of no project.
+        if query.name == "exposed_services":
+            return self._ways_in(query.sentence, bound, scoped)
         said = self._said(asked.sentence or query.sentence, asked.noun, bound, scoped)
-        # Whether others reach a port or a name, or get in, no file says, nor whether a login is the only one.
-        doubtful = kind == "exposed" or question.negated
+        if query.name == "routes":
+            said += self._undeclared(bound.rows)
+        # Whether others get in, no file says, nor whether a login is the only one.
+        doubtful = question.negated
         # What only an archive or an example declares is not known to be so now.
         doubtful = doubtful or all(self.house.is_example(c.doc_id) for s in said for c in s.cites)
         if kind in ("auth", "admitted"):
@@ -214,6 +228,50 @@ class TypedFacts(FactKind):
         if question.yes_no and not doubtful:
             said[0].text = f"{'No' if bound.refused else 'Yes'}: {said[0].text}"
         return Found(said, set(bound.used), looked_for=query.name.replace("_", " "))
+
+    def _ways_in(self, frame: Sentence, bound: _Bound, scoped: ResolvedMentions) -> Found:
+        """How services are reached: by public names, by names of the house's own network, and by ports, of
+        which no file says whether a router forwards them."""
+        ports = [r for r in bound.rows if r.cells["how"] == "published port"]
+        names = [r for r in bound.rows if r.cells["how"] != "published port"]
+        public = [r for r in names if is_public_name(str(r.cells["at"]).partition("/")[0])]
+        local = [r for r in names if r not in public]
+        said: list[CitedStatement] = []
+        for rows, verb in ((public, frame.verb), (local, f"{frame.verb} on the local network")):
+            if rows:
+                of_rows = bound._replace(rows=rows)
+                said += self._said(replace(frame, verb=verb), "", of_rows, scoped)
+        if ports:
+            none = "" if names else "no proxy is declared to lead there, and "
+            unknown = "whether a router forwards a port from the internet, no file says."
+            held = self._said(frame, "", bound._replace(rows=ports), scoped)
+            if "service" not in bound.columns:
+                of = defaultdict[str, list[str]](list)
+                services = list({s.number: s for r in ports for s in self._of(r)}.values())
+                called = dict(zip((s.number for s in services), self.names(services), strict=True))
+                for row in ports:
+                    port = str(row.cells["at"]).rpartition(":")[2]
+                    of[called[self._of(row)[0].number]].append(port)
+                what = listed([f"{name} ({', '.join(dict.fromkeys(held))})" for name, held in of.items()])
+                publish = "publishes" if len(services) == 1 else "publish"
+                many = plural(len(services), "service")
+                text = f"{many} {publish} ports on the addresses of their machines"
+                held = [CitedStatement(f"{text}: {what}.", _lines(c for r in ports for c in r.cites))]
+            held[-1].text = f"{held[-1].text.removesuffix('.')}; {none}{unknown}"
+            # That a port is published does not say that it is reached from where the question means.
+            for one in held:
+                one.cites = [replace(c, confidence=min(c.confidence, _DOUBT)) for c in one.cites]
+            said += held
+        return Found(said, set(bound.used), looked_for="exposed services")
+
+    def _undeclared(self, rows: Sequence[Row]) -> list[CitedStatement]:
+        """Which targets of several routes no file declares."""
+        held = [r for r in rows if (to := self._of(r)) and not any(s.declared for s in to)]
+        if not held or len(rows) == 1:
+            return []
+        names = list(dict.fromkeys(str(r.cells["target"]) for r in held))
+        text = f"No file that was read declares {listed(names)}."
+        return [CitedStatement(text, _lines(c for r in held for c in r.cites))]
 
     def _others(self, scoped: ResolvedMentions) -> Found | None:
         """The services of the house that are on other networks than the one that is named."""
@@ -267,6 +325,9 @@ class TypedFacts(FactKind):
         excepted = scoped.question.excepted
         rows = [r for r in bound.rows if not any(s.number in excepted for s in self._of(r))]
         own = [r for r in rows if not (services := self._of(r)) or any(s.own for s in services)]
+        if query.name == "routes":
+            # A route of the house's own file leads where it says, whether a file declares that or not.
+            own = [r for r in rows if r in own or not any(s.declared for s in self._of(r))]
         return bound._replace(rows=own or rows)
 
     def _narrowed(self, bound: _Bound, columns: tuple[str, ...], scoped: ResolvedMentions) -> _Bound:

@@ -27,6 +27,7 @@ from taboot_pipelines.extraction.tier_a.prose.things import is_ordinary_name
 from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView
 from taboot_pipelines.model.graph import TAILNET
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntries, ConfigEntry
+from taboot_pipelines.retrieval.queries.relations import PRIVATE_DOMAINS
 from taboot_pipelines.retrieval.queries.service_index import Edge, ServiceIndex, plain_name
 
 Labels = tuple[str, ...]
@@ -94,23 +95,6 @@ _HOST = re.compile(
     re.IGNORECASE,
 )
 _PLACEHOLDER = re.compile(r"<[^>]*>|\$\{[^}]*\}|\$\w+|\{\{[^}]*\}\}|\[[^\]]*\]|%\w+%")
-#: Domains that nobody has in public: RFC 6762, RFC 8375, ICANN's resolution of 2024, and those of routers.
-_PRIVATE_DOMAINS = frozenset(
-    [
-        "home",
-        "lan",
-        "local",
-        "internal",
-        "localdomain",
-        "intranet",
-        "private",
-        "corp",
-        "homelab",
-        "lab",
-        "box",
-        "test",
-    ]
-)
 #: Addresses for documentation: RFC 5737.
 _IN_DOCUMENTATION = [
     ipaddress.ip_network(network) for network in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
@@ -143,7 +127,7 @@ def domain_of(labels: Labels) -> Labels:
     """The end that all host names of a house have in common: a placeholder, a private domain, two labels."""
     if "*" in labels[1:]:
         return labels[labels.index("*", 1) :]
-    return labels[-1:] if len(labels) == 2 and labels[-1] in _PRIVATE_DOMAINS else labels[-2:]
+    return labels[-1:] if len(labels) == 2 and labels[-1] in PRIVATE_DOMAINS else labels[-2:]
 
 
 def is_of_a_machine(address: str) -> bool:

@@ -231,7 +231,7 @@ _ALL = (
         ("DEPENDS_ON",),
         dependencies.dependencies,
         Sentence("{service}", "depends on", "{needs}", ("kind", "condition")),
-        "depends on nothing",
+        "declares no dependency",
         answers=("dependencies_of", "yesno_dependency"),
     ),
     Query(

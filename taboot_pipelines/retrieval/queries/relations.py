@@ -3,6 +3,7 @@ leads to its target."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Sequence
 
@@ -13,6 +14,23 @@ from taboot_pipelines.retrieval.queries.service_index import Edge, Service, Serv
 _RULE = re.compile(r"[\u2500-\u259f]+|(?<![^\s])([-=#*~_+/.])\1{2,}(?![^\s])")
 #: Services that a transitive question walks over.
 MAX_WALK = 500
+#: Domains that nobody has in public: RFC 6762, RFC 8375, ICANN's resolution of 2024, and those of routers.
+PRIVATE_DOMAINS = frozenset(
+    [
+        "home",
+        "lan",
+        "local",
+        "internal",
+        "localdomain",
+        "intranet",
+        "private",
+        "corp",
+        "homelab",
+        "lab",
+        "box",
+        "test",
+    ]
+)
 
 
 def in_force(house: ServiceIndex, edges: Sequence[Edge]) -> list[Edge]:
@@ -70,13 +88,19 @@ def used_by(house: ServiceIndex, service: Service) -> list[Edge]:
 
 
 def unexplained_mentions(house: ServiceIndex, service: Service) -> list[Edge]:
-    """The mentions of a service in documents of which nothing more is known about it, one a document, in the
-    order of their paths: what they say may be a dependency that no declaration states."""
+    """The mentions of a service in documents of which nothing more is known about it, one a document, those
+    beside a declaration of it first: what they say may be a dependency that no declaration states."""
     node = service.number
     container = house.container_of.get(node, node)
     known = {e.doc_id for n in (node, container) for e in (*house.out(n), *house.into(n))}
     once = {e.doc_id: e for e in reversed(house.mentions(node)) if e.doc_id not in known}
-    return sorted(once.values(), key=lambda e: house.documents[e.doc_id].path)
+
+    def folder(doc_id: str) -> str:
+        document = house.documents[doc_id]
+        return posixpath.dirname(posixpath.join(house.roots.get(document.source, ""), document.path))
+
+    own = {folder(doc_id) for doc_id in house.declaring(service)}
+    return sorted(once.values(), key=lambda e: (folder(e.doc_id) not in own, house.documents[e.doc_id].path))
 
 
 # --- Networks
@@ -133,6 +157,12 @@ def way_of(house: ServiceIndex, edge: Edge) -> str:
     location = str(facts.get("location") or "")
     shown = path if path and path != "/" else ("" if location in ("", "/") or path else location)
     return f"{host}{shown}" if host else (shown or "/")
+
+
+def is_public_name(host: str) -> bool:
+    """Whether a host name is of a domain that one may have in public; a variable or a star may be one."""
+    _, dot, last = host.lower().rpartition(".")
+    return "$" in host or (bool(dot) and last not in PRIVATE_DOMAINS and not last.isdigit())
 
 
 def ways(house: ServiceIndex, edges: Iterable[Edge]) -> list[str]:
@@ -214,21 +244,31 @@ def product_of(house: ServiceIndex, image: int) -> str:
     return re.split(r"[:@]", house.name(image).rpartition("/")[2])[0]
 
 
-def guards(house: ServiceIndex, route: Edge) -> list[Edge]:
-    """The endpoints that say which authentication a route's file asks for before it leads to its service."""
-    if route.end not in house.services:
+def logins(house: ServiceIndex, route: Edge) -> list[Edge]:
+    """The statements of a route's file that say how it asks who one is, or that it does not: the route's own.
+    Where its file says so of no route to the target, what it says of the target (as facts did of old)."""
+    if route.properties.get("auth"):
+        return [route]
+    beside = (e for e in house.into(route.end, "ROUTES_TO") if e.doc_id == route.doc_id)
+    if route.end not in house.services or any(e.properties.get("auth") for e in beside):
         return []
     held = house.out(route.end, "EXPOSES_ENDPOINT")
-    return [e for e in held if e.doc_id == route.doc_id and e.properties.get("auth") not in (None, "none")]
+    return [e for e in held if e.doc_id == route.doc_id and e.properties.get("auth")]
+
+
+def guards(house: ServiceIndex, route: Edge) -> list[Edge]:
+    """The same, of those that ask."""
+    return [e for e in logins(house, route) if e.properties["auth"] != "none"]
 
 
 def guard_product(edge: Edge) -> str:
-    """The product that an endpoint is protected by at its proxy, by the name of what is included there;
-    empty where none is."""
+    """The product that protects an endpoint or a route at its proxy, by the name of what is included there;
+    empty where none does."""
     return re.split("[-@]", str(edge.properties.get("authInclude") or ""))[0].lower()
 
 
 def guard(edge: Edge) -> str:
-    """How an endpoint asks who one is: its kind, and in brackets the product: ``oauth2 (authelia)``."""
+    """How an endpoint or a route asks who one is: its kind, and in brackets the product, as in
+    ``oauth2 (authelia)``."""
     name = re.sub(r"-(?:location|server)$", "", str(edge.properties.get("authInclude") or ""))
     return " ".join(filter(None, (str(edge.properties["auth"]), f"({name})" if name else "")))

@@ -51,19 +51,19 @@ def routes(house: House, args: Arguments) -> Iterator[Row]:
 
 def route(house: House, edge: Edge) -> Row:
     """A route as a row."""
-    facts, logins = edge.properties, guards(house.index, edge)
+    facts, asking = edge.properties, guards(house.index, edge)
     service = house.index.services.get(edge.end)
-    # What guards it is a property of the endpoint, which nothing states where the port is not known.
+    # A reader that does not say it of the route says it of the endpoint, if the port is known.
     endpoints = house.index.out(edge.end, "EXPOSES_ENDPOINT") if service is not None else []
-    known = service is None or any(e.doc_id == edge.doc_id for e in endpoints)
-    login = ", ".join(distinct(map(guard, logins))) if known else None
-    asked, told = ("", list[ConfigEntry]()) if login else _by_middlewares(house, edge)
+    known = service is None or facts.get("auth") or any(e.doc_id == edge.doc_id for e in endpoints)
+    login = ", ".join(distinct(map(guard, asking)))
+    asked, told = _by_middlewares(house, edge)
     cells = {
         "hostname": host_of_route(house.index, edge),
         "path": str(facts.get("path") or facts.get("location") or "/"),
         "proxy": house.index.name(edge.start),
         "tls": bool(facts.get("tls")),
-        "login": asked or login,
+        "login": login or asked or ("" if known else None),
         "target": target_name_of(house.index, edge),
         "target_project": service.project if service is not None else "",
         "target_port": facts.get("port"),
@@ -73,7 +73,7 @@ def route(house: House, edge: Edge) -> Row:
     allowed = [e.value.value for e in rules if e.value.path[-1] == "allow"]
     only = "only " if len(rules) > len(allowed) else ""
     cells["allowed"] = f"{only}from {listed(allowed)}" if allowed else ""
-    return Row(cells, [*cites([edge, *logins]), *(e.cite for e in (*told, *(rules if allowed else ())))])
+    return Row(cells, [*cites([edge, *asking]), *(e.cite for e in (*told, *(rules if allowed else ())))])
 
 
 #: The key of the rule of one of Traefik's routers, in a file or as a container's label.

@@ -110,7 +110,10 @@ def is_unpinned(row: Row) -> bool:
 
 
 def services(house: House, args: Arguments) -> Iterator[Row]:
-    for service in house.asked(args):
+    asked = house.asked(args)
+    if args.hosts and not (args.services or args.projects):
+        asked = [*asked, *_running_on(house, args.hosts, {s.number for s in asked})]
+    for service in asked:
         container = house.index.container_of.get(service.number)
         held = house.index.out(container, "RUNS") if container is not None else []
         documents = house.index.declaring(service)
@@ -121,6 +124,15 @@ def services(house: House, args: Arguments) -> Iterator[Row]:
             "file": house.index.documents[documents[0]].path if documents else "",
         }
         yield Row(cells, cites([*declaring_edges(house.index, service), *held[:1]]))
+
+
+def _running_on(house: House, hosts: frozenset[str], told: set[int]) -> list[Service]:
+    """The services that run on machines by what anything says, but for those told: what a text places there
+    is of no source that names the machine."""
+    runs = (e for n in house.index.of_label("Host") if house.index.name(n) in hosts
+            for e in house.index.into(n, "RUNS"))  # fmt: skip
+    found = dict.fromkeys(house.index.service_of.get(e.start, -1) for e in runs)
+    return [house.index.services[n] for n in found if n in house.index.services and n not in told]
 
 
 def projects(house: House, args: Arguments) -> Iterator[Row]:

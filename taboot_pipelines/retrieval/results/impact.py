@@ -36,9 +36,10 @@ class AffectedGroup(Result):
 
 
 class Impact(TableResult):
-    """What is affected by a thing, by how. ``kind``: service, network, host, image or proxy; ``projects``:
-    those that have a service of the name. ``unknown``: what cannot be known, in sentences; ``named_in``:
-    where texts name it of which nothing more is known; ``scope``: what was looked through."""
+    """What is affected by a thing, by how. ``kind``: service, network, host, address, image, proxy or
+    volume; ``projects``: those that have a service of the name. ``unknown``: what cannot be known, in
+    sentences; ``named_in``: where texts name it of which nothing more is known; ``scope``: what was looked
+    through."""
 
     thing: str
     kind: str
@@ -47,6 +48,15 @@ class Impact(TableResult):
     unknown: tuple[str, ...]
     named_in: tuple[RowCitation, ...]
     scope: str
+
+    @property
+    def nothing(self) -> str:
+        """What is said where no group is: of a machine, and of what no file declares, it is not known."""
+        if self.kind in ("host", "address"):
+            return "What runs on it is not known: nothing that was read says so."
+        if self.kind == "service" and not self.projects:
+            return "What needs it is not known: no file declares it, it is only named."
+        return "Nothing is declared to be affected."
 
     def to_arrow(self) -> pa.Table:
         """One row an affected thing, with the place of its first citation."""

@@ -46,7 +46,7 @@ _ALL = (
     Rule(
         "image-of-moving-tag",
         _INFO,
-        "No image is run by a tag that moves, such as `stable` or `main`.",
+        "No image is run by a tag that moves, such as `stable`, `main` or `alpine`.",
         "Name a version, or add the digest.",
         _IMAGES,
         services.image_of_moving_tag,
@@ -178,6 +178,14 @@ _ALL = (
         "Put a socket proxy between; `:ro` does not limit what is asked through it.",
         _SETTINGS,
         services.socket_mounted,
+    ),
+    Rule(
+        "socket-published",
+        _ERROR,
+        "No container that has the socket publishes the port of Docker's interface.",
+        "Leave the port out: services reach a socket proxy by a network of their own.",
+        (*_SETTINGS, "BINDS"),
+        services.socket_published,
     ),
     Rule(
         "strong-capability",

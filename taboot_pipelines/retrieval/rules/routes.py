@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, ci
 from taboot_pipelines.retrieval.queries.relations import (
     guard_product,
     guards,
+    logins,
     reachable,
     target_name_of,
     target_of,
@@ -78,20 +78,20 @@ def store_published(house: RuleHouse) -> Iterator[Violation]:
 def route_without_login(house: RuleHouse) -> Iterator[Violation]:
     """Of proxies whose files tell whether they ask, and but for services that do the asking themselves.
 
-    What a file says of a target is said of its front door, the route with the shortest path.
+    What a file says of a target at a host name is said of its front door, the route with the shortest path.
     """
-    asking = {guard_product(e) for e in house.edges("EXPOSES_ENDPOINT")} | _ASKING
+    asking = {guard_product(e) for e in house.edges("EXPOSES_ENDPOINT", "ROUTES_TO")} | _ASKING
     doors: dict[tuple[object, ...], list[Edge]] = defaultdict(list)
     for route in house.edges("ROUTES_TO"):
-        doors[route.doc_id, route.end, route.properties.get("port")].append(route)
+        doors[route.doc_id, route.end, route.properties.get("port"), _host(route)].append(route)
     for routes in doors.values():
         to = target_name_of(house.index, routes[0])
-        said = {e.properties.get("auth") for e in _at_target(house, routes[0])}
-        if said != {"none"} or any(word and word in to.lower() for word in asking):
+        if any(word and word in to.lower() for word in asking):
             continue
         shortest = min(map(_depth, routes))
         for route in routes:
-            if _depth(route) == shortest and _has_name(route):
+            said = {e.properties["auth"] for e in logins(house.index, route)}
+            if said == {"none"} and _depth(route) == shortest and _has_name(route):
                 said_of_it = f"The proxy leads to {to} without asking for a login."
                 yield Violation(_way(route), said_of_it, [cite(route)])
 
@@ -100,18 +100,6 @@ def _depth(route: Edge) -> tuple[bool, int]:
     """How far a route lies behind the front door; a pattern has no path and lies behind all that have one."""
     path = route.properties.get("path")
     return path is None, len(str(path or ""))
-
-
-def _at_target(house: RuleHouse, route: Edge) -> list[Edge]:
-    """What a route's own file says of the port that it leads to."""
-    if route.end not in house.index.services:
-        return []
-    return [
-        e
-        for e in house.index.out(route.end, "EXPOSES_ENDPOINT")
-        if e.doc_id == route.doc_id
-        and str(json.loads(house.index.key(e.end))[2]) == str(route.properties.get("port"))
-    ]
 
 
 def _host(route: Edge) -> str:
@@ -141,8 +129,7 @@ def route_without_tls(house: RuleHouse) -> Iterator[Violation]:
 
 def login_passed_by(house: RuleHouse) -> Iterator[Violation]:
     for route in house.edges("ROUTES_TO"):
-        held = _at_target(house, route)
-        asked = [e for e in guards(house.index, route) if e in held]
+        asked = guards(house.index, route)
         for edge in reachable(house.index.out(route.end, "BINDS")) if asked else ():
             port = edge.properties["port"]
             same = (edge.properties.get("targetPort") or port) == route.properties.get("port")

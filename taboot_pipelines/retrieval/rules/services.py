@@ -11,7 +11,7 @@ from itertools import combinations
 from taboot_pipelines.retrieval.queries.citations import cite, cites, listed
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry, Value, is_masked
 from taboot_pipelines.retrieval.queries.house import Row
-from taboot_pipelines.retrieval.queries.relations import is_order, left_open
+from taboot_pipelines.retrieval.queries.relations import is_order, left_open, reachable
 from taboot_pipelines.retrieval.queries.service_index import Document, Edge, distinct
 from taboot_pipelines.retrieval.queries.services import image_row, is_unpinned
 from taboot_pipelines.retrieval.rules.declarations import Declaration, RuleHouse, Violation, spot
@@ -76,30 +76,30 @@ def base_without_version(house: RuleHouse) -> Iterator[Violation]:
                 yield Violation(f"{service.project}/{service.name}", said, row.cites)
 
 
-_MOVING = re.compile(
-    r"(?:stable|main|master|edge|nightly|dev|develop|devel|beta|alpha|rolling|next|release|testing|unstable"
-    r"|canary|preview|head|trunk|lts)",
-    re.IGNORECASE,
+#: Releases of Debian and Ubuntu that images are called after, which name a version as a number does.
+_RELEASES = re.compile(
+    r"buster|bullseye|bookworm|trixie|forky|bionic|focal|jammy|noble|plucky|questing", re.IGNORECASE
 )
 
 
 def image_of_moving_tag(house: RuleHouse) -> Iterator[Violation]:
     for one, row in _pulled(house):
-        moves = not row.cells["digest"] and _MOVING.fullmatch(str(row.cells["tag"]))
-        if moves and not one.says("Container.AutoUpdate"):
+        tag = str(row.cells["tag"])
+        # A tag without a number names a channel; `latest`, and none, are told by another rule.
+        moves = tag not in ("", "latest") and not re.search(r"\d", tag) and not _RELEASES.search(tag)
+        if moves and not row.cells["digest"] and not one.says("Container.AutoUpdate"):
             yield Violation(one.called, f"The tag of {row.cells['image']} moves.", row.cites)
 
 
 def image_of_two_versions(house: RuleHouse) -> Iterator[Violation]:
-    held: dict[tuple[str, str], dict[str, list[tuple[Declaration, Row]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    held: dict[str, dict[str, list[tuple[Declaration, Row]]]] = defaultdict(lambda: defaultdict(list))
     for one, row in _pulled(house):
-        version = re.fullmatch(r"v?(\d[\d.]*)([-_.]?[a-z].*)?", str(row.cells["tag"]))
+        # What stands behind the number says how it is built.
+        version = re.fullmatch(r"v?(\d[\d.]*)(?:[-_.]?[a-z].*)?", str(row.cells["tag"]))
         if version is not None:
             name = str(row.cells["image"]).partition("@")[0].rpartition(":")[0]
-            held[name, version[2] or ""][version[1]].append((one, row))
-    for (name, _), versions in sorted(held.items()):
+            held[name][version[1]].append((one, row))
+    for name, versions in sorted(held.items()):
         if len(versions) > 1:
             said = (
                 f"{v} ({listed([one.called for one, _ in rows])})" for v, rows in sorted(versions.items())
@@ -178,7 +178,8 @@ def healthy_without_check(house: RuleHouse) -> Iterator[Violation]:
     for one, needed, edge in house.needed:
         waits = edge.properties.get("condition") == "service_healthy" and needed.form == "compose"
         if waits and _unchecked(needed) and not _image_may_check(house, needed):
-            said = f"It waits until {needed.called} is healthy, which declares no health check."
+            unless = "" if _off(needed) or _is_official(house, needed) else ", unless its image brings one"
+            said = f"It waits until {needed.called} is healthy, which declares no health check{unless}."
             yield Violation(one.called, said, [cite(edge), *needed.cites])
 
 
@@ -243,6 +244,22 @@ def socket_mounted(house: RuleHouse) -> Iterator[Violation]:
             if _SOCKET.search(entry.value.value):
                 said = f"It mounts {entry.shown}: who is in it commands every container of the host."
                 yield Violation(one.called, said, [entry.cite])
+
+
+#: The ports on which Docker's interface is served, without TLS and with it (IANA).
+_INTERFACE = {2375, 2376}
+
+
+def socket_published(house: RuleHouse) -> Iterator[Violation]:
+    bound = house.by_start("BINDS")
+    for one in house.declarations:
+        socket = next((e for e in one.each("volumes") if _SOCKET.search(e.value.value)), None)
+        for edge in reachable(bound.get(one.service.number, ())) if socket is not None else ():
+            port = edge.properties.get("targetPort") or edge.properties["port"]
+            if socket is not None and port in _INTERFACE:
+                at = f"{edge.properties.get('hostIp') or 'every address'} port {edge.properties['port']}"
+                said = f"It answers for the socket that it mounts on {at} of its host."
+                yield Violation(one.called, said, [cite(edge), socket.cite])
 
 
 def system_mounted(house: RuleHouse) -> Iterator[Violation]:

@@ -118,7 +118,7 @@ def test_what_only_starts_after_a_unit_does_not_depend_on_it(view: View) -> None
     text = ask(view, "what depends on edge?").text
     assert text.startswith("guard depends on edge") and "start after edge" in text.split(". ")[1]
     text = ask(view, "what does forge depend on?").text
-    assert text == "forge (systemd) depends on nothing; it starts after edge."
+    assert text == "forge (systemd) declares no dependency; it starts after edge."
     assert ask(view, "does forge depend on edge?").text == "No: forge (systemd) only starts after edge."
     assert ask(view, "does wiki depend on vault?").text.startswith("Yes")
 
@@ -129,7 +129,8 @@ def test_what_compose_calls_a_dependency_is_listed_as_one(view: View) -> None:
 
 
 def test_nothing_breaks_without_what_nothing_needs(view: View) -> None:
-    assert said(view, "what breaks if ledger goes down?") == {"Nothing": "Nothing depends on ledger (books)."}
+    nothing = "Nothing is declared to depend on ledger (books)."
+    assert said(view, "what breaks if ledger goes down?") == {"Nothing": nothing}
 
 
 def test_what_a_text_names_is_not_said_to_be_needed_by_nothing(tmp_path: Path) -> None:
@@ -138,16 +139,31 @@ def test_what_a_text_names_is_not_said_to_be_needed_by_nothing(tmp_path: Path) -
     stacks, notes = made.source("stacks", type="compose", host="hearth.lan"), made.source("notes")
     (stacks / "books").mkdir()
     (stacks / "books" / "compose.yaml").write_text(
-        "services:\n  ledger: {image: 'ledger:1.2'}\n  abacus: {image: 'abacus:3'}\n"
+        "services:\n  ledger: {image: 'ledger:1.2'}\n"
+        "  abacus: {image: 'abacus:3', environment: {TO: 'http://press:80'}}\n"
+        "  press: {image: 'press:1'}\n"
     )
     for n in range(4):
         (notes / f"note-{n}.md").write_text(f"# Note {n}\n\nAsk `ledger` before you pay.\n")
+    (stacks / "books" / "README.md").write_text("# Books\n\n`ledger` has a hard dependency on `press`.\n")
+    made.source("prose", path="stacks", include=["**/*.md"])
     made.ingest()
     made.workspace.close()
     view = made.kb()._session.view()
+    names = "books/README.md, note-0.md, note-1.md and 2 more"
     for question in ("what depends on ledger?", "what breaks if ledger goes down?"):
         answer = ask(view, question)
-        names = "note-0.md, note-1.md, note-2.md and 1 more"
         assert answer.text == f"No dependency on ledger (books) is declared; it is named in {names}."
         assert len({c.doc_id for s in answer.sentences for c in s.citations}) == 4
-    assert ask(view, "what depends on abacus?").text == "Nothing depends on abacus (books)."
+        assert answer.confidence < 0.7
+    answer = ask(view, "what does ledger depend on?")
+    assert answer.text == f"ledger (books) declares no dependency; it is named in {names}."
+    assert answer.confidence < 0.7
+    text = ask(view, "does ledger depend on abacus?").text
+    assert text == "No: ledger (books) declares no dependency, so none on abacus."
+    text = ask(view, "does ledger depend on press?").text
+    both = "both are named in books/README.md"
+    assert text == f"ledger (books) declares no dependency, so none on press; {both}."
+    assert ask(view, "what depends on press?").text == "abacus connects to press."
+    answer = ask(view, "what depends on abacus?")
+    assert answer.text == "Nothing is declared to depend on abacus (books)." and answer.confidence > 0.9

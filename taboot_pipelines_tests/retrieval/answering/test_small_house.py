@@ -77,6 +77,7 @@ services:
         ipv4_address: 172.30.5.9
   collector:
     image: telegraf:1.32
+    command: ["--remote-debug-address=0.0.0.0", "--hostname={{ unit }}"]
     network_mode: host
     privileged: true
     depends_on:
@@ -197,6 +198,8 @@ SAYS = [
     ("what is not behind the proxy?", ["broker", "caption"], ["cinema", "gauge"], "image: eclipse"),
     ("is caption reachable from outside?", ["No: caption", "no proxy leads to it"], [], "build: ./caption"),
     ("is broker reachable from outside?", ["1884 (published port)"], ["Yes"], "1884"),
+    ("is broker reachable from the internet?", ["no proxy", "no file says"], ["Yes"], "1884"),
+    ("which services are public on the internet?", ["films.*", "no file says"], ["caption"], "1884"),
     ("is gauge reachable from outside?", ["only from 10.20.0.0/16"], ["Yes"], "allow 10.20"),
     ("From which range can /gauge be opened", ["only from 10.20.0.0/16"], [], "allow 10.20"),
     ("who may open gauge?", ["10.20.0.0/16"], [], "deny all"),
@@ -204,6 +207,7 @@ SAYS = [
     ("which vhosts sit behind authentik?", ["cinema", "films.*"], ["gauge"], "upstream_app"),
     ("which sites use basic auth?", ["gauge"], ["cinema"], "upstream_app"),
     ("where can I open the leecher web ui", ["shares the network of tunnel", "8090"], ["6881"], "8090"),
+    ("which machines are there?", ["1 host: attic.example"], ["service"], "broker:"),
     # A network asked for in few words, and looked up by what it has.
     ("list everything on front", ["cinema", "caption"], ["broker"], "networks: [front]"),
     ("which containers are not on front?", ["broker", "tunnel"], ["cinema"], "things:"),
@@ -225,6 +229,9 @@ def test_a_question_is_answered_by_what_it_asks(view, question, says, not_says, 
 
 
 NOTHING = [
+    # An address that stands for all is no machine's, and what a template puts in is no name.
+    "What is the IP address of collector?",
+    "which hostname does collector have?",
     "which services use bridge networking?",
     "which services use GPU passthrough of nvidia?",
     "What is the subnet of the guest network?",

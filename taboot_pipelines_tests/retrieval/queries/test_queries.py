@@ -463,3 +463,98 @@ def test_who_passes_a_router_is_told_by_the_middlewares_of_its_chains(tmp_path: 
     said = "".join(c.text for c in rows["d.example.org"].citations)
     assert all(words in said for words in ("d.middlewares=outer", "outer.chain", "door.basicauth"))
     world.workspace.close()
+
+
+def test_each_way_to_a_target_has_its_own_login(tmp_path: Path, tei: FakeTei) -> None:
+    """What one host name asks for says nothing of another that leads to the same port."""
+    world = World(tmp_path, tei.url)
+    folder = world.source("edge", "files", proxy="edge", interpret=True)
+    (folder / "Caddyfile").write_text(
+        "(door) {\n  forward_auth door:3000 {\n    uri /check\n  }\n}\n"
+        "out.example.org {\n  import door\n  reverse_proxy loft:80\n}\n"
+        "in.example.org {\n  reverse_proxy loft:80\n}\n"
+        "far.example.org {\n  import door\n  reverse_proxy 10.0.0.7:8080\n}\n"
+        "lost.example.org {\n  reverse_proxy cellarage:9000\n}\n"
+    )
+    (stacks := world.source("stacks", "compose", host="nas", proxy="edge")).mkdir(exist_ok=True)
+    (stacks / "compose.yaml").write_text(
+        "services:\n  loft:\n    image: loft:1\n    labels:\n"
+        "      - traefik.http.routers.a.rule=Host(`a.example.org`)\n"
+        "      - traefik.http.routers.a.middlewares=sign\n"
+        "      - traefik.http.routers.b.rule=Host(`b.example.org`)\n"
+        "      - traefik.http.middlewares.sign.basicauth.users=x\n"
+        "      - traefik.http.services.s.loadbalancer.server.port=80\n"
+    )
+    world.ingest()
+    kb = world.kb()
+    logins = {r.cells["hostname"]: r.cells["login"] for r in kb.query("routes").rows}
+    assert logins == {
+        "out.example.org": "oauth2 (door:3000)",
+        "in.example.org": "",
+        "far.example.org": "oauth2 (door:3000)",
+        "lost.example.org": "",
+        "a.example.org": "basic",
+        "b.example.org": "",
+    }
+    found = kb.rules("route-without-login").findings
+    assert {f.subject for f in found} == {"in.example.org", "lost.example.org"}
+    assert "declares no login before it" in kb.answer("Is in.example.org behind a login?").text
+    assert kb.answer("Is out.example.org behind a login?").text.startswith("Yes")
+    # What no file declares is counted and told of, and who asks for logins is told of no others.
+    led_to = kb.answer("How many services does edge lead to?").text
+    assert "6 names" in led_to and "No file that was read declares cellarage." in led_to, led_to
+    asking = kb.answer("Which routes of edge have a login?").text
+    assert all(n in asking for n in ("out.", "far.", "a.")) and "in." not in asking, asking
+    world.workspace.close()
+
+
+def test_machines_addresses_volumes_and_paths_are_asked_about(tmp_path: Path, tei: FakeTei) -> None:
+    """What runs on a machine may be said by a text alone, and of what nobody tells anything it is not said
+    that nothing hangs on it."""
+    world = World(tmp_path, tei.url)
+    stacks = world.source("stacks", "compose")
+    (stacks / "loft").mkdir()
+    (stacks / "loft" / "compose.yaml").write_text(
+        "services:\n  attic: {image: 'attic:1', volumes: ['trunk:/trunk', '/pool/films/old:/films']}\n"
+        "  roof: {image: 'roof:1', volumes: ['/pool/films:/films', '/pool/filmstrips:/strips'],\n"
+        "    ports: ['10.0.0.9:81:80'], depends_on: [attic]}\n"
+        "volumes: {trunk: {}}\n"
+    )
+    notes = world.source("notes")
+    (notes / "machines.md").write_text(
+        "# Machines\n\n| Host | IP |\n|---|---|\n| barn | 10.0.0.5 |\n"
+        "| stable | 10.0.0.6 |\n\n| Service | Host |\n|---|---|\n| attic | barn |\n"
+    )
+    world.source("edge", "files", proxy="edge", interpret=True)
+    (world.directory / "edge" / "Caddyfile").write_text(
+        "shed.example.org {\n  reverse_proxy 10.0.0.9:82\n}\n"
+    )
+    world.ingest()
+    kb = world.kb()
+
+    def told(name: str) -> tuple[str, dict[str, set[tuple[str, str]]]]:
+        found = kb.impact(name)
+        assert all(i.citations for g in found.groups for i in g.items)
+        return found.kind, {g.how: {(i.name, i.at) for i in g.items} for g in found.groups}
+
+    runs = {"runs on it": {("attic", "")}, "only starts after it": {("roof", "")}}
+    assert told("barn") == told("10.0.0.5") == ("host", runs)
+    assert any("No source is said to be of this machine" in u for u in kb.impact("barn").unknown)
+    empty = kb.impact("stable")
+    assert not empty.groups and empty.nothing.startswith("What runs on it is not known")
+    assert told("10.0.0.9") == (
+        "address",
+        {
+            "publishes a port on it": {("roof", "81")},
+            "is a name that leads to it": {("shed.example.org", "10.0.0.9:82")},
+        },
+    )
+    after = {"only starts after it": {("roof", "")}}
+    assert told("trunk") == told("loft_trunk") == ("volume", {"mounts it": {("attic", "trunk")}, **after})
+    films = {("attic", "/pool/films/old"), ("roof", "/pool/films")}
+    assert told("/pool/films/") == ("volume", {"mounts it": films})
+    for name in ("nobody", "/films", "10.0.0.77"):
+        with pytest.raises(TabootError, match=f"Nothing named '{name}' is known") as error:
+            kb.impact(name)
+        assert error.value.code == "E_NOT_FOUND"
+    world.workspace.close()

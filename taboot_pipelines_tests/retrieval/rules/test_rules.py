@@ -84,7 +84,13 @@ services:
   c3: {image: "example/c:1", restart: always, environment: {REDIS_URL: "redis://cache:6379"}}
   c4: {image: "example/c:1", restart: always, environment: {REDIS_URL: "redis://cache:6379"}}
   c5: {image: "example/c:1", restart: always, environment: {REDIS_URL: "redis://cache:6379"}}
-  old: {image: "postgres:12", restart: always}
+  old: {image: "postgres:12-alpine", restart: always}
+  small: {image: "example/small:alpine", restart: always}
+  door:
+    image: tecnativa/docker-socket-proxy:1
+    restart: always
+    ports: ["2375:2375"]
+    volumes: ["/var/run/docker.sock:/var/run/docker.sock"]
   asks: {image: "example/asks:1", restart: always, environment: {DATABASE_URL: "postgres://u@old:5432/a"}}
   traefik: {image: "traefik:3", restart: always, command: ["--api.insecure=true"], ports: ["8085:8080"]}
   prometheus:
@@ -215,7 +221,7 @@ FOUND = {
     "host-namespace": {"shop/api"},
     "host-network": {"shop/api"},
     "host-path": {"kube/agent"},
-    "image-of-moving-tag": {"shop/off"},
+    "image-of-moving-tag": {"other/small", "shop/off"},
     "image-of-two-versions": {"postgres"},
     "image-without-version": {"shop/web"},
     "login-passed-by": {"other/page"},
@@ -234,6 +240,7 @@ FOUND = {
     "scraped-and-undeclared": {"gone"},
     "secret-in-manifest": {"k8s/app.yaml (Secret door)"},
     "secret-in-plain": {"shop/api"},
+    "socket-published": {"other/door"},
     "single-point-of-failure": {"other/cache"},
     "store-published": {"shop/db"},
     "store-without-check": {"other/old"},
@@ -289,7 +296,12 @@ services:
   socket:
     image: tecnativa/docker-socket-proxy:1
     restart: always
+    ports: ["127.0.0.1:2375:2375", "8086:8080"]
     volumes: ["/var/run/docker.sock:/var/run/docker.sock"]
+  released: {image: "debian:bookworm", restart: always}
+  built: {image: "postgres:16-alpine", restart: always}
+  quiet: {image: "example/quiet:1", restart: always, healthcheck: {disable: false}}
+  hears: {image: "example/hears:1", restart: always, depends_on: {quiet: {condition: service_healthy}}}
   traefik: {image: "traefik:3", restart: always, command: ["--api.insecure=false", "--api.dashboard=true"]}
   inner: {image: "traefik:3", restart: always, command: ["--api.insecure=true"], ports: ["443:443"]}
   local: {image: "traefik:3", restart: always, command: ["--api.insecure"], ports: ["127.0.0.1:8082:8080"]}

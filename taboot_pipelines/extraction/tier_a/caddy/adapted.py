@@ -44,7 +44,7 @@ class CaddyJsonReader:
     """Tier A for Caddy's JSON: a unit is a file."""
 
     name = "caddy_json"
-    version = "4"
+    version = "5"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file says, in the claims that its Caddyfile makes. What cannot be read or resolved is a

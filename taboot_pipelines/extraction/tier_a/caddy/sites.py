@@ -61,7 +61,7 @@ class CaddyfileReader:
     """Tier A for Caddyfiles: a unit is a Caddyfile with all that it imports."""
 
     name = "caddyfile"
-    version = "5"
+    version = "6"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file says with its imports. What cannot be read, followed or resolved is a problem beside

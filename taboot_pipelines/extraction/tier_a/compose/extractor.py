@@ -387,7 +387,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "20"
+    version = "21"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every

@@ -248,6 +248,12 @@ def claim_routes(
     :func:`default_rule` says."""
     own = routes[name]
     start, where, properties, basis = proxy
+    # Most services have no router, and all labels of a project are many.
+    known = {
+        middleware: said
+        for labels in (routes.values() if own.routers else ())
+        for middleware, said in labels.middlewares.items()
+    }
     for router in own.routers.values():
         quoted = router.rule or router.label or key
         rule_text: str | None = None
@@ -270,6 +276,8 @@ def claim_routes(
             if not found and not unset:
                 c.report(quoted, "E_PARSE", "the router's rule cannot be read.")
             c.node(start, where or quoted, properties)
+            # Of a router without one, a middleware of a file or of the entry point may ask.
+            guard = guard_of(router, known)
             for target in found:
                 c.edge(
                     "ROUTES_TO",
@@ -290,16 +298,12 @@ def claim_routes(
                         if balancer is not None and balancer.scheme in SCHEMES
                         else None
                     ),
+                    auth=guard.auth if guard is not None else None,
+                    authInclude=guard.name if guard is not None else None,
                     unresolved=[v for v in unset if v in f"{target.host} {target.location}"],
                 )
     if own.by_default_rule and rule is not None:
         _by_default_rule(c, ref, name, proxy, own, rule)
-    if not own.balancers:
-        # Most services have none, and all labels of a project are many.
-        return
-    known = {
-        middleware: said for labels in routes.values() for middleware, said in labels.middlewares.items()
-    }
     for balancer in own.balancers.values():
         scheme = (balancer.scheme or "http") if balancer.protocol == "http" else balancer.protocol
         scheme = "http" if scheme == "h2c" else scheme

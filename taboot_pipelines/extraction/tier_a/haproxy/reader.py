@@ -107,7 +107,7 @@ class HaproxyReader:
     """Tier A for HAProxy: a unit is one file."""
 
     name = "haproxy"
-    version = "4"
+    version = "5"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file says. What cannot be read, followed or resolved is a problem beside the rest

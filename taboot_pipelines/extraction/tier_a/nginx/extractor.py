@@ -34,7 +34,7 @@ class NginxReader:
     :class:`~taboot_pipelines.extraction.tier_a.recognition.FormatReader`)."""
 
     name = "nginx"
-    version = "8"
+    version = "9"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file and its includes say. Raises nothing but what the store behind ``view`` raises; what

@@ -69,7 +69,7 @@ class TraefikReader:
     looked for in the other files of its directory, which the file provider would read together."""
 
     name = "traefik"
-    version = "6"
+    version = "7"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file says. What cannot be read, followed or resolved is a problem beside the rest

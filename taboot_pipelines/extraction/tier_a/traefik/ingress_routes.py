@@ -39,7 +39,7 @@ class IngressRouteReader:
     """Tier A for the routes among the resources of a Kubernetes manifest; it passes over all others."""
 
     name = "ingressroute"
-    version = "7"
+    version = "8"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         """What the file's routes say. What cannot be read or resolved is a problem beside the rest

@@ -53,6 +53,7 @@ def test_a_swag_subdomain() -> None:
         "tls": True,
         "port": 8080,
         "scheme": "http",
+        "auth": "none",
     }
     assert (route.start_basis, route.end_basis, route.method) == (
         Basis.SOURCE,
