@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.compose.ansible import variable_files
+from taboot_pipelines.extraction.tier_a.compose.ansible import template_values
 from taboot_pipelines.extraction.tier_a.compose.files import is_model
 from taboot_pipelines.extraction.tier_a.compose.loading import documents_of
 from taboot_pipelines.extraction.tier_a.compose.variables import expand
@@ -27,7 +27,7 @@ from taboot_pipelines.extraction.tier_a.nginx.parser import Directive
 from taboot_pipelines.extraction.tier_a.nginx.parser import parse as parse_nginx
 from taboot_pipelines.extraction.tier_a.systemd.units import UnitFile, unit_of
 from taboot_pipelines.extraction.tier_a.systemd.units import parse as parse_unit
-from taboot_pipelines.extraction.tier_a.texts import Problems, actions
+from taboot_pipelines.extraction.tier_a.texts import Problems, actions, variable_called
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node, Origin
 from taboot_pipelines.extraction.tier_a.yaml_nodes import parse as parse_yaml
 from taboot_pipelines.model.records import FileView
@@ -541,7 +541,7 @@ class ConfigEntries:
     def __init__(self, house: ServiceIndex) -> None:
         self.house = house
         self._files: OrderedDict[str, ConfigFile] = OrderedDict()
-        self._put_in: dict[str, Sequence[Mapping[str, Sequence[Value]]]] = {}
+        self._values: dict[str, dict[str, str]] = {}
 
     def file(self, doc_id: str) -> ConfigFile:
         known = self._files.get(doc_id)
@@ -584,7 +584,7 @@ class ConfigEntries:
             if len(seen) == 1 or adds or value.path[2:] not in held:
                 known, also = self._known(service, value), tuple[StatementSpan, ...]()
                 if not known and "{{" in value.value:
-                    known, also = self._by_variables(value, self._put_into(document))
+                    known = self._put_in(document, value)
                 elif not known and "$" in value.value:
                     known, also = self._by_example(document, value)
                 found.append(ConfigEntry(document, value, 2, name, known, also))
@@ -670,26 +670,18 @@ class ConfigEntries:
         cites = tuple(StatementSpan(doc_id, v.line, v.start, v.end) for doc_id, v in found.values())
         return _TEMPLATE.sub(lambda m: found[m[1]][1].value, value.value), cites
 
-    def _put_into(self, document: Document) -> Sequence[Mapping[str, Sequence[Value]]]:
-        """The variables that Ansible puts into a template, by level and document."""
-        if document.doc_id not in self._put_in:
-            view = FileView(self._paths[document.source], None)
-            self._put_in[document.doc_id] = [
-                {
-                    doc_id: [v for v in self.file(doc_id).values if len(v.path) == 1]
-                    for doc_id in (self.house.by_path[document.source, path] for path in level)
-                }
-                for level in variable_files(document.path, view)
-            ]
-        return self._put_in[document.doc_id]
-
-    @cached_property
-    def _paths(self) -> dict[str, frozenset[str]]:
-        """The paths of each source."""
-        found: dict[str, set[str]] = {}
-        for source, path in self.house.by_path:
-            found.setdefault(source, set()).add(path)
-        return {source: frozenset(paths) for source, paths in found.items()}
+    def _put_in(self, document: Document, value: Value) -> str:
+        """A value of a template with what Ansible puts into it; empty unless all of that is known."""
+        if document.doc_id not in self._values:
+            ids = {p: d for (s, p), d in self.house.by_path.items() if s == document.source}
+            view = FileView(frozenset(ids), lambda path: self.house.text(ids[path]))
+            found = template_values(document.path, self.house.text(document.doc_id), view)
+            self._values[document.doc_id] = {variable_called(name): told for name, told in found.items()}
+        known = self._values[document.doc_id]
+        names = _TEMPLATE.findall(value.value)
+        if value.secret or not names or not all(n in known and not is_masked(known[n]) for n in names):
+            return ""
+        return _TEMPLATE.sub(lambda m: known[m[1]], value.value)
 
     @cached_property
     def _variables(self) -> dict[str, dict[str, list[Value]]]:

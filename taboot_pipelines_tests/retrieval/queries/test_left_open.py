@@ -169,8 +169,6 @@ def test_of_a_template_each_item_is_read_and_what_is_known_is_put_in(kb: Knowled
     }
     assert settings["environment.LEVEL"] == "debug"
     assert settings["environment.TITLE"] == "{{ pages_title }} (pages_title is set elsewhere)"
-    level = next(r for r in kb.query("settings", service="pages").rows if r.cells["value"] == "debug")
-    assert any(c.url.endswith("pages/defaults/main.yml") for c in level.citations)
 
 
 def test_a_name_that_is_set_elsewhere_is_not_the_default_name(kb: KnowledgeBase) -> None:
