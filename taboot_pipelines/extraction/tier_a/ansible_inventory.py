@@ -29,11 +29,11 @@ _OWN_GROUPS = frozenset({"all", "ungrouped"})
 _ADDRESS = ("ansible_host", "ansible_ssh_host")
 #: What only an inventory has: a variable of a connection behind a name, or a section of groups or variables.
 _MARK = re.compile(
-    r"^[ \t]*[^\s#;=\[]+[^\n#;]*[ \t]ansible_\w+[ \t]*=|^\[[^\]\n]+:(?:children|vars)\][ \t]*\r?$",
+    r"^[ \t]*[^\s#;=\[][^\n#;]*?[ \t]ansible_\w+[ \t]*=|^\[[^\]\n]+:(?:children|vars)\][ \t]*\r?$",
     re.MULTILINE,
 )
 _SECTION = re.compile(r"\[(?P<group>[^\]:]+)(?::(?P<kind>children|vars|hosts))?\]\s*(?:[#;].*)?")
-_SECTIONS = re.compile(r"\A\s*(?:[#;][^\n]*\s+)*\[[\w.:-]+\]")
+_SECTIONS = re.compile(r"\s*(?:[#;][^\n]*\n\s*)*\[[\w.:-]+\]")
 _WORD = re.compile(r"(?:[^\s\"']|\"[^\"]*\"|'[^']*')+")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _RANGE = re.compile(r"\[(?P<first>\d+|[A-Za-z]):(?P<last>\d+|[A-Za-z])(?::(?P<step>\d+))?\]")
@@ -54,6 +54,12 @@ def is_inventory_path(path: str) -> bool:
 def looks_like_inventory(head: str) -> bool:
     """Whether a text begins as an inventory does, in INI or in YAML."""
     return _MARK.search(head) is not None or _GROUP.search(head) is not None
+
+
+def _is_ini(path: str, text: str) -> bool:
+    """Whether a file that has no inventory's name is one in INI: Ansible's own is called ``hosts``."""
+    marked, default = _MARK.search(text) is not None, base_name(path).lower() == "hosts"
+    return (marked and (default or ending(path) == "ini")) or (default and _SECTIONS.match(text) is not None)
 
 
 @dataclass(slots=True)
@@ -80,7 +86,7 @@ class InventoryReader:
         said: Iterator[_Said] = iter(())
         if _GROUP.search(text) is not None or ending(path) in YAML:
             said = _of_yaml(path, text, inside)
-        elif is_inventory_path(path) or _MARK.search(text) or _SECTIONS.search(text):
+        elif is_inventory_path(path) or _is_ini(path, text):
             said = _of_ini(claims, path, text, inside)
         for group, written, quote, address in said:
             for name in _spread(claims, written, quote):

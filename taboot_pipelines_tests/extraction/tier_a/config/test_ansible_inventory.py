@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import pytest
 
 from taboot_pipelines_tests.extraction.tier_a.config.reading import interpret, one, shown
@@ -97,3 +99,13 @@ def test_ranges_that_are_none_are_problems_and_the_rest_stands() -> None:
     said = one("hosts.ini", "[a]\nx[1:99999]\nx[a:3]\ny[a:c]-[1:2]\nnot a host\n")
     assert set(groups(said)) == {f"y{letter}-{n}" for letter in "abc" for n in (1, 2)}
     assert [p.code for p in said.problems] == ["E_TOO_LARGE", "E_PARSE", "E_PARSE"]
+
+
+@pytest.mark.parametrize(
+    "text", ["# " * 50_000, "a" * 200_000, "a b" * 70_000, "a:\n" + "\n" * 100_000, "a:\n hosts:\n" * 30_000]
+)
+def test_any_text_is_looked_at_once(text: str) -> None:
+    started = perf_counter()
+    for name in ("hosts", "a.ini", "a.yml", "hosts.ini"):
+        interpret({name: text})
+    assert perf_counter() - started < 20
