@@ -198,7 +198,7 @@ def _follow(
         return
     queue = list(projects)
     seen = set(queue)
-    listing = FileView(frozenset(found), None)
+    listing = FileView(frozenset(found), load)
     while queue:
         path = queue.pop()
         text = load(path)

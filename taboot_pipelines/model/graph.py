@@ -208,7 +208,7 @@ NODES: dict[str, NodeType] = {
             "Host",
             ("hostname",),
             (is_hostname,),
-            {"ip": is_ip, "osType": _full(_OS_TYPE), "description": _str},
+            {"ip": is_ip, "osType": _full(_OS_TYPE), "description": _str, "groups": _strings},
         ),
         NodeType("IP", ("addr",), (is_ip,), {"cidr": is_cidr, "isPublic": _bool}),
         NodeType(

@@ -12,6 +12,11 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from taboot_pipelines.extraction.tier_a.ansible_inventory import (
+    InventoryReader,
+    is_inventory_path,
+    looks_like_inventory,
+)
 from taboot_pipelines.extraction.tier_a.caddy.adapted import CaddyJsonReader, looks_like_caddy_json
 from taboot_pipelines.extraction.tier_a.caddy.sites import CaddyfileReader
 from taboot_pipelines.extraction.tier_a.cloudflared import CloudflaredReader, looks_like_cloudflared
@@ -58,7 +63,8 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         "hosts",
-        (HostsReader(),),
+        # Inventories of Ansible are called so too; each reader tells its own.
+        (HostsReader(), InventoryReader()),
         by_path=is_hosts_path,
         globs=("[h]osts", "[h]osts.*", "*.hosts", "**/[h]osts.d/*", "[c]ustom.list"),
     ),
@@ -101,6 +107,14 @@ FORMATS: tuple[Format, ...] = (
         (TraefikReader(),),
         by_content=looks_like_traefik,
         endings=YAML | TOML | JSON,
+    ),
+    Format(
+        "ansible_inventory",
+        (InventoryReader(),),
+        by_path=is_inventory_path,
+        by_content=looks_like_inventory,
+        globs=("[i]nventory",),
+        endings=YAML | {"ini"},
     ),
 )
 

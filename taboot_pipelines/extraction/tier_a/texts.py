@@ -59,6 +59,12 @@ def with_variables(text: str) -> str:
     return _with_values(text, _variable)
 
 
+def actions(text: str) -> dict[str, str]:
+    """The values of a template as they are written, by the variables that :func:`with_variables` makes of
+    them."""
+    return {_variable(m[0]): m[0] for m in _ACTION.finditer(text) if m[0].startswith("{{")}
+
+
 def variable_called(name: str) -> str:
     """What a variable of :func:`with_variables` is called without what makes it as long as what it stands
     for."""

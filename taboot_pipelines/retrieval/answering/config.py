@@ -39,6 +39,7 @@ from taboot_pipelines.retrieval.queries.citations import (
     plural,
 )
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntries, ConfigEntry, of_servers
+from taboot_pipelines.retrieval.queries.relations import left_open
 from taboot_pipelines.retrieval.queries.service_index import Document, Edge, Service, distinct
 from taboot_pipelines.sources import source_kind
 
@@ -164,6 +165,7 @@ class Config(ConfigEntries):
             return None
         _, services, used = about
         statements, checks = [], []
+        closed = {s.name for s in services if not left_open(s, "ports")}
         for service in services[:5]:
             values = self.of_service(service)
             named = [
@@ -181,7 +183,8 @@ class Config(ConfigEntries):
             port = next(g for g in match.groups() if g) if match else ""
             statements.append(
                 CitedStatement(
-                    f"{placed.service} is checked on port {port} ({placed.value.key}), and publishes none.",
+                    f"{placed.service} is checked on port {port} ({placed.value.key})"
+                    f"{', and publishes none' if placed.service in closed else ''}.",
                     [placed.cite],
                 )
             )

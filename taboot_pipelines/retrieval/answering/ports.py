@@ -10,7 +10,14 @@ from taboot_pipelines.retrieval.answering.config import Config
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
 from taboot_pipelines.retrieval.answering.fact_base import FactKind
 from taboot_pipelines.retrieval.answering.typed_facts import TypedFacts
-from taboot_pipelines.retrieval.queries.citations import MAX_SCOPES, CitedStatement, Found, cites, listed
+from taboot_pipelines.retrieval.queries.citations import (
+    MAX_SCOPES,
+    CitedStatement,
+    Found,
+    StatementSpan,
+    cites,
+    listed,
+)
 from taboot_pipelines.retrieval.queries.relations import in_force, left_open
 from taboot_pipelines.retrieval.queries.service_index import Service, ServiceIndex, distinct
 
@@ -52,10 +59,13 @@ class Ports(FactKind):
             if edges:
                 statements.append(self.published(service, edges, question))
                 continue
+            if (left := self._left_open(service)) is not None:
+                statements.append(left)
+                continue
             reached = self._reached(service)
             if reached is not None and not published:
                 statements.append(reached)
-            elif service.declared and published and not left_open(service, "ports"):
+            elif service.declared and published:
                 begin = "No: " if question.yes_no else ""
                 text = f"{begin}{self.called(service)} publishes no port."
                 statements.append(CitedStatement(text, self.declaration([service]), denies=True))
@@ -72,6 +82,25 @@ class Ports(FactKind):
             }
         return Found(statements, used, looked_for="ports")
 
+    def _left_open(self, service: Service) -> CitedStatement | None:
+        """The ports that a service has inside and publishes by variables that have no value."""
+        variables = left_open(service, "ports")
+        if not variables:
+            return None
+        said, where = [], list[StatementSpan]()
+        for entry in self._config.of_service(service):
+            short, space, note = entry.shown.partition(" (")
+            at, _, inside = short.rpartition(":")
+            if entry.value.path[2:] == ("ports",) and inside.partition("/")[0].isdigit() and "," not in short:
+                said.append(
+                    f"on port {inside}, published at {at}{space}{note}" if at else f"on port {inside}"
+                )
+                where += [entry.cite, *entry.also]
+        if not said:
+            text = f"The ports of {self.called(service)} are set elsewhere, by {listed(variables)}."
+            return CitedStatement(text, self.declaration([service]))
+        return CitedStatement(f"{self.called(service)} listens {listed(said)}.", where)
+
     def _reached(self, service: Service) -> CitedStatement | None:
         """The port at which proxies, else other services, reach one that publishes none."""
         routes = in_force(self.house, self.house.into(service.number, "ROUTES_TO"))
@@ -80,8 +109,7 @@ class Ports(FactKind):
             if known:
                 port = listed([str(e.properties["port"]) for e in known])
                 by = listed([self.house.name(e.start) for e in known])
-                closed = service.declared and not left_open(service, "ports")
-                rest = ", and publishes none" if closed else ""
+                rest = ", and publishes none" if service.declared else ""
                 return CitedStatement(
                     f"{self.called(service)} is reached on port {port} by {by}{rest}.", cites(known)
                 )

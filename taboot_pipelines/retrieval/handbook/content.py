@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -45,7 +45,7 @@ from taboot_pipelines.retrieval.pictures.svg import svg
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, listed, plural
 from taboot_pipelines.retrieval.queries.house import Arguments, House
 from taboot_pipelines.retrieval.queries.relations import is_built_in, left_open, networks_of
-from taboot_pipelines.retrieval.queries.service_index import Edge, Service
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service, distinct
 
 #: Documents that are listed of those that name a service; passages about one action; urgent ones.
 _NAMING, _EXCERPTS, _URGENT = 20, 5, 8
@@ -62,6 +62,9 @@ _HOW_TO = {
     "restore": "How to restore it",
     "update": "How to update it",
 }
+
+#: The fields of a Compose service by which it names what it needs.
+_NEEDS = ("depends_on", "links", "external_links", "volumes_from", "network_mode", "ipc", "pid")
 
 
 class Handbook(Facts):
@@ -145,11 +148,17 @@ class Handbook(Facts):
             Section("At a glance", [self.glance(service)]),
             self._how_to(service, "restart"),
             Section("Map", [self._around(service)]),
-            _told("Needs", needs, f"{name} is not declared to need anything."),
+            _told("Needs", needs, self._none(service, "What {} needs", _NEEDS, "need anything")),
             _told("Needed by", needing, f"Nothing is declared to need {name}."),
             self._routes(name, routes),
-            _told("Published ports", ports, self._no_port(service)),
-            _told("Data", self.data(service), f"{name} is not declared to mount anything."),
+            _told(
+                "Published ports", ports, self._none(service, "The ports of {}", ("ports",), "publish a port")
+            ),
+            _told(
+                "Data",
+                self.data(service),
+                self._none(service, "What {} mounts", ("volumes",), "mount anything"),
+            ),
             *(self._how_to(service, action) for action in ACTIONS[1:]),
         ]
         if drift := self._contradictions(service):
@@ -165,10 +174,14 @@ class Handbook(Facts):
             section.blocks.append(Links([(Cell("Routes and ports", "routes"), whither)]))
         return section
 
-    def _no_port(self, service: Service) -> str:
-        if variables := left_open(service, "ports"):
-            return f"The ports of {service.name} are set elsewhere, by {listed(variables)}."
-        return f"{service.name} is not declared to publish a port."
+    def _none(self, service: Service, what: str, fields: Collection[str], lacking: str) -> str:
+        """That a service declares nothing of a kind, unless that is left open by its variables, or by what of
+        its files could not be read."""
+        if variables := distinct(v for field in fields for v in left_open(service, field)):
+            return f"{what.format(service.name)}: set elsewhere, by {listed(variables)}."
+        if not self._house.entries.was_read(service):
+            return f"{what.format(service.name)}: not known, since not all that declares it could be read."
+        return f"{service.name} is not declared to {lacking}."
 
     def _how_to(self, service: Service, action: str) -> Section:
         found = (self.passage(e) for e in self._how.of.get((service.number, action), ())[:_EXCERPTS])

@@ -17,7 +17,12 @@ from taboot_pipelines.retrieval.queries import house as queries
 from taboot_pipelines.retrieval.queries.catalog import QUERIES
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, cites
 from taboot_pipelines.retrieval.queries.house import Arguments, House
-from taboot_pipelines.retrieval.queries.relations import declared_description, in_force, networks_of
+from taboot_pipelines.retrieval.queries.relations import (
+    declared_description,
+    in_force,
+    left_open,
+    networks_of,
+)
 from taboot_pipelines.retrieval.queries.routes import route
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, plain_name
 from taboot_pipelines.retrieval.sentences import Form, TextStatement
@@ -34,7 +39,7 @@ _LABELLED = re.compile(rf"(?:{'|'.join(_LISTED['headers'])}): +(?=\S)(.+)", re.I
 #: Letters of a sentence that may say what a thing is.
 _SHORT = 20
 #: What is said behind a value whose variables may be set elsewhere.
-_OPEN = re.compile(r" \(((?:unless )?[\w, ]+ (?:says? otherwise|(?:is|are) set elsewhere))\)$")
+_OPEN = re.compile(r" \(((?:unless )?[\w,. ]+ (?:says? otherwise|(?:is|are) set elsewhere))\)$")
 
 
 class Facts(Blocks):
@@ -111,7 +116,8 @@ class Facts(Blocks):
                     )
                 )
             if c["container"]:
-                rows.append(self.row(("Container", Cell(str(c["container"]), code=True)), row.cites))
+                known = not left_open(service, "container_name")
+                rows.append(self.row(("Container", Cell(str(c["container"]), code=known)), row.cites))
             if c["file"]:
                 rows.append(self.row(("Declared in", Cell(str(c["file"]), code=True)), row.cites))
         for row in self.ask("images", service):

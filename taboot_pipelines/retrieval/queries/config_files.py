@@ -11,20 +11,26 @@ import posixpath
 import re
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.compose.ansible import template_values
+from taboot_pipelines.extraction.tier_a.compose.files import is_model
+from taboot_pipelines.extraction.tier_a.compose.loading import documents_of
 from taboot_pipelines.extraction.tier_a.compose.variables import expand
+from taboot_pipelines.extraction.tier_a.compose.volumes import UNKNOWN
 from taboot_pipelines.extraction.tier_a.nginx.parser import Directive
 from taboot_pipelines.extraction.tier_a.nginx.parser import parse as parse_nginx
 from taboot_pipelines.extraction.tier_a.systemd.units import UnitFile, unit_of
 from taboot_pipelines.extraction.tier_a.systemd.units import parse as parse_unit
-from taboot_pipelines.extraction.tier_a.texts import Problems
+from taboot_pipelines.extraction.tier_a.texts import Problems, actions, variable_called
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node, Origin
 from taboot_pipelines.extraction.tier_a.yaml_nodes import parse as parse_yaml
+from taboot_pipelines.model.records import FileView
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, listed
 from taboot_pipelines.retrieval.queries.manifest_values import of_manifests
 from taboot_pipelines.retrieval.queries.service_index import (
@@ -56,9 +62,16 @@ _SECRET_KEY = re.compile(
     r"pass(?:word|wd|phrase)?s?$|secrets?$|token$|(?:api|private|encryption|storage)_?key$", re.IGNORECASE
 )
 _VARIABLE = re.compile(r"(?<!\$)\$\{?([A-Za-z_]\w*)")
-#: A variable of a template of Jinja, as it is; and the folders in which Ansible looks for variables.
+#: A variable of a template of Jinja, as it is; one that is filtered too; and the folders in which Ansible
+#: looks for variables.
 _TEMPLATE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
+_PUT_IN = re.compile(r"\{\{\s*([A-Za-z_][\w.]*)")
 _OF_VARIABLES = re.compile(r"(?:^|/)(?:group_vars|host_vars|vars|defaults)/")
+#: A variable in braces.
+_BRACED = re.compile(r"\$\{\w+\}")
+#: Where a volume in the short form is mounted, at its end; and what is put into its source.
+_MOUNTED_AT = re.compile(r":(?P<target>/[^:{}$]*)(?P<options>:[\w,]+)?$")
+_HOLE = re.compile(r"\$\{[^{}]*\}|\$\w+|\{\{[^{}]*\}\}")
 _INI_SECTION = re.compile(r"\s*\[+([^\]\n]+)\]+\s*(?:[#;].*)?$")
 _INI_VALUE = re.compile(r"\s*(?P<key>[\w.\- ]+?)\s*[=:]\s*(?P<value>.*?)\s*$")
 _SHELL_WORD = re.compile(r"[^\s\"']+|\"[^\"]*\"|'[^']*'")
@@ -136,11 +149,11 @@ class ConfigEntry:
     def _resolved(self, value: str) -> str:
         if self.known:
             return self.known
-        names = distinct(_VARIABLE.findall(value)) if self.service else []
+        names = distinct([*_VARIABLE.findall(value), *_PUT_IN.findall(value)]) if self.service else []
         if not names:
             return value
         expanded = expand(value, {})
-        missing = [n for n in names if n in expanded.missing]
+        missing = [n for n in names if n in expanded.missing or n in _PUT_IN.findall(value)]
         if missing:
             return f"{expanded.text} ({listed(missing)} {'is' if len(missing) == 1 else 'are'} set elsewhere)"
         return f"{expanded.text} (unless {listed(names)} says otherwise)"
@@ -168,24 +181,27 @@ class ConfigEntry:
 
 @dataclass
 class ConfigFile:
-    """The values of one file. ``extends``: of each service that extends another, (file or "", service)."""
+    """The values of one file. ``extends``: of each service that extends another, (file or "", service).
+    ``whole``: whether all of the file was read."""
 
     doc_id: str
     values: list[Value] = field(default_factory=list)
     extends: dict[str, tuple[str, str]] = field(default_factory=dict)
+    whole: bool = True
 
 
 def read(doc_id: str, path: str, mime: str, text: str) -> ConfigFile:
     """The values of a file; none where it cannot be parsed. Never raises."""
-    found = ConfigFile(doc_id)
+    found = ConfigFile(doc_id, whole=len(text) <= MAX_CHARS)
     text = text[:MAX_CHARS]
     lines = _Lines(text)
     if mime in ("application/yaml", "application/json"):
         try:
             # A masked value would be read as an alias of YAML; the same number of other signs is not.
             unstarred = _MASKED.sub(lambda m: "•" * len(m[0]), text)
-            trees = parse_yaml(Origin(path, unstarred, ""), Problems())
+            trees = _trees(path, unstarred)
         except (TabootError, RecursionError):
+            found.whole = False
             return found
         # What says the same as a setting of Compose is found as that, wherever a manifest has it.
         own = list(_of_manifests(trees, text, lines))
@@ -194,6 +210,10 @@ def read(doc_id: str, path: str, mime: str, text: str) -> ConfigFile:
         for tree in trees:
             _extends(tree, found)
             _take(found, (v for v in _walk(tree, (), lines) if (v.start, v.end) not in told))
+        if put_in := actions(text):
+            found.values = [
+                replace(v, value=_BRACED.sub(lambda m: put_in.get(m[0], m[0]), v.value)) for v in found.values
+            ]
     elif unit_of(path) is not None:
         _take(found, _unit(path, text, lines))
     elif mime == "text/x-nginx-conf":
@@ -204,9 +224,20 @@ def read(doc_id: str, path: str, mime: str, text: str) -> ConfigFile:
     return found
 
 
+def _trees(path: str, text: str) -> list[Node]:
+    """The documents of a YAML file, of a Compose file that is a template as the extractor reads it."""
+    if "{{" in text:
+        with suppress(TabootError):
+            documents = documents_of(path, text, "", Problems())
+            if any(is_model(document, path) for document in documents):
+                return documents
+    return parse_yaml(Origin(path, text, ""), Problems())
+
+
 def _take(found: ConfigFile, values: Iterator[Value]) -> None:
     for value in values:
         if len(found.values) >= MAX_VALUES:
+            found.whole = False
             return
         if value.path:  # what is a file's only value has no key
             found.values.append(value)
@@ -510,6 +541,7 @@ class ConfigEntries:
     def __init__(self, house: ServiceIndex) -> None:
         self.house = house
         self._files: OrderedDict[str, ConfigFile] = OrderedDict()
+        self._values: dict[str, dict[str, str]] = {}
 
     def file(self, doc_id: str) -> ConfigFile:
         known = self._files.get(doc_id)
@@ -551,7 +583,9 @@ class ConfigEntries:
             adds = value.path[2] in ("volumes", "extra_hosts")
             if len(seen) == 1 or adds or value.path[2:] not in held:
                 known, also = self._known(service, value), tuple[StatementSpan, ...]()
-                if not known and "$" in value.value:
+                if not known and "{{" in value.value:
+                    known = self._put_in(document, value)
+                elif not known and "$" in value.value:
                     known, also = self._by_example(document, value)
                 found.append(ConfigEntry(document, value, 2, name, known, also))
         if name in file.extends:
@@ -563,10 +597,12 @@ class ConfigEntries:
 
     def _known(self, service: Service, value: Value) -> str:
         """What the graph knows a value to be that is written with variables: it was read with those of the
-        project's ``.env``. Empty where nothing says so."""
-        if "$" not in value.value or len(value.path) != 3:
+        project's ``.env``, or with what Ansible puts in. Empty where nothing says so."""
+        if _HOLE.search(value.value) is None or len(value.path) != 3:
             return ""
         key = value.path[2]
+        if key == "volumes":
+            return self._mount(service, value.value)
         if key == "image":
             edges = [e for e in self.house.out(service.number, "BUILDS") if e.method == "compose_image"]
             return str(self.house.properties(edges[0].end).get("reference") or "") if edges else ""
@@ -578,6 +614,20 @@ class ConfigEntries:
             }
             return at.pop() if len(at) == 1 else ""
         return str(service.properties.get({"container_name": "containerName"}.get(key, key)) or "")
+
+    def _mount(self, service: Service, written: str) -> str:
+        """A mount that is written with variables as the graph knows it; empty where it does not."""
+        at = _MOUNTED_AT.search(written)
+        if at is None:
+            return ""
+        pattern = ".*".join(map(re.escape, _HOLE.split(written[: at.start()])))
+        container = self.house.container_of.get(service.number, service.number)
+        for mount in self.house.properties(container).get("mounts") or ():
+            source, _, rest = str(mount).partition(":")
+            same = rest.removesuffix(":ro") == posixpath.normpath(at["target"])
+            if same and source not in ("", UNKNOWN) and re.fullmatch(pattern, source):
+                return f"{source}{at[0]}"
+        return ""
 
     def _by_example(self, document: Document, value: Value) -> tuple[str, tuple[StatementSpan, ...]]:
         """A value with its variables as an example of an environment file beside it has them, and where;
@@ -594,16 +644,17 @@ class ConfigEntries:
                 return f"{text} ({listed(missing)} as in {where})", tuple(spans)
         return "", ()
 
-    def _by_variables(self, document: Document, value: Value) -> tuple[str, tuple[StatementSpan, ...]]:
-        """A value with what its file, else Ansible's files of variables, give each variable in braces, and
-        where; empty unless all are known there, by one value each."""
+    def _by_variables(
+        self, value: Value, levels: Sequence[Mapping[str, Sequence[Value]]]
+    ) -> tuple[str, tuple[StatementSpan, ...]]:
+        """A value with what files give each variable in braces, those that count most first, and where; empty
+        unless all are known there, by one value each."""
         names = distinct(_TEMPLATE.findall(value.value))
         if not names or value.secret:
             return "", ()
-        own = {document.doc_id: [v for v in self.file(document.doc_id).values if v.path[-1] in names]}
         found: dict[str, tuple[str, Value]] = {}
         for name in names:
-            for files in (own, self._variables.get(document.source, {})):
+            for files in levels:
                 said = {
                     v.value: (doc_id, v)
                     for doc_id, held in files.items()
@@ -612,12 +663,25 @@ class ConfigEntries:
                 }
                 if len(said) == 1:
                     found[name] = next(iter(said.values()))
-                if said:
+                if any(v.path[-1] == name for held in files.values() for v in held):
                     break  # What the file itself says goes before what holds for all.
         if len(found) < len(names):
             return "", ()
         cites = tuple(StatementSpan(doc_id, v.line, v.start, v.end) for doc_id, v in found.values())
         return _TEMPLATE.sub(lambda m: found[m[1]][1].value, value.value), cites
+
+    def _put_in(self, document: Document, value: Value) -> str:
+        """A value of a template with what Ansible puts into it; empty unless all of that is known."""
+        if document.doc_id not in self._values:
+            ids = {p: d for (s, p), d in self.house.by_path.items() if s == document.source}
+            view = FileView(frozenset(ids), lambda path: self.house.text(ids[path]))
+            found = template_values(document.path, self.house.text(document.doc_id), view)
+            self._values[document.doc_id] = {variable_called(name): told for name, told in found.items()}
+        known = self._values[document.doc_id]
+        names = _TEMPLATE.findall(value.value)
+        if value.secret or not names or not all(n in known and not is_masked(known[n]) for n in names):
+            return ""
+        return _TEMPLATE.sub(lambda m: known[m[1]], value.value)
 
     @cached_property
     def _variables(self) -> dict[str, dict[str, list[Value]]]:
@@ -644,23 +708,32 @@ class ConfigEntries:
         return found
 
     def whole(self, service: Service) -> bool:
-        """Whether all that a service is declared with is known: no file that it extends is missing, and no
-        chart brings what runs."""
-        documents = self.house.declaring(service)
-        for doc_id in documents:
+        """Whether all that a service is declared with is known: all of it was read, and no chart brings what
+        runs."""
+        built = bool(self.house.out(service.number, "BUILDS"))
+        return built and bool(self.house.declaring(service)) and self.was_read(service)
+
+    def was_read(self, service: Service) -> bool:
+        """Whether all that declares a service was read: its files whole, and no file that it extends is
+        missing."""
+        for doc_id in self.house.declaring(service):
+            if not self.file(doc_id).whole:
+                return False
             path, _ = self.file(doc_id).extends.get(service.name, ("", ""))
             document = self.house.documents[doc_id]
             target = posixpath.normpath(posixpath.join(posixpath.dirname(document.path), path))
             if path and (document.source, target) not in self.house.by_path:
                 return False
-        return bool(documents) and bool(self.house.out(service.number, "BUILDS"))
+        return True
 
     def of_document(self, doc_id: str) -> list[ConfigEntry]:
         """The values of a file. What leads to one is its service, in an nginx conf the blocks around it."""
         document = self.house.documents[doc_id]
         nginx = document.mime == "text/x-nginx-conf"
         found = []
-        for value in self.file(doc_id).values:
+        held = self.file(doc_id).values
+        levels = ({doc_id: held}, self._variables.get(document.source, {}))
+        for value in held:
             path, service = value.path, ""
             if nginx:
                 lead = len(path) - (2 if len(path) > 1 and path[-2] in SETTING else 1)
@@ -669,7 +742,7 @@ class ConfigEntries:
             else:
                 lead = 0
             known, also = (
-                _set_in(self.file(doc_id), document, value) if nginx else self._by_variables(document, value)
+                _set_in(self.file(doc_id), document, value) if nginx else self._by_variables(value, levels)
             )
             found.append(ConfigEntry(document, value, lead, service, known, also))
         return found

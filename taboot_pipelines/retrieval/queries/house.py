@@ -94,6 +94,8 @@ class House:
         ]
         if not held:
             held = [self.index.services[int(n)] for n in self.view.graph.find(name, "Service")]
+        if any(s.declared for s in held):
+            held = [s for s in held if s.declared or not s.project]
         return sorted(held, key=lambda s: (not s.own, not s.declared, s.place, s.project))
 
     def projects_named(self, name: str) -> frozenset[tuple[str, str]]:

@@ -99,7 +99,8 @@ class Edge:
 @dataclass(frozen=True, slots=True)
 class Service:
     """A service. ``place``: the host or source of its scope, ``project``: the Compose project; both empty
-    where only its name is known. ``own``: it runs on a host of the house, or its files declare it."""
+    where only its name is known. ``own``: it runs on a host of the house, or its files declare it;
+    ``declared``: its own project does, and not only what another needs or builds."""
 
     number: int
     name: str
@@ -107,10 +108,7 @@ class Service:
     project: str
     properties: dict[str, Any]
     own: bool
-
-    @property
-    def declared(self) -> bool:
-        return bool(self.project)
+    declared: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +241,38 @@ class ServiceIndex:
             # What configuration declares without a machine is the house's where its files are; and what no
             # source says a machine of, since then none tells the house from examples.
             own = bool(project) and (source is None or not hosted or source_kind(source.type).kept_here)
-            found[number] = Service(number, row["name"], place, project, json.loads(row["properties"]), own)
+            properties = json.loads(row["properties"])
+            declared = bool(project) and number not in self._built_by_others
+            if declared and properties.keys() <= {"schemaVersion"}:
+                declared = not self._only_needed(number, f"{place}/{project}", row["name"])
+            found[number] = Service(number, row["name"], place, project, properties, own, declared)
         return found
+
+    def _only_needed(self, number: int, scope: str, name: str) -> bool:
+        """Whether only what others of a Compose project need says that there is such a service in it: one
+        that the project has makes a container."""
+        named = [e.method.startswith("compose_") for e in self.into(number)]
+        made = container_id(self._namespace, scope, name, 1) in self._containers
+        return bool(named) and all(named) and not made and not self.out(number)
+
+    @cached_property
+    def _containers(self) -> dict[str, int]:
+        """The containers by their keys."""
+        return {self.key(n): n for n in self.of_label("Container")}
+
+    @cached_property
+    def _built_by_others(self) -> frozenset[int]:
+        """The services of Dockerfiles that stand for what a declared service builds, whichever source has the
+        file: that one is the service."""
+        builds = self.of_type("BUILDS")
+        builders = {e.start for e in builds if "compose_build" in e.methods}
+        held: dict[str, set[int]] = defaultdict(set)
+        for edge in builds:
+            if "dockerfile_from" in edge.methods:
+                document = self.documents[edge.doc_id]
+                root = self.roots.get(document.source) or f"{document.source}:"
+                held[posixpath.normpath(posixpath.join(root, document.path))].add(edge.start)
+        return frozenset(s for starts in held.values() if starts & builders for s in starts - builders)
 
     @cached_property
     def described(self) -> dict[str, tuple[str, str, datetime]]:
@@ -259,7 +287,6 @@ class ServiceIndex:
     def container_of(self) -> dict[int, int]:
         """The first container of each service, by its service; of one that is known by its name alone the
         container of that name."""
-        known = {self.key(n): n for n in self.of_label("Container")}
         found = {}
         for number, service in self.services.items():
             scope = f"{service.place}/{service.project}"
@@ -268,7 +295,7 @@ class ServiceIndex:
                 if service.declared
                 else bare_key("Container", service.name)[0]
             )
-            if (container := known.get(key)) is not None:
+            if (container := self._containers.get(key)) is not None:
                 found[number] = container
         return found
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from taboot_pipelines.knowledge.drift.facts import DriftKind
-from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, cites
+from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, cites, listed
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
 from taboot_pipelines.retrieval.queries.relations import (
     declaring_edges,
@@ -116,11 +116,14 @@ def services(house: House, args: Arguments) -> Iterator[Row]:
     for service in asked:
         container = house.index.container_of.get(service.number)
         held = house.index.out(container, "RUNS") if container is not None else []
+        called = house.index.name(container) if container is not None else ""
+        if variables := left_open(service, "container_name"):
+            called = f"set elsewhere, by {listed(variables)}"
         documents = house.index.declaring(service)
         cells: dict[str, Cell] = {
             **house.service(service),
             "host": house.index.name(held[0].end) if held else "",
-            "container": house.index.name(container) if container is not None else "",
+            "container": called,
             "file": house.index.documents[documents[0]].path if documents else "",
         }
         yield Row(cells, cites([*declaring_edges(house.index, service), *held[:1]]))

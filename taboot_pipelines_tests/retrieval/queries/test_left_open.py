@@ -5,6 +5,7 @@ what they may be.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,41 @@ services:
   plain: {image: "acme/plain:1"}
 """
 QUADLET = "[Container]\nImage=docker.io/acme/{}:1\nHealthCmd=true\n"
+TEMPLATE = """\
+services:
+  pages:
+    image: acme/pages:{{ pages_version }}
+    container_name: {{ pages_name }}
+    ports: ["{{ pages_port }}:3000"]
+    environment:
+      LEVEL: {{ pages_level }}
+      TITLE: "{{ pages_title }}"
+    volumes:
+      - {{ pages_home }}/data:/data
+      - {{ elsewhere }}/more:/more/:ro
+      - /srv/pages/config:/config
+  loose:
+    image: acme/loose:1
+    depends_on: {{ loose_needs }}
+    volumes: {{ loose_volumes }}
+"""
+WITH_ENV = """\
+services:
+  photos:
+    image: acme/photos:1
+    volumes: ["${PHOTOS}:/photos", "${PHOTOS}/thumbs:/thumbs:ro", "${VOLUME}:/cache", "${NOWHERE}:/none"]
+  papers:
+    image: acme/papers:1
+    ports: ["${PAPERS_PORT}:8000"]
+    healthcheck: {test: curl http://localhost:8000}
+  gallery-proxy:
+    image: acme/proxy:1
+    ports: ["${PROXY_PORT}:3000"]
+  edge:
+    image: acme/edge:1
+    environment: {UPSTREAM: "http://gallery-proxy:3000"}
+volumes: {kept: {}}
+"""
 EXAMPLE = "# Copy to .env\nFORGE_PORT=8929\nFORGE_SSH=2424\nFORGE_TAG=18.2\nFORGE_PASSWORD=swordfish-nine\n"
 
 
@@ -40,6 +76,18 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         (folder / "backup.service").write_text("[Unit]\nDescription=Saves it all\n[Service]\nExecStart=/b\n")
         (folder / "backup.timer").write_text("[Timer]\nOnCalendar=*-*-* 04:00:00\nPersistent=true\n")
         (folder / "early.timer").write_text("[Timer]\nOnBootSec=5min\nUnit=backup.service\n")
+        role = folder.parent / "roles/pages"
+        for path, text in {
+            "templates/compose.yaml.j2": TEMPLATE,
+            "defaults/main.yml": "pages_home: /srv/pages\npages_level: debug\npages_version: '2'\n",
+            # Of another role nothing is put in.
+            "../other/defaults/main.yml": "pages_title: wrong\nelsewhere: /wrong\npages_name: wrong\n",
+        }.items():
+            (role / path).parent.mkdir(parents=True, exist_ok=True)
+            (role / path).write_text(text)
+        (gallery := folder.parent / "gallery").mkdir()
+        (gallery / "compose.yaml").write_text(WITH_ENV)
+        (gallery / ".env").write_text("PHOTOS=/mnt/photos\nVOLUME=kept\n")
         units = ["**/*.example", "**/*.container", "**/*.service", "**/*.timer"]
         world.source("notes", path="stacks", include=units, interpret=True)
         world.ingest()
@@ -53,7 +101,8 @@ def test_ports_that_are_set_elsewhere_are_not_none(kb: KnowledgeBase) -> None:
     assert found.text == "forge (forge): set elsewhere, by ${FORGE_PORT} and ${FORGE_SSH}."
     assert kb.query("published_ports", service="plain").text == "plain (forge): publishes no port."
     without = kb.query("services_without_published_ports")
-    assert {r.cells["service"] for r in without.rows} == {"plain", "bare", "checked", "backup"}
+    silent = {"plain", "bare", "checked", "backup", "loose", "photos", "edge"}
+    assert {r.cells["service"] for r in without.rows} == silent
     for question in (
         "which ports does forge publish?",
         "is forge exposed?",
@@ -102,3 +151,55 @@ def test_an_example_keeps_its_secrets(kb: KnowledgeBase) -> None:
         answer = kb.answer(question)
         assert "swordfish" not in answer.text + "".join(c.text for c in (*answer.citations, *answer.closest))
     assert all("swordfish" not in h.text for h in kb.search("FORGE_PASSWORD").hits)
+
+
+def mounted(kb: KnowledgeBase, service: str) -> set[str]:
+    return {str(r.cells["value"]) for r in kb.query("settings", service=service, key="volumes").rows}
+
+
+def test_of_a_template_each_item_is_read_and_what_is_known_is_put_in(kb: KnowledgeBase) -> None:
+    said = {m for m in mounted(kb, "pages") if ", " not in m}
+    assert said == {
+        "/srv/pages/data:/data",
+        "{{ elsewhere }}/more:/more/:ro (elsewhere is set elsewhere)",
+        "/srv/pages/config:/config",
+    }
+    settings = {
+        str(r.cells["key"]): str(r.cells["value"]) for r in kb.query("settings", service="pages").rows
+    }
+    assert settings["environment.LEVEL"] == "debug"
+    assert settings["environment.TITLE"] == "{{ pages_title }} (pages_title is set elsewhere)"
+
+
+def test_a_name_that_is_set_elsewhere_is_not_the_default_name(kb: KnowledgeBase) -> None:
+    (pages,) = kb.query("services", service="pages").rows
+    assert pages.cells["container"] == "set elsewhere, by ${pages_name}"
+    (loose,) = kb.query("services", service="loose").rows
+    assert loose.cells["container"] == "pages-loose-1"
+    assert "pages-pages-1" not in kb.answer("what is the container name of pages?").text
+
+
+def test_what_could_not_be_read_is_not_nothing(kb: KnowledgeBase, tmp_path: Path) -> None:
+    book = kb.handbook(tmp_path / "house").path
+    page = (book / "services/pages.loose.md").read_text()
+    assert "What loose needs: set elsewhere, by \\${loose_needs}" in page
+    assert "not declared to mount" not in page and "{{ loose_volumes }}" in page
+    page = (book / "services/pages.pages.md").read_text()
+    assert "| `{{ elsewhere }}/more` | `/more/` | ro, elsewhere is set elsewhere |" in page
+
+
+def test_a_mount_has_the_values_of_the_environment_as_ports_have(kb: KnowledgeBase) -> None:
+    assert {m for m in mounted(kb, "photos") if ", " not in m} == {
+        "/mnt/photos:/photos",
+        "/mnt/photos/thumbs:/thumbs:ro",
+        "gallery_kept:/cache",
+        "${NOWHERE}:/none (NOWHERE is set elsewhere)",
+    }
+
+
+@pytest.mark.parametrize("service", ["papers", "gallery-proxy"])
+def test_a_port_inside_is_told_with_what_it_is_published_by(kb: KnowledgeBase, service: str) -> None:
+    inside, variable = {"papers": ("8000", "PAPERS_PORT"), "gallery-proxy": ("3000", "PROXY_PORT")}[service]
+    answer = kb.answer(f"which port does {service} listen on?")
+    said = f"listens on port {inside}, published at ${{{variable}}} ({variable} is set elsewhere)"
+    assert said in answer.text and "publishes none" not in answer.text

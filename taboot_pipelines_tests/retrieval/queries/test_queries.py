@@ -339,6 +339,30 @@ def test_what_no_source_says_a_machine_of_is_the_houses_own(
     assert {r.cells["service"] for r in world.kb().query("services").rows} == own
 
 
+def test_what_others_need_or_build_is_no_service_beside_theirs(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    house = world.source("house", "compose", proxy="edge")
+    for folder in ("images", "other"):
+        (house / folder).mkdir()
+    (house / "compose.yaml").write_text(
+        "services:\n"
+        "  edge:\n    build: {context: images, dockerfile: edge.dockerfile}\n    depends_on: [web_db]\n"
+        "  web:\n    image: 'nginx:1'\n    depends_on: [web-db]\n"
+        "  web-db:\n    image: 'postgres:16'\n"
+    )
+    (house / "images/edge.dockerfile").write_text("FROM acme/edge:2\nEXPOSE 443\n")
+    (house / "other/Dockerfile").write_text("FROM acme/other:1\n")
+    # The same files by a source of their own.
+    world.source("rest", path="house", include=["**/*ockerfile"], interpret=True)
+    world.ingest()
+    kb = world.kb()
+    services = {(r.cells["service"], r.cells["project"]) for r in kb.query("services").rows}
+    assert services == {("edge", "house"), ("web", "house"), ("web-db", "house"), ("other", "other")}
+    assert kb.answer("how many services are there?").text.startswith("There are 4 services")
+    assert kb.impact("edge").projects == ("house",)
+    assert "web_db" in {r.cells["needs"] for r in kb.query("dependencies", service="edge").rows}
+
+
 def test_what_hangs_on_a_proxy_does_not_hang_on_what_it_leads_to(tmp_path: Path, tei: FakeTei) -> None:
     world = World(tmp_path, tei.url)
     house = world.source("house", "compose", host="nas", proxy="proxy")

@@ -7,6 +7,7 @@ import re
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
 from taboot_pipelines.extraction.tier_a.compose.loading import Loader, Project
 from taboot_pipelines.extraction.tier_a.images import ImageReference
+from taboot_pipelines.extraction.tier_a.texts import variable_called
 from taboot_pipelines.extraction.tier_a.yaml_nodes import Node
 from taboot_pipelines.model.records import NodeRef, SourceFacts
 
@@ -62,7 +63,7 @@ class ProjectClaims(ClaimBuilder):
             return False
         marks = self.unresolved.setdefault(service, [])
         for name in node.missing:
-            mark = f"{what}: ${{{name}}}" if name not in ("", "$") else f"{what}: $"
+            mark = f"{what}: ${{{variable_called(name)}}}" if name not in ("", "$") else f"{what}: $"
             if mark not in marks:
                 marks.append(mark)
         return True

@@ -18,7 +18,7 @@ from taboot_pipelines.extraction.tier_a.compose.networks import (
     claim_networks,
     claim_ports,
     memberships,
-    read_ports,
+    target_port,
 )
 from taboot_pipelines.extraction.tier_a.compose.traefik import claim_routes, default_rule, find_proxy
 from taboot_pipelines.extraction.tier_a.compose.variables import resolved
@@ -212,12 +212,21 @@ def _names_of(c: ProjectClaims, name: str, node: Node) -> None:
             c.images[name] = (reference, image)
 
 
+#: Lists and mappings whose items are marked one by one, or not at all.
+_WHOLE = ("ports", "volumes", "environment")
+
+
 def _declare(c: ProjectClaims, name: str, key: Node, node: Node, labels: Mapping[str, Entry]) -> None:
     container = node.scalar("container_name")
     alias = None if container is None or c.mark(name, "container_name", container) else container.text
-    for other in (alias, c.container_name(name, 1), *_network_aliases(node)):
+    for other in (_container_name(c, name, 1, node), *_network_aliases(node)):
         if other:
             c.answering.setdefault(other, name)
+    for field in _WHOLE:
+        whole = node.scalar(field)
+        if whole is not None:
+            # What a list or a mapping holds that stands elsewhere, nobody knows.
+            c.mark(name, field, whole)
     image = c.images.get(name)
     port = _first_port(node)
     profiles = node.get("profiles")
@@ -252,12 +261,20 @@ def _remark(key: Node) -> str | None:
 def _names(c: ProjectClaims, name: str, node: Node) -> Iterator[str]:
     """The names of a service's containers besides its own: that of the container, given or made, of the
     machine that it takes itself for, and of the service in a stack of Swarm."""
-    container = node.scalar("container_name")
-    yield container.text if container is not None and not container.missing else c.container_name(name, 1)
+    if container := _container_name(c, name, 1, node):
+        yield container
     hostname = node.scalar("hostname")
     if hostname is not None and not hostname.missing and hostname.text:
         yield hostname.text
     yield c.stack_name(name)
+
+
+def _container_name(c: ProjectClaims, name: str, index: int, node: Node) -> str | None:
+    """The name of a service's container, given or as Compose makes it; None where it is set elsewhere."""
+    given = node.scalar("container_name") if index == 1 else None
+    if given is None:
+        return c.container_name(name, index)
+    return None if given.missing else given.text
 
 
 def _lent(c: ProjectClaims, node: Node) -> tuple[str, Node] | None:
@@ -279,9 +296,8 @@ def _first_port(node: Node) -> tuple[int, str] | None:
     for field in ("ports", "expose"):
         entries = node.get(field)
         for item in entries.items if entries is not None else ():
-            ports = read_ports(item)
-            if ports is not None:
-                return ports.bindings[0].target, ports.bindings[0].protocol
+            if (port := target_port(item)) is not None:
+                return port
     return None
 
 
@@ -348,12 +364,13 @@ def _containers(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
     restart = _restart(c, name, node)[1]
     mounted = mounts(c, node)
     for index in range(1, _replicas(c, node) + 1):
-        own = container is not None and not container.missing and index == 1
-        title = container.text if own and container is not None else c.container_name(name, index)
-        ref = NodeRef("Container", (ids.container_id(c.source.namespace, c.scope, name, index),), title)
+        title = _container_name(c, name, index, node)
+        ref = NodeRef(
+            "Container", (ids.container_id(c.source.namespace, c.scope, name, index),), title or name
+        )
         c.node(
             ref,
-            container if own and container is not None else key,
+            container if container is not None and title is not None and index == 1 else key,
             {
                 "name": title,
                 "image": image[1].text if image is not None else None,
@@ -387,7 +404,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "21"
+    version = "22"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every

@@ -212,6 +212,19 @@ def _address(text: str) -> str | None:
         return None
 
 
+def target_port(node: Node) -> tuple[int, str] | None:
+    """The first port in the container of one entry of `ports`, and its protocol: known too where the
+    published one is a variable without a value."""
+    target, protocol = node.scalar("target"), node.scalar("protocol")
+    if node.kind == SCALAR:
+        ports = _short(node.text.rpartition(":")[2]) if node.missing else read_ports(node)
+    elif target is not None:
+        ports = _bindings(resolved(target), "", protocol.text if protocol is not None else "tcp", None)
+    else:
+        ports = None
+    return (ports.bindings[0].target, ports.bindings[0].protocol) if ports is not None else None
+
+
 def read_ports(node: Node) -> Ports | None:
     """The bindings of one entry of `ports`; None if it is none that Compose accepts."""
     if node.kind == SCALAR:

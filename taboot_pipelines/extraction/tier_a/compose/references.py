@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.compose.ansible import variable_files
+from taboot_pipelines.extraction.tier_a.compose.ansible import play_files, variable_files
 from taboot_pipelines.extraction.tier_a.compose.builds import dockerfile_path
 from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.compose.files import is_model, looks_like_compose, resolve_path
@@ -39,8 +39,8 @@ def references(
     not; of the configuration that its services mount what is in the ``listing``.
 
     Files of `extends`, `include` and `configs`, mounted ones, Dockerfiles and what says what is put into a
-    template are documents; `env_file`,
-    `label_file` and each ``.env`` are input. ``env`` is the parsed ``.env`` beside the project;
+    template are documents; `env_file`, `label_file`, each ``.env`` and encrypted variables are input. ``env``
+    is the parsed ``.env`` beside the project;
     ``project_directory`` defaults to the text's own directory. A text that is no Compose file, or no YAML,
     names nothing. What only a merge of two files names is seen by :func:`project_files`.
     """
@@ -55,6 +55,7 @@ def references(
     found: set[tuple[str, Role]] = {(posixpath.join(base, ".env"), "input")} if models else set()
     if models and listing is not None and "{{" in text:
         found |= {(named, "document") for level in variable_files(path, listing) for named in level}
+        found |= play_files(path, listing)
     if _NAMES_FILES.search(text) is None:
         return found
     for document in models:

@@ -19,6 +19,8 @@ def mounts(c: ProjectClaims, node: Node) -> list[str]:
     """Of two at one place the later one counts, as Compose has it."""
     found: dict[str, str] = {}
     volumes = node.get("volumes")
+    if volumes is not None and volumes.missing:
+        found[UNKNOWN] = UNKNOWN
     for item in volumes.items if volumes is not None else ():
         said = _long(c, item) if item.is_map else _short(c, item) if item.kind == SCALAR else None
         if said is not None:

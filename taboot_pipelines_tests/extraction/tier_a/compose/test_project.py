@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+
 import pytest
 
 from taboot_pipelines.errors import TabootError
@@ -832,6 +834,92 @@ def test_what_a_role_and_the_inventory_say_is_put_into_a_template(variables, ima
         if role == "document"
     }
     assert {p for p in variables if "/db/" not in p} <= named
+
+
+PLAY = """\
+- hosts: all
+  vars: {files: "{{ playbook_dir }}/../stacks/web", version: '1.1', app: nginx}
+  vars_files: ["{{ playbook_dir }}/../vars/ports.yml"]
+  tasks:
+    - block:
+        - ansible.builtin.template: {src: "{{ files }}/compose.yaml.j2", dest: /srv}
+"""
+OF_ROLE = "- hosts: all\n  vars: {version: '1.1', app: nginx}\n  roles: [{role: web, version: '1.2'}]\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "files", "expected"),
+    [
+        # A play that has the template as the source of a task; its files go before its own variables.
+        ("stacks/web", {"playbooks/a/../web.yml": PLAY, "vars/ports.yml": "a: 1\n"}, "nginx:1.1"),
+        (
+            "stacks/web",
+            {"playbooks/web.yml": PLAY, "vars/ports.yml": "version: '{{ a.b }}'\na: {b: 9}\n"},
+            "nginx:9",
+        ),
+        (
+            "stacks/web",
+            {"playbooks/web.yml": PLAY, "vars/ports.yml": "$ANSIBLE_VAULT;1.1;AES256\n61\n"},
+            "nginx:1.1",
+        ),
+        # What a file that is not there sets, or a task, is not known.
+        ("stacks/web", {"playbooks/web.yml": PLAY}, None),
+        (
+            "stacks/web",
+            {"playbooks/web.yml": f"{PLAY}    - set_fact: {{version: 2}}\n", "vars/ports.yml": ""},
+            None,
+        ),
+        (
+            "stacks/web",
+            {"playbooks/web.yml": f"{PLAY}    - include_vars: x.yml\n", "vars/ports.yml": ""},
+            None,
+        ),
+        ("stacks/other", {"playbooks/web.yml": PLAY, "vars/ports.yml": ""}, None),
+        # What a play gives a role goes before the role's own, and the inventory before its defaults alone.
+        (
+            "roles/web/templates",
+            {"site.yml": OF_ROLE, "roles/web/vars/main.yml": "version: 3\n"},
+            "nginx:1.2",
+        ),
+        ("roles/web/templates", {"site.yml": OF_ROLE, "group_vars/all.yml": "app: caddy\n"}, "nginx:1.2"),
+        (
+            "roles/web/templates",
+            {"site.yml": OF_ROLE, "roles/web/vars/main.yml": "app: caddy\n"},
+            "caddy:1.2",
+        ),
+        (
+            "roles/web/templates",
+            {
+                "site.yml": "- hosts: a\n  tasks:\n    - include_role: {name: web}\n"
+                "      vars: {app: b, version: c}\n"
+            },
+            "b:c",
+        ),
+        # Two plays that differ leave it open; so does one that gives nothing.
+        ("roles/web/templates", {"site.yml": OF_ROLE, "b.yml": OF_ROLE.replace("1.2", "1.3")}, None),
+        ("roles/web/templates", {"site.yml": OF_ROLE, "b.yml": "- hosts: b\n  roles: [web]\n"}, None),
+        ("roles/web/templates", {"site.yml": OF_ROLE.replace("web", "web2")}, None),
+    ],
+)
+def test_what_a_play_says_is_put_into_the_template_that_it_fills_in(path, files, expected) -> None:
+    path = f"{path}/compose.yaml.j2"
+    files = {posixpath.normpath(p): text for p, text in files.items()}
+    files[path] = "services:\n  web:\n    image: '{{ app }}:{{ version }}'\n"
+    assert images(interpret(files, path)) == ([expected] if expected else [])
+    named = references(files[path], path, {}, FileView(frozenset(files), files.get))
+    if expected is not None:
+        assert {p for p, _ in named} >= files.keys() - {path}
+        assert all((role == "input") == files[p].startswith("$ANSIBLE") for p, role in named if p in files)
+
+
+def test_variables_that_double_each_other_are_unknown() -> None:
+    path = "roles/web/templates/compose.yaml.j2"
+    doubled = "".join(f"v{n}: '{{{{ v{n + 1} }}}}{{{{ v{n + 1} }}}}'\n" for n in range(60))
+    files = {
+        path: "services: {web: {image: '{{ v0 }}'}}",
+        "roles/web/defaults/main.yml": f"{doubled}v60: aa\n",
+    }
+    assert images(interpret(files, path)) == []
 
 
 def test_variables_that_are_no_text_take_nothing_away() -> None:
