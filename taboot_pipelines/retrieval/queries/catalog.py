@@ -31,7 +31,7 @@ class Query:
     """A typed query. ``reads``: the relations of the graph, or ``settings`` of files; ``answers``: the types
     of questions that it answers (``answering.question_types``), whose wordings are its examples; ``none``:
     what is said where it has no row; ``field``: of a declaration that says it, which variables may leave
-    open."""
+    open; ``doubt``: says of what else it is not known whether it is a row, or nothing."""
 
     name: str
     summary: str
@@ -44,6 +44,7 @@ class Query:
     closed: bool = True
     answers: tuple[str, ...] = ()
     field: str = ""
+    doubt: Callable[[House, Arguments], str] | None = None
 
 
 def _parameter(name: str, kind: str, required: bool = False) -> QueryParameter:
@@ -401,6 +402,7 @@ _ALL = (
         Sentence("", "ask for no login at the proxy:", "{hostname}{path}", ("target",)),
         "no route without a login is declared",
         answers=("lacking",),
+        doubt=routes.logins_in_doubt,
     ),
     Query(
         "missing_upstreams",

@@ -26,7 +26,7 @@ from taboot_pipelines.extraction.tier_a.texts import Problems
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node, Origin
 from taboot_pipelines.extraction.tier_a.yaml_nodes import parse as parse_yaml
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, listed
-from taboot_pipelines.retrieval.queries.manifest_values import of_manifests
+from taboot_pipelines.retrieval.queries.manifest_values import Setting, middlewares, of_manifests
 from taboot_pipelines.retrieval.queries.service_index import (
     Document,
     Service,
@@ -168,10 +168,12 @@ class ConfigEntry:
 
 @dataclass
 class ConfigFile:
-    """The values of one file. ``extends``: of each service that extends another, (file or "", service)."""
+    """The values of one file. ``extends``: of each service that extends another, (file or "", service);
+    ``middlewares``: of Traefik's that are resources of Kubernetes, under the keys of its dynamic files."""
 
     doc_id: str
     values: list[Value] = field(default_factory=list)
+    middlewares: list[Value] = field(default_factory=list)
     extends: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
@@ -188,7 +190,8 @@ def read(doc_id: str, path: str, mime: str, text: str) -> ConfigFile:
         except (TabootError, RecursionError):
             return found
         # What says the same as a setting of Compose is found as that, wherever a manifest has it.
-        own = list(_of_manifests(trees, text, lines))
+        own = _said(of_manifests(trees), ("services",), text, lines)
+        found.middlewares = _said(middlewares(trees), ("http", "middlewares"), text, lines)
         _take(found, iter(own))
         told = {(value.start, value.end) for value in own}
         for tree in trees:
@@ -472,14 +475,16 @@ def _unit(path: str, text: str, lines: _Lines) -> Iterator[Value]:
                 yield Value((*keys, flag), given_value, start, value.end, line)
 
 
-def _of_manifests(trees: list[Node], text: str, lines: _Lines) -> Iterator[Value]:
-    """The settings of Kubernetes' workloads, each quoted from the beginning of its line."""
-    for setting in of_manifests(trees):
+def _said(settings: Iterable[Setting], section: tuple[str, ...], text: str, lines: _Lines) -> list[Value]:
+    """The settings of resources of Kubernetes, each quoted from the beginning of its line."""
+    found = []
+    for setting in settings:
         start = text.rfind("\n", 0, setting.node.start) + 1
         start += len(text[start : setting.node.start]) - len(text[start : setting.node.start].lstrip(" -\t"))
         number = lines.number(setting.node.start)
-        path = ("services", setting.service, *setting.keys)
-        yield Value(path, setting.value, start, setting.node.end, number, lines.comment(number))
+        path = (*section, setting.name, *setting.keys)
+        found.append(Value(path, setting.value, start, setting.node.end, number, lines.comment(number)))
+    return found
 
 
 def _ini(text: str) -> Iterator[Value]:

@@ -71,12 +71,17 @@ class House:
     @cached_property
     def middlewares(self) -> Mapping[str, Mapping[str, Mapping[str, ConfigEntry]]]:
         """What Traefik's middlewares are, by name, document and kind: the first setting of each kind. A file
-        of its dynamic configuration declares them as the label of a container does."""
+        of its dynamic configuration declares them as the label of a container does, or a resource of
+        Kubernetes, whatever its namespace."""
         found: dict[str, dict[str, dict[str, ConfigEntry]]] = {}
         for document in self.index.config_documents:
-            if document.example or "middlewares" not in self.index.text(document.doc_id):
+            if document.example or "iddleware" not in self.index.text(document.doc_id):
                 continue
-            for entry in self.entries.of_document(document.doc_id):
+            resources = self.entries.file(document.doc_id).middlewares
+            for entry in (
+                *self.entries.of_document(document.doc_id),
+                *(ConfigEntry(document, value, 0) for value in resources),
+            ):
                 if said := _MIDDLEWARE.search(entry.value.key):
                     held = found.setdefault(said[1].lower(), {}).setdefault(document.doc_id, {})
                     held.setdefault(said[2].lower(), entry)

@@ -58,9 +58,9 @@ _RELEASES = {"HelmRelease": "helm.toolkit.fluxcd.io", "Application": "argoproj.i
 
 
 class Setting(NamedTuple):
-    """A setting of a service: the keys beneath it, the value, and the node that says it."""
+    """A setting of a service or a middleware: the keys beneath it, the value, and the node that says it."""
 
-    service: str
+    name: str
     keys: tuple[str, ...]
     value: str
     node: Node
@@ -76,6 +76,21 @@ def of_manifests(trees: Sequence[Node]) -> Iterator[Setting]:
             for values in _values(one):
                 for brought in rendered(values, one.name, one.namespace):
                     yield from _of_object(brought)
+
+
+def middlewares(trees: Sequence[Node]) -> Iterator[Setting]:
+    """What Traefik's middlewares are among the resources of a file: each of its kinds, and of a chain the
+    names of those in it."""
+    for one in objects(trees):
+        if one.kind != "Middleware" or not one.group.startswith("traefik.") or one.spec is None:
+            continue
+        for kind, (key, value) in one.spec.entries.items():
+            if kind.lower() == "chain":
+                named = (each.scalar("name") for each in listed(value, "middlewares"))
+                names = ", ".join(name.text for name in named if name is not None)
+                yield Setting(one.name.text, ("chain", "middlewares"), names, value)
+            else:
+                yield Setting(one.name.text, (kind,), "", key)
 
 
 def _values(one: Object) -> Iterator[Node]:

@@ -217,7 +217,8 @@ def guards(house: ServiceIndex, route: Edge) -> list[Edge]:
 def guard_product(edge: Edge) -> str:
     """The product that an endpoint is protected by at its proxy, by the name of what is included there;
     empty where none is."""
-    return re.split("[-@]", str(edge.properties.get("authInclude") or ""))[0].lower()
+    name = edge.properties.get("authInclude") if edge.properties.get("auth") else ""
+    return re.split("[-@]", str(name or ""))[0].lower()
 
 
 def guard(edge: Edge) -> str:
