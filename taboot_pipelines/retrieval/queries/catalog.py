@@ -505,7 +505,7 @@ _ALL = (
     Query(
         "addresses",
         "Which name resolves to which address; of one name or address, or all.",
-        (_parameter("name", "text"),),
+        (_parameter("of", "text"),),
         ("name", "address", "record"),
         ("RESOLVES_TO",),
         services.addresses,

@@ -60,7 +60,7 @@ def named(name: object) -> Query:
         raise TabootError(
             "E_QUERY",
             f"There is no query {shown!r}.{or_near(shown, QUERIES)}",
-            remedy="`taboot query` and KnowledgeBase.queries() list them.",
+            remedy="`taboot query` lists them.",
         )
     return found
 
