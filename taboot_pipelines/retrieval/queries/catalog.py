@@ -158,6 +158,7 @@ _ALL = (
         Sentence("", "have it:", "{service}", ("value",)),
         "no service has it",
         answers=("setting_value",),
+        doubt=settings.settings_in_doubt,
     ),
     Query(
         "services_without",
@@ -169,6 +170,7 @@ _ALL = (
         Sentence("", "lack it:", "{service}"),
         "no service without it is declared",
         answers=("lacking",),
+        doubt=settings.settings_in_doubt,
     ),
     Query(
         "values_counted",

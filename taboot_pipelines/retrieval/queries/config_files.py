@@ -26,7 +26,7 @@ from taboot_pipelines.extraction.tier_a.texts import Problems
 from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUENCE, Node, Origin
 from taboot_pipelines.extraction.tier_a.yaml_nodes import parse as parse_yaml
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, listed
-from taboot_pipelines.retrieval.queries.manifest_values import Setting, middlewares, of_manifests
+from taboot_pipelines.retrieval.queries.manifest_values import Setting, middlewares, of_manifests, own_words
 from taboot_pipelines.retrieval.queries.service_index import (
     Document,
     Service,
@@ -169,11 +169,14 @@ class ConfigEntry:
 @dataclass
 class ConfigFile:
     """The values of one file. ``extends``: of each service that extends another, (file or "", service);
-    ``middlewares``: of Traefik's that are resources of Kubernetes, under the keys of its dynamic files."""
+    ``middlewares``: of Traefik's that are resources of Kubernetes, under the keys of its dynamic files;
+    ``own``: of workloads and releases of Kubernetes what ``values`` has under the keys of Compose, under
+    those that stand in the file."""
 
     doc_id: str
     values: list[Value] = field(default_factory=list)
     middlewares: list[Value] = field(default_factory=list)
+    own: list[Value] = field(default_factory=list)
     extends: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
@@ -191,6 +194,7 @@ def read(doc_id: str, path: str, mime: str, text: str) -> ConfigFile:
             return found
         # What says the same as a setting of Compose is found as that, wherever a manifest has it.
         own = _said(of_manifests(trees), ("services",), text, lines)
+        found.own = _said(own_words(trees), ("services",), text, lines)[:MAX_VALUES]
         found.middlewares = _said(middlewares(trees), ("http", "middlewares"), text, lines)
         _take(found, iter(own))
         told = {(value.start, value.end) for value in own}
@@ -541,6 +545,12 @@ class ConfigEntries:
                 if p.value.path[2] in _LISTS_OF_UNITS or last[p.value.path] == p.document.doc_id
             ]
         return found
+
+    def own_words(self, doc_id: str, service: str | None = None) -> list[ConfigEntry]:
+        """The settings of the workloads and releases of a file, or of one, under the file's own keys."""
+        document = self.house.documents[doc_id]
+        values = self.file(doc_id).own
+        return [ConfigEntry(document, v, 2, v.path[1]) for v in values if service in (None, v.path[1])]
 
     def _of_service(
         self, service: Service, doc_id: str, name: str, found: list[ConfigEntry], seen: set[tuple[str, str]]

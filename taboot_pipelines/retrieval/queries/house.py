@@ -146,6 +146,19 @@ class House:
             return [e for s in self.asked(args) for e in self.entries.of_service(s)]
         return [e for d in self.index.config_documents for e in self.entries.of_document(d.doc_id)]
 
+    def own_words(self, args: Arguments) -> list[ConfigEntry]:
+        """The same as :meth:`settings`, of what the files of a cluster say in other words than Compose."""
+        if args.services or args.projects or args.hosts:
+            return [e for s in self.asked(args) for e in self.own_words_of(s)]
+        return [e for d in self.index.config_documents for e in self.entries.own_words(d.doc_id)]
+
+    def own_words_of(self, service: Service) -> list[ConfigEntry]:
+        # A release whose chart is not here states no relation, so that its file declares nothing of it.
+        stating = self.index.graph.nodes.column("doc_ids")[service.number].as_py() or ()
+        known = (self.index.documents.get(d) for d in (*self.index.declaring(service), *stating))
+        files = dict.fromkeys(d.doc_id for d in known if d is not None and d.declares)
+        return [e for d in files for e in self.entries.own_words(d, service.name)]
+
     # --- cells
 
     def declaration(self, service: Service) -> list[StatementSpan]:

@@ -66,12 +66,47 @@ spec: {selector: {app: asked}, ports: [{port: 80}]}
 """
 
 
+#: Two workloads, one of which has much, and a release whose chart is not here.
+WORK = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: rich, namespace: shop}
+spec:
+  updateStrategy: {type: OnDelete}
+  template:
+    spec:
+      hostNetwork: true
+      nodeSelector:
+        disk: ssd
+      containers:
+        - name: main
+          image: acme/rich:1
+          securityContext: {privileged: true}
+          resources: {limits: {memory: 1Gi}}
+        - {name: other, image: "acme/other:1", lifecycle: {preStop: {exec: {command: [sleep, "5"]}}}}
+      volumes: [{name: scratch, emptyDir: {}}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: poor, namespace: shop}
+spec: {template: {spec: {containers: [{name: main, image: "acme/poor:1"}]}}}
+"""
+RELEASE = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: chart, namespace: shop}
+spec:
+  chart: {spec: {chart: thing}}
+  values: {agent: {securityContext: {privileged: true}}}
+"""
+
+
 @pytest.fixture(scope="module")
 def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
     with FakeTei(dimension=16) as embedder:
         world = World(tmp_path_factory.mktemp("cluster"), embedder.url)
         folder = world.source("cluster", interpret=True)
-        files = {"gate.yaml": GATE, "asked.yaml": INGRESS} | {
+        files = {"gate.yaml": GATE, "asked.yaml": INGRESS, "work.yaml": WORK, "release.yaml": RELEASE} | {
             f"{name}.yaml": ROUTE.format(name=name, middlewares=middlewares)
             for name, (middlewares, _) in ROUTES.items()
         }
@@ -99,6 +134,44 @@ def test_a_route_that_is_guarded_by_what_nobody_knows_is_not_provably_open(kb: K
     for name, words in (("open", True), ("unknown", False), ("chained", False), ("asked", False)):
         answer = kb.answer(f"Does {name}.example.org ask for a login?")
         assert ("declares no login" in answer.text) == words, answer.text
+
+
+@pytest.mark.parametrize(
+    ("key", "having"),
+    [
+        ("nodeSelector", {"rich"}),
+        ("hostNetwork", {"rich"}),
+        ("securityContext", {"rich", "chart"}),
+        ("privileged", {"rich", "chart"}),
+        ("updateStrategy", {"rich"}),
+        ("preStop", {"rich"}),
+        ("emptyDir", {"rich"}),
+        ("limits", {"rich"}),
+        ("limits.memory", {"rich"}),
+        ("tolerations", set()),
+    ],
+)
+def test_a_setting_is_found_under_the_keys_of_its_file(kb: KnowledgeBase, key: str, having: set[str]) -> None:
+    found = kb.query("services_with", key=key)
+    assert {r.cells["service"] for r in found.rows} == having
+    # Each value once, though it is known under a key of Compose too.
+    assert len({(r.cells["service"], r.cells["value"]) for r in found.rows}) == len(found.rows)
+    lacking = kb.query("services_without", key=key)
+    assert {r.cells["service"] for r in lacking.rows} == {"rich", "poor"} - having
+    # What the chart sets of itself nobody knows.
+    for result in (found, lacking):
+        # Nor of what a route leads to and no file here runs.
+        (doubt,) = result.unseen
+        open_ = set(doubt.partition(" of ")[2].partition(":")[0].replace(" and ", ", ").split(", "))
+        assert open_ == {"asked", *ROUTES, "chart"} - having and not result.complete
+
+
+def test_all_settings_are_told_once_and_are_found_by_the_key_that_is_written(kb: KnowledgeBase) -> None:
+    (row,) = kb.query("settings", key="hostNetwork").rows
+    assert (row.cells["service"], row.cells["value"]) == ("rich", "true")
+    assert row.citations[0].text == "hostNetwork: true"
+    every = [r for r in kb.query("settings", limit=10_000).rows if r.cells["file"] == "work.yaml"]
+    assert sum(r.cells["value"] == "ssd" or "disk" in str(r.cells["value"]) for r in every) == 1
 
 
 def test_a_manifest_that_cannot_be_read_leaves_all_open(tmp_path: Path, tei: FakeTei) -> None:
