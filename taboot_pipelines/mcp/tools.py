@@ -459,8 +459,9 @@ class WriteTools(Tools):
         reason: Annotated[str, Field(description="Why, which is kept with it.")],
         label: Label = None,
     ) -> str:
-        """Say what a field of a thing really is (null: it has no value); it wins over every document until it
-        is undone with `taboot undo`."""
+        """Say what a field of a thing in the graph really is (null: it has no value); it wins over what every
+        document says of it until it is undone with `taboot undo`. Queries for settings still tell what
+        stands in the files."""
         made = self._kb.correct(entity, field, value, reason, who=self._WHO, label=label)
         return f"Recorded as {made.observation_id[:_ID]}; `taboot undo` takes it back."
 

@@ -32,7 +32,9 @@ def _chosen(house: House, args: Arguments) -> list[Edge]:
     if args.proxies:
         edges = [e for e in edges if e.start in args.proxies]
     if name := args.text.get("hostname"):
-        edges = [e for e in edges if _serves(house, e, name.lower())]
+        # Who pastes an address means its host.
+        bare = re.sub(r"^[a-z][a-z0-9+.-]*://|(?<=[^/])/.*$", "", name.lower())
+        edges = [e for e in edges if _serves(house, e, bare)]
     return in_force(house.index, edges)
 
 

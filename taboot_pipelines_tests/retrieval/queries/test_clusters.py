@@ -174,6 +174,12 @@ def test_all_settings_are_told_once_and_are_found_by_the_key_that_is_written(kb:
     assert sum(r.cells["value"] == "ssd" or "disk" in str(r.cells["value"]) for r in every) == 1
 
 
+def test_an_address_is_asked_for_as_its_host(kb: KnowledgeBase) -> None:
+    for name in ("open.example.org", "https://open.example.org", "HTTPS://open.example.org/a/b"):
+        (row,) = kb.query("behind", hostname=name).rows
+        assert row.cells["target"] == "open", name
+
+
 def test_a_manifest_that_cannot_be_read_leaves_all_open(tmp_path: Path, tei: FakeTei) -> None:
     world = World(tmp_path, tei.url)
     folder = world.source("cluster", interpret=True)
