@@ -296,7 +296,10 @@ def query(
         _show_queries(known, as_json)
         return
     parameters = next((q.parameters for q in known.queries if q.name == name), ())
-    found = kb.query(name, limit, **_arguments([p.name for p in parameters], arguments))
+    given = _arguments([p.name for p in parameters], arguments)
+    if "limit" in given:
+        raise click.UsageError("How many rows are shown at most, --limit says.")
+    found = kb.query(name, limit, **given)
     if as_json:
         emit_json(found.model_dump(mode="json"))
         return

@@ -8,6 +8,7 @@ Source: modelcontextprotocol.io, "Transports" (security warning), revision 2025-
 from __future__ import annotations
 
 import hmac
+import inspect
 import socket
 from collections.abc import Callable
 from functools import wraps
@@ -29,6 +30,7 @@ from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.mcp.texts import MARK
 from taboot_pipelines.mcp.tools import Tools, WriteTools
 from taboot_pipelines.model.health import HEALTH, METRICS
+from taboot_pipelines.retrieval.queries.citations import listed
 from taboot_pipelines.retrieval.session import sparing_collections
 
 if TYPE_CHECKING:
@@ -50,9 +52,39 @@ INSTRUCTIONS = (
 )
 
 
-def make_server(kb: KnowledgeBase, *, write: bool = False) -> MCPServer[Any]:
+#: What to do about an error, where :data:`~taboot_pipelines.errors.CODES` says it in the words of a program.
+_REMEDIES = {
+    "E_EDGE_UNKNOWN": "Use an id that stands in an answer of these tools.",
+    "E_SOURCE_UNKNOWN": "The tool sources lists them.",
+}
+
+
+class Server(MCPServer[Any]):
+    """A server whose tools refuse what they do not take: an argument that is passed over is an answer to
+    another question."""
+
+    async def list_tools(self) -> list[Any]:
+        tools = await super().list_tools()
+        schemas = [{**tool.input_schema, "additionalProperties": False} for tool in tools]
+        made = zip(tools, schemas, strict=True)
+        return [tool.model_copy(update={"input_schema": schema}) for tool, schema in made]
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        tool = getattr(WriteTools, name) if name in (*READING, *WRITING) else None
+        taken = dict(inspect.signature(tool).parameters) if tool is not None else {}
+        taken.pop("self", None)
+        for given, value in arguments.items() if taken else ():
+            if given not in taken:
+                raise ToolError(f"E_QUERY: {name} takes no {given[:100]!r}; it takes {listed(list(taken))}.")
+            text = str(taken[given].annotation).startswith("Annotated[str,")
+            if text and isinstance(value, str) and not value.strip():
+                raise ToolError(f"E_QUERY: {given} must not be empty.")
+        return await super().call_tool(name, arguments, context)
+
+
+def make_server(kb: KnowledgeBase, *, write: bool = False) -> Server:
     """The server over ``kb``; with ``write`` it has the tools that change something too."""
-    server: MCPServer[Any] = MCPServer(
+    server = Server(
         "taboot",
         title="taboot_pipelines",
         instructions=INSTRUCTIONS,
@@ -83,7 +115,8 @@ def _told(kb: KnowledgeBase, tool: Callable[..., str]) -> Callable[..., str]:
                 return tool(*args, **kwargs)
         except TabootError as error:
             error = logs.redacted(error, kb.settings)
-            raise ToolError(f"{error.code}: {error.message} {error.remedy}".strip()) from None
+            remedy = _REMEDIES.get(error.code, error.remedy)
+            raise ToolError(f"{error.code}: {error.message} {remedy}".strip()) from None
         # A defect's message may quote a document; its type and place do not.
         except Exception as error:  # noqa: BLE001
             at = f"{type(error).__name__} at {raised_at(error)}"

@@ -4,7 +4,7 @@ marked as theirs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from taboot_pipelines.errors import TabootError
@@ -34,6 +34,15 @@ def quoted(text: str, lines: int = 12, *, first: int = 0, blank: bool = False) -
 def _line(text: str) -> str:
     shown = "".join(c if c.isprintable() else " " for c in text.rstrip())
     return shown if len(shown) <= MAX_LINE else f"{shown[: MAX_LINE - 1]}…"
+
+
+def cells(named: Mapping[str, object]) -> tuple[str, list[str]]:
+    """Cells of a row in one line, and those of several lines, which are some file's: each with its lines
+    quoted."""
+    shown = {name: str(value) for name, value in named.items() if value not in (None, "")}
+    long = {name: value for name, value in shown.items() if "\n" in value.strip()}
+    said = plain(", ".join(f"{name} {value}" for name, value in shown.items() if name not in long))
+    return said, [f"  {name}:\n{quoted(value)}" for name, value in long.items()]
 
 
 def counted(number: int, noun: str) -> str:

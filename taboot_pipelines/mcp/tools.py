@@ -8,13 +8,19 @@ Every fact has its file and line and an id that ``explain`` takes. Text of docum
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from taboot_pipelines.errors import TabootError, unknown_sources
-from taboot_pipelines.mcp.texts import MAX_CHARS, Page, counted, plain, quoted, start_of
+from pydantic import Field
+
+from taboot_pipelines.errors import TabootError, or_near, unknown_sources
+from taboot_pipelines.knowledge.drift.facts import DriftKind
+from taboot_pipelines.mcp.texts import MAX_CHARS, Page, cells, counted, plain, quoted, start_of
+from taboot_pipelines.model.graph import EDGES, NODES
+from taboot_pipelines.retrieval.queries.run import MAX_ROWS
 from taboot_pipelines.retrieval.rendering import short_url, with_line
 from taboot_pipelines.retrieval.snippets import best_lines, heading
 from taboot_pipelines.retrieval.verbalization import relation
@@ -39,7 +45,20 @@ _LEAD = 320
 #: How long an ingest may take that an assistant asks for.
 _INGEST_SECONDS = 3600
 
+#: A place as answers name it, ``source: path:line`` or a part of that.
+_PLACE = re.compile(
+    r"(?:(?P<source>[a-z0-9][a-z0-9_-]*): )?(?P<path>.+?)(?::(?P<line>[0-9]{1,7}))?", re.DOTALL
+)
+
 Value = str | int | bool | None
+
+# --- What the tools take: a type, and a sentence for who asks
+
+Cursor = Annotated[str | None, Field(description="What an answer ended with, to go on from there.")]
+Source = Annotated[str | None, Field(description="The id of one source, as `sources` lists them.")]
+Label = Annotated[
+    str | None, Field(description=f"What kind of thing is meant by the name: {', '.join(sorted(NODES))}.")
+]
 
 
 class Tools:
@@ -47,10 +66,14 @@ class Tools:
 
     def __init__(self, kb: KnowledgeBase) -> None:
         self._kb = kb
+        #: The last result of a query, with what was asked and the publication that it is of.
+        self._found: tuple[tuple[object, ...], QueryResult] | None = None
 
     # --- what is asked for in words -------------------------------------------------------------------------
 
-    def ask(self, question: str) -> str:
+    def ask(
+        self, question: Annotated[str, Field(description="One question in plain words, about one thing.")]
+    ) -> str:
         """Answer a question about the infrastructure from its files and documents, with citations.
 
         Says plainly when nothing answers it, with what comes nearest. Prefer it for a single question in
@@ -64,7 +87,9 @@ class Tools:
         ]
         if found.found:
             sure = f"({found.certainty}, {found.confidence:.2f}, from {found.kind})"
-            lead = quoted(found.text) if found.kind == "text" else plain(found.text, 1500)
+            # What has several lines was not put together here: it is a text, or holds one.
+            own = found.kind != "text" and "\n" not in found.text.strip()
+            lead = plain(found.text, 1500) if own else quoted(found.text)
             return Page(
                 f"{lead}\n{sure}", items, notes=[f"drift: {plain(d)}" for d in found.drift[:3]]
             ).text()
@@ -73,14 +98,19 @@ class Tools:
 
     def search(
         self,
-        query: str,
-        source: str | None = None,
-        mode: Literal["hybrid", "vector", "keyword", "graph", "adaptive"] = "hybrid",
-        cursor: str | None = None,
-        collection: str | None = None,
+        query: Annotated[str, Field(description="The words, or a sentence, that passages should fit.")],
+        source: Source = None,
+        mode: Annotated[
+            Literal["hybrid", "vector", "keyword", "graph", "adaptive"],
+            Field(description="How passages are found; hybrid joins words and meaning."),
+        ] = "hybrid",
+        cursor: Cursor = None,
+        collection: Annotated[
+            str | None,
+            Field(description="Only a named part of the documents: a saved filter, source or tag."),
+        ] = None,
     ) -> str:
-        """Find the passages of documents and files that fit a query best: words, meaning and names.
-        `collection`: only in a named part of the documents, a source or a tag."""
+        """Find the passages of documents and files that fit a query best: words, meaning and names."""
         start = start_of(cursor)
         options: dict[str, Any] = {"mode": mode, **({"source": [source]} if source else {})}
         options |= {"collection": [collection]} if collection else {}
@@ -100,7 +130,13 @@ class Tools:
     # --- the graph ------------------------------------------------------------------------------------------
 
     def query(
-        self, name: str | None = None, parameters: dict[str, Value] | None = None, cursor: str | None = None
+        self,
+        name: Annotated[str | None, Field(description="The query; without it all are listed.")] = None,
+        parameters: Annotated[
+            dict[str, Value] | None,
+            Field(description='The query\'s own parameters by name, such as {"service": "db"}.'),
+        ] = None,
+        cursor: Cursor = None,
     ) -> str:
         """Ask one of some forty typed queries (who depends on a service, ports, routes, networks, values of
         settings, what lacks a health check …): complete rows with their places, and whether there is provably
@@ -114,18 +150,32 @@ class Tools:
                 wanted = ", ".join(p.name if p.required else f"{p.name}?" for p in q.parameters)
                 items.append(f"{q.name}({wanted}): {q.summary}")
             return Page(f"{len(known)} queries:", items, start).text()
+        known = self._kb.queries().queries
+        if name not in {q.name for q in known}:
+            raise TabootError(
+                "E_QUERY",
+                f"There is no query {plain(name, 100)!r}.{or_near(name, [q.name for q in known])}",
+                remedy="Without a name this tool lists them.",
+            )
         given = dict(parameters or {})
-        clash = {"name", "limit"} & given.keys()
-        if clash:
-            raise TabootError("E_QUERY", f"{min(clash)!r} is no parameter of a query.")
-        return self._rows(self._kb.query(name, 10_000, **given), start)
+        if "limit" in given:
+            raise TabootError("E_QUERY", "'limit' is no parameter of a query: cursor goes on.")
+        # All pages of one result are cut from what was found for the first.
+        key = self._kb.manifest.version, name, json.dumps(given, sort_keys=True)
+        if self._found is None or self._found[0] != key:
+            self._found = key, self._kb.query(name, MAX_ROWS, **given)
+        return self._rows(self._found[1], start)
 
     def impact(
         self,
-        service: str,
-        project: str | None = None,
-        transitive: bool = True,
-        cursor: str | None = None,
+        service: Annotated[str, Field(description="The name of the thing that stops or changes.")],
+        project: Annotated[
+            str | None, Field(description="Its project, where several services are called so.")
+        ] = None,
+        transitive: Annotated[
+            bool, Field(description="Whether also what is affected by way of others is told.")
+        ] = True,
+        cursor: Cursor = None,
     ) -> str:
         """Say what breaks or is affected if a service (or a network, host, proxy or image) stops or changes:
         what needs it, connects to it, is reached through it or shares something with it; with its proof, and
@@ -147,21 +197,20 @@ class Tools:
         # What all rows have in common is said once.
         first = found.rows[0].cells if found.rows else {}
         common = {c for c in first if len(found.rows) > 1 and all(r.cells[c] == first[c] for r in found.rows)}
-        told = ", ".join(f"{c} {first[c]}" for c in first if c in common and first[c] not in (None, ""))
+        told, long = cells({c: first[c] for c in first if c in common})
         lead = f"{counted(found.total, 'row')}{f', all with {told}' if told else ''}."
-        lead = plain(lead if found.rows else found.text, 1000)
+        lead = "\n".join([plain(lead if found.rows else found.text, 1000), *long])
         whole = "There is provably no other." if found.complete else "There may be others."
         notes = [f"{whole} {plain(found.scope)}", *(plain(u) for u in found.unseen[:3])]
         items: Iterator[str] = (self._row(row, common) for row in found.rows)
         if not found.rows and found.named_in:
             notes.append("It is named here all the same:")
             items = iter(f"{self._place(c.url, c.line)} {quoted(c.text, 1)}" for c in found.named_in)
-        return Page(lead, items, start, notes, len(found.rows)).text()
+        return Page(lead, items, start, notes, found.total).text()
 
     def _row(self, row: QueryRow, common: Collection[str]) -> str:
-        cells = {name: value for name, value in row.cells.items() if name not in common}
-        said = plain(", ".join(f"{n} {v}" for n, v in cells.items() if v not in (None, "")))
-        return f"- {said}{self._cited(row.citations)}"
+        said, long = cells({name: value for name, value in row.cells.items() if name not in common})
+        return "\n".join([f"- {said}{self._cited(row.citations)}", *long])
 
     def _cited(self, citations: Sequence[RowCitation]) -> str:
         """The first place of several, to be set behind what it says."""
@@ -174,13 +223,14 @@ class Tools:
 
     def neighbors(
         self,
-        node: str,
-        label: str | None = None,
-        types: list[str] | None = None,
-        cursor: str | None = None,
+        node: Annotated[str, Field(description="The name or key of the thing.")],
+        label: Label = None,
+        types: Annotated[
+            list[str] | None, Field(description=f"Only these relations: {', '.join(sorted(EDGES))}.")
+        ] = None,
+        cursor: Cursor = None,
     ) -> str:
-        """List the relations of a thing in both directions (services, hosts, networks, images, routes …).
-        `types` narrows to relations such as DEPENDS_ON, CONNECTS_TO, ROUTES_TO, BINDS, RUNS_IN."""
+        """List the relations of a thing in both directions (services, hosts, networks, images, routes …)."""
         found = self._kb.neighbors(node, 1, types or None, 1000, label=label)
         called = found.names()
         start = ", ".join(plain(called[n.label, n.key], 100) for n in found.start[:5])
@@ -195,7 +245,11 @@ class Tools:
         said = plain(relation(edge.type, edge.properties), 160)
         return f"- {ends[0]} {said} {ends[1]} | {self._place(edge.url, edge.line)} (id {edge.edge_id[:_ID]})"
 
-    def path(self, start: str, end: str) -> str:
+    def path(
+        self,
+        start: Annotated[str, Field(description="The name of a thing, or a public host name.")],
+        end: Annotated[str, Field(description="The name of the thing to reach.")],
+    ) -> str:
         """Find the shortest way through the graph between two things, or from a public host name to what
         serves it."""
         steps = self._kb.path(start, end).steps
@@ -211,7 +265,7 @@ class Tools:
 
     # --- proofs, documents and how things are ---------------------------------------------------------------
 
-    def explain(self, id: str) -> str:
+    def explain(self, id: Annotated[str, Field(description="What stands in an answer behind `id`.")]) -> str:
         """Show the proof of a fact or passage by its id: the statement read from its file just now, verified
         by its hash, with file, line and why it means what it means."""
         found = self._kb.explain(id)
@@ -224,11 +278,20 @@ class Tools:
         notes += [f"corrected by {plain(d.who, 60)}: {plain(d.says)}" for d in found.decisions]
         return Page(plain(found.statement), items, notes=notes).text()
 
-    def document(self, document: str, line: int = 1) -> str:
-        """Read a document or file from a line on; `document` is its id, URL or path."""
-        known = self._kb.links(document, 1)
-        original = self._kb.original(known.doc_id)
-        lines = (original.read or original.text).split("\n")
+    def document(
+        self,
+        document: Annotated[
+            str, Field(description="Its id, URL or path, or a place with its line as answers name it.")
+        ],
+        line: Annotated[
+            int | None, Field(description="The first line; default: the place's, else 1.")
+        ] = None,
+    ) -> str:
+        """Read a document or file from a line on."""
+        doc_id, told = self._document(document)
+        line = line if line is not None else told
+        original = self._kb.original(doc_id)
+        lines = (original.read or original.text).removesuffix("\n").split("\n")
         if line < 1 or line > len(lines):
             raise TabootError("E_QUERY", f"line must be from 1 to {len(lines):,}.")
         page = [quoted(text, 1, blank=True) for text in lines[line - 1 : line - 1 + _DOCUMENT_LINES]]
@@ -241,10 +304,30 @@ class Tools:
         last = [f"(go on with line={line + shown})"] if more else []
         return "\n".join([lead, *page[:shown], *last])
 
-    def changes(self, since: str, source: str | None = None, cursor: str | None = None) -> str:
+    def changes(
+        self,
+        since: Annotated[
+            str,
+            Field(
+                description="A date (2026-01-31), a time (2026-01-31T08:00), or so long ago (30m, 12h, 7d)."
+            ),
+        ],
+        source: Source = None,
+        cursor: Cursor = None,
+    ) -> str:
         """List what is otherwise than at a date (2026-01-31), a time, or so long ago (7d): documents that are
         new, changed with the passages that differ, or gone; and facts and routes, before and now."""
-        found = self._kb.changes(since, source=source, limit=_MAX_CHANGES)
+        self._check_source(source)
+        try:
+            found = self._kb.changes(since, source=source, limit=_MAX_CHANGES)
+        except TabootError as error:
+            if error.code not in ("E_QUERY", "E_NOT_FOUND"):
+                raise
+            raise TabootError(
+                "E_QUERY",
+                "since must be a date (2026-01-31), a time (2026-01-31T08:00) or so long ago, of at most"
+                f" five digits (30m, 12h, 7d, 2w), not {plain(since, 100)!r}.",
+            ) from None
         items = []
         for x in found.items:
             sides = "\n".join(
@@ -266,7 +349,13 @@ class Tools:
         lead = f"Since {found.since:%Y-%m-%d}: {told or ('no document' if facts else 'nothing')}{facts}."
         return Page(lead, items, start_of(cursor), notes).text()
 
-    def drift(self, kinds: list[str] | None = None, cursor: str | None = None) -> str:
+    def drift(
+        self,
+        kinds: Annotated[
+            list[str] | None, Field(description=f"Only these kinds: {', '.join(DriftKind)}.")
+        ] = None,
+        cursor: Cursor = None,
+    ) -> str:
         """List statements that cannot both be so: documents against configuration, configuration against
         itself, what runs against configuration; each with both sides and their places."""
         found = self._kb.drift(kinds or None, 1000)
@@ -281,7 +370,7 @@ class Tools:
             items.append(f"- {item.kind}: {plain(item.statement)}{told}\n{sides}")
         return Page(f"{counted(len(found.items), 'disagreement')}.", items, start_of(cursor)).text()
 
-    def sources(self, cursor: str | None = None) -> str:
+    def sources(self, cursor: Cursor = None) -> str:
         """List the sources that the knowledge base is made of, with their documents and last run."""
         found = self._kb.sources()
         items = []
@@ -309,6 +398,19 @@ class Tools:
 
     # --- places ---------------------------------------------------------------------------------------------
 
+    def _document(self, named: str) -> tuple[str, int]:
+        """The id of a document, and the line, that an id, a URL, a path or a place names."""
+        try:
+            return self._kb.links(named, 1).doc_id, 1
+        except TabootError as error:
+            place = _PLACE.fullmatch(named.strip())
+            if error.code != "E_NOT_FOUND" or place is None or not (place["source"] or place["line"]):
+                raise
+        # A path may begin as a place does, so that a source counts only if there is one of that name.
+        in_source = place["source"] in self._kb.manifest.sources
+        path = f"{place['source']}:{place['path']}" if in_source else place["path"]
+        return self._kb.links(path, 1).doc_id, int(place["line"] or 1)
+
     def _place(self, url: str, line: int | None, source: str | None = None) -> str:
         return plain(with_line(short_url(url, self._kb.manifest.sources, source), line), 200)
 
@@ -322,7 +424,7 @@ class WriteTools(Tools):
 
     _WHO = "assistant (mcp)"
 
-    def ingest(self, source: str | None = None) -> str:
+    def ingest(self, source: Source = None) -> str:
         """Bring the knowledge base up to date with its sources, or with one of them."""
         self._check_source(source)
         command = [sys.executable, "-c", "from taboot_pipelines.cli import main; main()", "ingest", "--json"]
@@ -349,14 +451,28 @@ class WriteTools(Tools):
         whole = "The knowledge base is up to date."
         return Page(whole if told["ok"] else "Not all of it could be brought up to date.", items).text()
 
-    def correct(self, entity: str, field: str, value: Value, reason: str, label: str | None = None) -> str:
-        """Say what a field of a thing really is (null: it has no value); it wins over every document until it
-        is undone with `taboot undo`."""
+    def correct(
+        self,
+        entity: Annotated[str, Field(description="The name or key of the thing.")],
+        field: Annotated[str, Field(description="The field of the thing, such as description.")],
+        value: Annotated[Value, Field(description="What it really is; null: it has no value.")],
+        reason: Annotated[str, Field(description="Why, which is kept with it.")],
+        label: Label = None,
+    ) -> str:
+        """Say what a field of a thing in the graph really is (null: it has no value); it wins over what every
+        document says of it until it is undone with `taboot undo`. Queries for settings still tell what
+        stands in the files."""
         made = self._kb.correct(entity, field, value, reason, who=self._WHO, label=label)
         return f"Recorded as {made.observation_id[:_ID]}; `taboot undo` takes it back."
 
     def ingest_structured(
-        self, entity_type: str, properties: dict[str, Value], reason: str, aliases: list[str] | None = None
+        self,
+        entity_type: Annotated[str, Field(description=f"What it is: {', '.join(sorted(NODES))}.")],
+        properties: Annotated[
+            dict[str, Value], Field(description="The fields of its key, such as name, and any others.")
+        ],
+        reason: Annotated[str, Field(description="Why, which is kept with it.")],
+        aliases: Annotated[list[str] | None, Field(description="Other names that it has.")] = None,
     ) -> str:
         """State a thing that no document declares, by the fields of its key and any others."""
         made = self._kb.ingest_structured(
@@ -364,7 +480,14 @@ class WriteTools(Tools):
         )
         return f"Recorded as {made.observation_id[:_ID]}; `taboot undo` takes it back."
 
-    def reinterpret(self, tier: Literal["a", "b", "c"], source: str, promote: bool = False) -> str:
+    def reinterpret(
+        self,
+        tier: Annotated[
+            Literal["a", "b", "c"], Field(description="a: readers of formats; b: rules; c: a language model.")
+        ],
+        source: Annotated[str, Field(description="The id of the source.")],
+        promote: Annotated[bool, Field(description="Whether what is new is in force at once.")] = False,
+    ) -> str:
         """Interpret all documents of a source once more by a tier; what is new waits until it is promoted."""
         self._check_source(source)
         made = self._kb.reinterpret(source=source, tier=tier, promote=promote)

@@ -245,7 +245,10 @@ def check_types(types: Collection[str] | str | None) -> frozenset[str] | None:
     unknown = sorted(str(t) for t in wanted if t not in EDGES)
     if unknown:
         raise TabootError(
-            "E_QUERY", f"types names {', '.join(unknown)}, which the model does not have.", types=unknown
+            "E_QUERY",
+            f"types names {', '.join(unknown)}, which the model does not have; it has"
+            f" {', '.join(sorted(EDGES))}.",
+            types=unknown,
         )
     return wanted
 

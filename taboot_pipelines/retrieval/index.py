@@ -6,7 +6,7 @@ texts and postings stay in the mapped files.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import cached_property, partial
 from importlib.util import find_spec
@@ -325,13 +325,15 @@ class Index:
         at = self.document_row(doc_id)
         if at is None:
             return None
-        found: int | None = None
+        # A document's chunks stand together, in the order of their beginnings.
         first, behind = np.searchsorted(self.document, (at, at + 1)).tolist()
-        for row in range(first, behind):
-            shard, local = self.locate(row)
-            if found is None or self.shards[shard].chunks.column("start")[local].as_py() <= start:
-                found = row
-        return found
+        held = range(first, behind)
+        return held[max(bisect_right(held, start, key=self._start_of) - 1, 0)] if held else None
+
+    def _start_of(self, row: int) -> int:
+        shard, local = self.locate(row)
+        start: int = self.shards[shard].chunks.column("start")[local].as_py()
+        return start
 
     def section_at(self, doc_id: str, start: int) -> str:
         """The section in which a code point of a document stands; empty if there is none."""

@@ -410,7 +410,7 @@ class KnowledgeBase:
 
         return described(wordings)
 
-    def query(self, name: str, limit: int = 1000, **parameters: str | int | bool | None) -> QueryResult:
+    def query(self, name: str, /, limit: int = 1000, **parameters: str | int | bool | None) -> QueryResult:
         """What the graph and the configuration files say to one typed query, such as
         ``kb.query("dependents", service="db", project="media")``: rows with named columns and citations, what
         was looked through, and whether there is provably no other row.

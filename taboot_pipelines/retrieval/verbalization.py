@@ -131,7 +131,7 @@ def _exposes(p: Properties) -> str:
     auth = p.get("auth")
     return _listed(
         f"auth {auth}" if auth and auth != "none" else None,
-        p.get("authInclude"),
+        p.get("authInclude") if auth else None,
         f"at most {p['rateLimit']} requests" if p.get("rateLimit") else None,
     )
 

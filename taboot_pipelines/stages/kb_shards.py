@@ -260,7 +260,7 @@ def _sources(workspace: Workspace, namespace: str, snapshot: Pointer) -> dict[st
     retired calls for another manifest.
     """
     entries = workspace.entries_in(namespace, snapshot.applied)
-    declaring = [e.source_id for e in entries if stance_of(e.config.type).of_the_house]
+    declaring = [e.source_id for e in entries if stance_of(e.config.type).of_the_house or e.config.interprets]
     failed = workspace.catalog.dead_letters.failed(namespace, declaring)
     return {
         e.source_id: {

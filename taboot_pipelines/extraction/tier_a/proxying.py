@@ -31,9 +31,10 @@ _ADDRESS = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[^:]*))?")
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Who may pass: ``auth`` as in the model, and the name of what decides it, where it has one."""
+    """Who may pass: ``auth`` as in the model, and the name of what decides it, where it has one. ``auth``
+    None: that is not known, since what decides it, of this name, is not in the files that were read."""
 
-    auth: str
+    auth: str | None
     name: str | None = None
 
 
@@ -216,9 +217,8 @@ class RouteClaims:
             guard = front.guard or Guard("none")
             if end is not node:
                 claims.node(end, where)
-            claims.node(
-                node, where, {"authRequired": guard.auth != "none", "method": ",".join(sorted(front.methods))}
-            )
+            required = guard.auth != "none" if guard.auth is not None else None
+            claims.node(node, where, {"authRequired": required, "method": ",".join(sorted(front.methods))})
             secure = {"tls": route.tls or key in self._secure}
             if (where, key) not in stated:
                 stated.add((where, key))

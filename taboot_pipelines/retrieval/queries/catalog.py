@@ -31,7 +31,7 @@ class Query:
     """A typed query. ``reads``: the relations of the graph, or ``settings`` of files; ``answers``: the types
     of questions that it answers (``answering.question_types``), whose wordings are its examples; ``none``:
     what is said where it has no row; ``field``: of a declaration that says it, which variables may leave
-    open."""
+    open; ``doubt``: says of what else it is not known whether it is a row, or nothing."""
 
     name: str
     summary: str
@@ -44,6 +44,7 @@ class Query:
     closed: bool = True
     answers: tuple[str, ...] = ()
     field: str = ""
+    doubt: Callable[[House, Arguments], str] | None = None
 
 
 def _parameter(name: str, kind: str, required: bool = False) -> QueryParameter:
@@ -157,6 +158,7 @@ _ALL = (
         Sentence("", "have it:", "{service}", ("value",)),
         "no service has it",
         answers=("setting_value",),
+        doubt=settings.settings_in_doubt,
     ),
     Query(
         "services_without",
@@ -168,6 +170,7 @@ _ALL = (
         Sentence("", "lack it:", "{service}"),
         "no service without it is declared",
         answers=("lacking",),
+        doubt=settings.settings_in_doubt,
     ),
     Query(
         "values_counted",
@@ -401,6 +404,7 @@ _ALL = (
         Sentence("", "ask for no login at the proxy:", "{hostname}{path}", ("target",)),
         "no route without a login is declared",
         answers=("lacking",),
+        doubt=routes.logins_in_doubt,
     ),
     Query(
         "missing_upstreams",
@@ -503,7 +507,7 @@ _ALL = (
     Query(
         "addresses",
         "Which name resolves to which address; of one name or address, or all.",
-        (_parameter("name", "text"),),
+        (_parameter("of", "text"),),
         ("name", "address", "record"),
         ("RESOLVES_TO",),
         services.addresses,

@@ -32,7 +32,7 @@ from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUE
 from taboot_pipelines.extraction.tier_a.yaml_nodes import parse as parse_yaml
 from taboot_pipelines.model.records import FileView
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, listed
-from taboot_pipelines.retrieval.queries.manifest_values import of_manifests
+from taboot_pipelines.retrieval.queries.manifest_values import Setting, middlewares, of_manifests, own_words
 from taboot_pipelines.retrieval.queries.service_index import (
     Document,
     Service,
@@ -181,11 +181,15 @@ class ConfigEntry:
 
 @dataclass
 class ConfigFile:
-    """The values of one file. ``extends``: of each service that extends another, (file or "", service).
-    ``whole``: whether all of the file was read."""
+    """The values of one file. ``extends``: of each service that extends another, (file or "", service);
+    ``middlewares``: of Traefik's that are resources of Kubernetes, under the keys of its dynamic files;
+    ``own``: of workloads and releases of Kubernetes what ``values`` has under the keys of Compose, under
+    those that stand in the file; ``whole``: whether all of the file was read."""
 
     doc_id: str
     values: list[Value] = field(default_factory=list)
+    middlewares: list[Value] = field(default_factory=list)
+    own: list[Value] = field(default_factory=list)
     extends: dict[str, tuple[str, str]] = field(default_factory=dict)
     whole: bool = True
 
@@ -204,7 +208,9 @@ def read(doc_id: str, path: str, mime: str, text: str) -> ConfigFile:
             found.whole = False
             return found
         # What says the same as a setting of Compose is found as that, wherever a manifest has it.
-        own = list(_of_manifests(trees, text, lines))
+        own = _said(of_manifests(trees), ("services",), text, lines)
+        found.own = _said(own_words(trees), ("services",), text, lines)[:MAX_VALUES]
+        found.middlewares = _said(middlewares(trees), ("http", "middlewares"), text, lines)
         _take(found, iter(own))
         told = {(value.start, value.end) for value in own}
         for tree in trees:
@@ -503,14 +509,16 @@ def _unit(path: str, text: str, lines: _Lines) -> Iterator[Value]:
                 yield Value((*keys, flag), given_value, start, value.end, line)
 
 
-def _of_manifests(trees: list[Node], text: str, lines: _Lines) -> Iterator[Value]:
-    """The settings of Kubernetes' workloads, each quoted from the beginning of its line."""
-    for setting in of_manifests(trees):
+def _said(settings: Iterable[Setting], section: tuple[str, ...], text: str, lines: _Lines) -> list[Value]:
+    """The settings of resources of Kubernetes, each quoted from the beginning of its line."""
+    found = []
+    for setting in settings:
         start = text.rfind("\n", 0, setting.node.start) + 1
         start += len(text[start : setting.node.start]) - len(text[start : setting.node.start].lstrip(" -\t"))
         number = lines.number(setting.node.start)
-        path = ("services", setting.service, *setting.keys)
-        yield Value(path, setting.value, start, setting.node.end, number, lines.comment(number))
+        path = (*section, setting.name, *setting.keys)
+        found.append(Value(path, setting.value, start, setting.node.end, number, lines.comment(number)))
+    return found
 
 
 def _ini(text: str) -> Iterator[Value]:
@@ -568,6 +576,12 @@ class ConfigEntries:
                 if p.value.path[2] in _LISTS_OF_UNITS or last[p.value.path] == p.document.doc_id
             ]
         return found
+
+    def own_words(self, doc_id: str, service: str | None = None) -> list[ConfigEntry]:
+        """The settings of the workloads and releases of a file, or of one, under the file's own keys."""
+        document = self.house.documents[doc_id]
+        values = self.file(doc_id).own
+        return [ConfigEntry(document, v, 2, v.path[1]) for v in values if service in (None, v.path[1])]
 
     def _of_service(
         self, service: Service, doc_id: str, name: str, found: list[ConfigEntry], seen: set[tuple[str, str]]

@@ -71,12 +71,17 @@ class House:
     @cached_property
     def middlewares(self) -> Mapping[str, Mapping[str, Mapping[str, ConfigEntry]]]:
         """What Traefik's middlewares are, by name, document and kind: the first setting of each kind. A file
-        of its dynamic configuration declares them as the label of a container does."""
+        of its dynamic configuration declares them as the label of a container does, or a resource of
+        Kubernetes, whatever its namespace."""
         found: dict[str, dict[str, dict[str, ConfigEntry]]] = {}
         for document in self.index.config_documents:
-            if document.example or "middlewares" not in self.index.text(document.doc_id):
+            if document.example or "iddleware" not in self.index.text(document.doc_id):
                 continue
-            for entry in self.entries.of_document(document.doc_id):
+            resources = self.entries.file(document.doc_id).middlewares
+            for entry in (
+                *self.entries.of_document(document.doc_id),
+                *(ConfigEntry(document, value, 0) for value in resources),
+            ):
                 if said := _MIDDLEWARE.search(entry.value.key):
                     held = found.setdefault(said[1].lower(), {}).setdefault(document.doc_id, {})
                     held.setdefault(said[2].lower(), entry)
@@ -142,6 +147,19 @@ class House:
         if args.services or args.projects or args.hosts:
             return [e for s in self.asked(args) for e in self.entries.of_service(s)]
         return [e for d in self.index.config_documents for e in self.entries.of_document(d.doc_id)]
+
+    def own_words(self, args: Arguments) -> list[ConfigEntry]:
+        """The same as :meth:`settings`, of what the files of a cluster say in other words than Compose."""
+        if args.services or args.projects or args.hosts:
+            return [e for s in self.asked(args) for e in self.own_words_of(s)]
+        return [e for d in self.index.config_documents for e in self.entries.own_words(d.doc_id)]
+
+    def own_words_of(self, service: Service) -> list[ConfigEntry]:
+        # A release whose chart is not here states no relation, so that its file declares nothing of it.
+        stating = self.index.graph.nodes.column("doc_ids")[service.number].as_py() or ()
+        known = (self.index.documents.get(d) for d in (*self.index.declaring(service), *stating))
+        files = dict.fromkeys(d.doc_id for d in known if d is not None and d.declares)
+        return [e for d in files for e in self.entries.own_words(d, service.name)]
 
     # --- cells
 

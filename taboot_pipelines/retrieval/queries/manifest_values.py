@@ -53,14 +53,16 @@ _AMOUNTS = {"limits": "limits", "requests": "reservations"}
 _NAMES = {"cpu": "cpus"}
 _SECONDS = frozenset({"interval", "timeout", "start_period", "stop_grace_period"})
 _FLAG = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
+#: Keys above a value that are followed.
+_MAX_DEPTH = 40
 #: What runs charts: the fields that hold the values of one.
 _RELEASES = {"HelmRelease": "helm.toolkit.fluxcd.io", "Application": "argoproj.io"}
 
 
 class Setting(NamedTuple):
-    """A setting of a service: the keys beneath it, the value, and the node that says it."""
+    """A setting of a service or a middleware: the keys beneath it, the value, and the node that says it."""
 
-    service: str
+    name: str
     keys: tuple[str, ...]
     value: str
     node: Node
@@ -76,6 +78,42 @@ def of_manifests(trees: Sequence[Node]) -> Iterator[Setting]:
             for values in _values(one):
                 for brought in rendered(values, one.name, one.namespace):
                     yield from _of_object(brought)
+
+
+def middlewares(trees: Sequence[Node]) -> Iterator[Setting]:
+    """What Traefik's middlewares are among the resources of a file: each of its kinds, and of a chain the
+    names of those in it."""
+    for one in objects(trees):
+        if one.kind != "Middleware" or not one.group.startswith("traefik.") or one.spec is None:
+            continue
+        for kind, (key, value) in one.spec.entries.items():
+            if kind.lower() == "chain":
+                named = (each.scalar("name") for each in listed(value, "middlewares"))
+                names = ", ".join(name.text for name in named if name is not None)
+                yield Setting(one.name.text, ("chain", "middlewares"), names, value)
+            else:
+                yield Setting(one.name.text, (kind,), "", key)
+
+
+def own_words(trees: Sequence[Node]) -> Iterator[Setting]:
+    """The specs of workloads, Services and releases, each value under the file's own keys."""
+    for one in objects(trees):
+        known = one.is_workload or one.is_service or _RELEASES.get(one.kind) == one.group
+        if known and one.spec is not None:
+            yield from _leaves(one.name.text, ("spec",), one.spec)
+
+
+def _leaves(name: str, keys: tuple[str, ...], node: Node) -> Iterator[Setting]:
+    if len(keys) > _MAX_DEPTH:
+        return
+    if node.kind == SCALAR:
+        yield Setting(name, keys, node.text, node)
+    for key, (said, value) in node.entries.items() if node.kind == MAPPING else ():
+        if value.kind == MAPPING and not value.entries:
+            yield Setting(name, (*keys, key), "", said)
+        yield from _leaves(name, (*keys, key), value)
+    for item in node.items if node.kind == SEQUENCE else ():
+        yield from _leaves(name, keys, item)
 
 
 def _values(one: Object) -> Iterator[Node]:

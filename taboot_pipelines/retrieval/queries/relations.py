@@ -249,6 +249,8 @@ def logins(house: ServiceIndex, route: Edge) -> list[Edge]:
     Where its file says so of no route to the target, what it says of the target (as facts did of old)."""
     if route.properties.get("auth"):
         return [route]
+    if route.properties.get("authInclude"):
+        return []  # by what another file declares
     beside = (e for e in house.into(route.end, "ROUTES_TO") if e.doc_id == route.doc_id)
     if route.end not in house.services or any(e.properties.get("auth") for e in beside):
         return []
@@ -264,7 +266,8 @@ def guards(house: ServiceIndex, route: Edge) -> list[Edge]:
 def guard_product(edge: Edge) -> str:
     """The product that protects an endpoint or a route at its proxy, by the name of what is included there;
     empty where none does."""
-    return re.split("[-@]", str(edge.properties.get("authInclude") or ""))[0].lower()
+    name = edge.properties.get("authInclude") if edge.properties.get("auth") else ""
+    return re.split("[-@]", str(name or ""))[0].lower()
 
 
 def guard(edge: Edge) -> str:

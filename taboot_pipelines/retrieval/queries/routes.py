@@ -32,7 +32,9 @@ def _chosen(house: House, args: Arguments) -> list[Edge]:
     if args.proxies:
         edges = [e for e in edges if e.start in args.proxies]
     if name := args.text.get("hostname"):
-        edges = [e for e in edges if _serves(house, e, name.lower())]
+        # Who pastes an address means its host.
+        bare = re.sub(r"^[a-z][a-z0-9+.-]*://|(?<=[^/])/.*$", "", name.lower())
+        edges = [e for e in edges if _serves(house, e, bare)]
     return in_force(house.index, edges)
 
 
@@ -53,17 +55,19 @@ def route(house: House, edge: Edge) -> Row:
     """A route as a row."""
     facts, asking = edge.properties, guards(house.index, edge)
     service = house.index.services.get(edge.end)
-    # A reader that does not say it of the route says it of the endpoint, if the port is known.
-    endpoints = house.index.out(edge.end, "EXPOSES_ENDPOINT") if service is not None else []
-    known = service is None or facts.get("auth") or any(e.doc_id == edge.doc_id for e in endpoints)
-    login = ", ".join(distinct(map(guard, asking)))
-    asked, told = _by_middlewares(house, edge)
+    login: str | None = ", ".join(distinct(map(guard, asking)))
+    told: list[ConfigEntry] = []
+    if not login:
+        login, told = _by_middlewares(house, edge)
+        # A reader that does not say it of the route says it of the endpoint, if the port is known.
+        if not login and service is not None and not (facts.get("auth") or _endpoints(house, edge)):
+            login = None
     cells = {
         "hostname": host_of_route(house.index, edge),
         "path": str(facts.get("path") or facts.get("location") or "/"),
         "proxy": house.index.name(edge.start),
         "tls": bool(facts.get("tls")),
-        "login": login or asked or ("" if known else None),
+        "login": login,
         "target": target_name_of(house.index, edge),
         "target_project": service.project if service is not None else "",
         "target_port": facts.get("port"),
@@ -82,10 +86,20 @@ _ROUTER = re.compile(r"(?:^|\.)((?:http|tcp)\.routers\.[^.]+)\.rule$", re.IGNORE
 _MAX_CHAIN = 8
 
 
-def _by_middlewares(house: House, edge: Edge) -> tuple[str, list[ConfigEntry]]:
+def _endpoints(house: House, edge: Edge) -> list[Edge]:
+    """The endpoints behind a route that its own reader states: no other one knows what guards them."""
+    held = house.index.out(edge.end, "EXPOSES_ENDPOINT")
+    return [e for e in held if e.doc_id == edge.doc_id and edge.method in e.methods]
+
+
+def _by_middlewares(house: House, edge: Edge) -> tuple[str | None, list[ConfigEntry]]:
     """How Traefik asks who one is before it follows a route, and what says so: the middlewares of the router,
-    those of chains among them. They may be declared by another project than the router is. Empty where none
-    asks, or where it is not known."""
+    those of chains among them. They may be declared by another file than the router is, which then names
+    them without saying how they ask. Empty where none asks, None where that is not known."""
+    said = (e.properties for e in (edge, *_endpoints(house, edge)))
+    named = [str(p["authInclude"]) for p in said if p.get("authInclude") and not p.get("auth")]
+    if named:
+        return _first_guard(house, edge.doc_id, ", ".join(named), 0)
     if "routers" not in house.index.text(edge.doc_id).lower():
         return "", []
     values = house.entries.of_document(edge.doc_id)
@@ -94,7 +108,10 @@ def _by_middlewares(house: House, edge: Edge) -> tuple[str, list[ConfigEntry]]:
     # Of a list in a file its items follow the whole of it.
     own = (v for v in values if router and f".{v.value.key}".lower().endswith(f".{router}.middlewares"))
     held = next(own, None)
-    return _first_guard(house, edge.doc_id, held, 0) if held is not None else ("", [])
+    if held is None:
+        return "", []
+    asked, told = _first_guard(house, edge.doc_id, held.value.value, 0)
+    return asked, [held, *told] if asked else []
 
 
 def _middleware(house: House, doc_id: str, name: str) -> Mapping[str, ConfigEntry]:
@@ -115,20 +132,24 @@ def _root(house: House, doc_id: str) -> str:
     return house.index.roots.get(source, source)
 
 
-def _first_guard(house: House, doc_id: str, held: ConfigEntry, depth: int) -> tuple[str, list[ConfigEntry]]:
-    """The first of the middlewares in a list that asks, with the settings that lead to it."""
-    for name in re.split(r"[,\s]+", held.value.value.strip()) if depth < _MAX_CHAIN else ():
+def _first_guard(house: House, doc_id: str, names: str, depth: int) -> tuple[str | None, list[ConfigEntry]]:
+    """The first of the middlewares in a list that asks, with the settings that lead to it; None where none of
+    those does that are known, and others are not."""
+    known = True
+    for name in filter(None, re.split(r"[,\s]+", names)) if depth < _MAX_CHAIN else ():
         bare = name.partition("@")[0]
         kinds = _middleware(house, doc_id, bare.lower())
+        known = known and bool(kinds)
         if entry := kinds.get("basicauth") or kinds.get("digestauth"):
-            return "basic", [held, entry]
+            return "basic", [entry]
         if entry := kinds.get("forwardauth"):
-            return f"oauth2 ({bare})", [held, entry]
+            return f"oauth2 ({bare})", [entry]
         if chain := kinds.get("chain"):
-            asked, told = _first_guard(house, doc_id, chain, depth + 1)
+            asked, told = _first_guard(house, doc_id, chain.value.value, depth + 1)
             if asked:
-                return asked, [held, *told]
-    return "", []
+                return asked, [chain, *told]
+            known = known and asked is not None
+    return "" if known else None, []
 
 
 def _rules(house: House, edge: Edge) -> list[ConfigEntry]:
@@ -148,8 +169,14 @@ def _rules(house: House, edge: Edge) -> list[ConfigEntry]:
 
 def unprotected_routes(house: House, args: Arguments) -> Iterator[Row]:
     for row in routes(house, args):
-        if not row.cells["login"]:
+        if row.cells["login"] == "":
             yield row
+
+
+def logins_in_doubt(house: House, args: Arguments) -> str:
+    """Of which routes no file that was read says whether their proxy asks for a login."""
+    found = [way_of_row(row.cells) for row in routes(house, args) if row.cells["login"] is None]
+    return f"Whether a login is asked for is not known of {listed(distinct(found))}." if found else ""
 
 
 def behind(house: House, args: Arguments) -> Iterator[Row]:

@@ -60,7 +60,7 @@ def named(name: object) -> Query:
         raise TabootError(
             "E_QUERY",
             f"There is no query {shown!r}.{or_near(shown, QUERIES)}",
-            remedy="`taboot query` and KnowledgeBase.queries() list them.",
+            remedy="`taboot query` lists them.",
         )
     return found
 
@@ -79,7 +79,8 @@ def run(house: House, query: Query, given: Mapping[str, Any], limit: int) -> Que
         )
         for row in rows[:limit]
     )
-    unseen = unread(house.view)
+    doubt = query.doubt(house, args) if query.doubt is not None else ""
+    unseen = (*unread(house.view), *([doubt] if doubt else []))
     looked_at = (args.services or house.declared(args)) if query.field else ()
     left = any(left_open(s, query.field) for s in looked_at)
     asked = args.services if not rows else ()

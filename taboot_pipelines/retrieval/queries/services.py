@@ -162,7 +162,7 @@ def hosts(house: House, _args: Arguments) -> Iterator[Row]:
 
 
 def addresses(house: House, args: Arguments) -> Iterator[Row]:
-    wanted = args.text.get("name", "").lower()
+    wanted = args.text.get("of", "").lower()
     for edge in house.index.of_type("RESOLVES_TO"):
         name, address = house.index.name(edge.start), house.index.name(edge.end)
         if wanted in ("", name.lower(), address.lower()):

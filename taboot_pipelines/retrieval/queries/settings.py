@@ -9,8 +9,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
+from taboot_pipelines.retrieval.queries.citations import listed
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
 from taboot_pipelines.retrieval.results.queries import Cell
@@ -28,14 +29,25 @@ SCHEDULE = ("schedule", "cron", "OnCalendar", "CRON", "SCHEDULE")
 def settings(house: House, args: Arguments) -> Iterator[Row]:
     """Of everything, or with a ``key`` of what ends in it, or with a ``value`` of what holds it."""
     key, value, path = args.text.get("key"), args.text.get("value"), args.text.get("file")
-    for entry in house.settings(args):
-        if key is not None and not _is_key(entry, key):
-            continue
-        if value is not None and value.lower() not in entry.value.value.lower():
-            continue
-        if path is not None and not entry.document.path.endswith(path):
-            continue
+
+    def wanted(entry: ConfigEntry) -> bool:
+        return (
+            (key is None or _is_key(entry, key))
+            and (value is None or value.lower() in entry.value.value.lower())
+            and (path is None or entry.document.path.endswith(path))
+        )
+
+    for entry in _once(filter(wanted, house.settings(args)), filter(wanted, house.own_words(args))):
         yield _setting(house, entry)
+
+
+def _once(entries: Iterable[ConfigEntry], others: Iterable[ConfigEntry]) -> Iterator[ConfigEntry]:
+    """Entries, and the others that say another value: the same ends at the same place."""
+    seen = set()
+    for entry in entries:
+        seen.add((entry.document.doc_id, entry.value.end))
+        yield entry
+    yield from (e for e in others if (e.document.doc_id, e.value.end) not in seen)
 
 
 def _is_key(entry: ConfigEntry, key: str) -> bool:
@@ -64,9 +76,12 @@ def of_services(keys: Collection[str]) -> Callable[[House, Arguments], Iterator[
     return lambda house, args: _of_services(house, args, stands)
 
 
-def _of_services(house: House, args: Arguments, wanted: Callable[[ConfigEntry], bool]) -> Iterator[Row]:
+def _of_services(
+    house: House, args: Arguments, wanted: Callable[[ConfigEntry], bool], *, in_own_words: bool = False
+) -> Iterator[Row]:
     for service in house.asked(args):
-        for entry in filter(wanted, house.entries.of_service(service)):
+        own_words = house.own_words_of(service) if in_own_words else ()
+        for entry in _once(filter(wanted, house.entries.of_service(service)), filter(wanted, own_words)):
             own = ".".join(entry.value.path[entry.lead :])
             cells = {**house.service(service), "key": own, "value": entry.shown}
             yield Row(cells, [entry.cite, *entry.also])
@@ -113,11 +128,26 @@ def services_with(house: House, args: Arguments) -> Iterator[Row]:
 
     def has(entry: ConfigEntry) -> bool:
         own = [p.lower() for p in entry.value.path[entry.lead :]]
-        # Who has one setting of a block has the block: ``healthcheck.test`` is a ``healthcheck``.
-        named = _is_key(entry, key) or entry.ends_in(key) or own[: len(parts)] == parts
+        # Who has one setting of a block has the block: ``healthcheck.test`` is a ``healthcheck``. The keys of
+        # a cluster's manifest begin far above it.
+        starts = range(len(own)) if own[0] == "spec" else (0,)
+        block = any(own[n : n + len(parts)] == parts for n in starts)
+        named = block or _is_key(entry, key) or entry.ends_in(key)
         return named and value in entry.value.value.lower()
 
-    return _of_services(house, args, has)
+    return _of_services(house, args, has, in_own_words=True)
+
+
+def settings_in_doubt(house: House, args: Arguments) -> str:
+    """Of which services it is not known whether they have a setting, since not all that sets it is here."""
+    having = {(r.cells["service"], r.cells["project"]) for r in services_with(house, args)}
+    asked = (s for s in house.asked(args) if (s.name, s.project) not in having)
+    open_ = [s.name for s in asked if not house.entries.whole(s)]
+    if not open_:
+        return ""
+    return (
+        f"Whether it is set is not known of {listed(open_)}: a chart or a file that is not here may set it."
+    )
 
 
 def services_without(house: House, args: Arguments) -> Iterator[Row]:

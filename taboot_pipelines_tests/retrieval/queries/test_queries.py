@@ -4,19 +4,26 @@ its line, and that there is no row is said as far as it is known.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
+from starlette.testclient import TestClient
 
+from taboot_pipelines.browse.app import make_app
+from taboot_pipelines.cli import query as cli
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.mcp.texts import plain
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.retrieval.answering.question_types import FACTS
 from taboot_pipelines.retrieval.queries.catalog import QUERIES
 from taboot_pipelines.retrieval.results.queries import QueryResult
 from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.mcp.asking import asked
 from taboot_pipelines_tests.world import DATA, World
 
 AWESOME = DATA / "awesome-compose"
@@ -28,6 +35,12 @@ SUBJECTS: dict[str, dict[str, object]] = {
     "key": {"key": "restart"},
     "path": {"path": "/var/lib/mysql"},
     "hostname": {"hostname": "git.example.org"},
+}
+#: A value for each parameter.
+VALUES: dict[str, str] = {
+    **{name: str(value) for given in SUBJECTS.values() for name, value in given.items()},
+    **{"project": "store", "host": "nas", "proxy": "traefik", "image": "postgres", "port": "9000"},
+    **{"value": "no", "file": "compose.yaml", "transitive": "true", "of": "nas", "other": "lonely"},
 }
 HOUSE = """
 services:
@@ -247,9 +260,34 @@ def test_nothing_is_said_as_far_as_it_is_known(kb: KnowledgeBase, tmp_path: Path
     world.workspace.close()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(QUERIES))
+def test_each_parameter_is_asked_with_in_each_way(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(cli, "open_kb", lambda *_, **__: kb)
+    http = TestClient(
+        make_app(kb, "a-token", "once", 80),
+        base_url="http://localhost",
+        headers={"authorization": "Bearer a-token"},
+    )
+    needed = {p.name: VALUES[p.name] for p in QUERIES[name].parameters if p.required}
+    every: list[dict[str, Any]] = [{}, *({p.name: VALUES[p.name]} for p in QUERIES[name].parameters)]
+    for given in every:
+        given = {**needed, **given}
+        found = json.loads(kb.query(name, **given).model_dump_json())
+        words = [f"{n}={v}" for n, v in given.items()]
+        said = CliRunner().invoke(cli.query, [name, *words, "--limit=1000", "--json"], catch_exceptions=False)
+        assert json.loads(said.output) == found, said.output
+        assert http.get(f"/api/queries/{name}", params=given).json() == found
+        told = asked(kb, "query", name=name, parameters=given)
+        assert not told.is_error and plain(found["scope"]) in told.text, told
+
+
 @pytest.mark.parametrize(
     ("name", "given", "code", "says"),
     [
+        ("addresses", {"name": "nas"}, "E_QUERY", "asked with of"),
         ("dependant", {}, "E_QUERY", "dependents"),
         ("dependents", {}, "E_QUERY", "needs service"),
         ("dependents", {"service": "ap"}, "E_NOT_FOUND", "app"),
@@ -482,7 +520,8 @@ def test_who_passes_a_router_is_told_by_the_middlewares_of_its_chains(tmp_path: 
         "r.example.org": None,
         "s.example.org": "basic",
         "t.example.org": "oauth2 (sso)",
-        "u.example.org": "",
+        # It is asked for, and nobody of this machine declares it.
+        "u.example.org": None,
     }
     said = "".join(c.text for c in rows["d.example.org"].citations)
     assert all(words in said for words in ("d.middlewares=outer", "outer.chain", "door.basicauth"))

@@ -7,7 +7,7 @@ Names of options are taken in any case, as Traefik takes them. Services lead to 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from taboot_pipelines.extraction.tier_a.endpoints import Target
@@ -38,6 +38,8 @@ SINGLE_SIGN_ON = re.compile(
 _TEMPLATE = re.compile(rf"\{{\{{|\$\{{|{UNKNOWN}")
 
 Named = dict[str, Node]
+#: What names a middleware: the Kubernetes namespace ("": none) and the name as written.
+Ref = tuple[str, str]
 
 
 def option(node: Node | None, *names: str) -> Node | None:
@@ -98,8 +100,8 @@ class EntryPoints:
         return any(self.secure.get(n.lower(), n.lower() in SECURE_ENTRY_POINTS) for n in names)
 
 
-#: Looks a service up elsewhere: (protocol, name) to its node.
-Elsewhere = Callable[[str, str], Node | None]
+#: Looks a service or middleware up elsewhere: (protocol, ``services`` or ``middlewares``, name) to its node.
+Elsewhere = Callable[[str, str, str], Node | None]
 
 
 class Router:
@@ -198,35 +200,24 @@ class Router:
         names = words_of(option(router, "middlewares"))
         for entry in words_of(option(router, "entryPoints")):
             names += self._entry_points.middlewares.get(entry.lower(), [])
-        for name in names:
-            guard = self._guarding(name, ())
-            if guard is not None:
-                return guard
+        refs = [("", name) for name in names]
+        guard = first_guard(refs, self._middleware, lambda _, part: _chained(part), self._steps)
+        if guard is not None and guard.auth is not None:
+            return guard
         if depth < _MAX_CHAIN:
             for parent in self._parents(router):
-                guard = self._guard(parent, depth + 1)
-                if guard is not None:
-                    return guard
-        return None
+                above = self._guard(parent, depth + 1)
+                if above is not None and above.auth is not None:
+                    return above
+                guard = guard or above
+        return guard
 
-    def _guarding(self, name: str, chain: tuple[str, ...]) -> Guard | None:
-        self._steps.take()
-        bare = name.partition("@")[0]
-        middleware = self._protocol.middlewares.get(name) or self._protocol.middlewares.get(bare)
-        if middleware is None:
-            return Guard("oauth2", bare) if SINGLE_SIGN_ON.search(name) is not None else None
-        for kind, (_, value) in middleware.entries.items():
-            kind = kind.lower()
-            if kind in ("basicauth", "digestauth"):
-                return Guard("basic")
-            if kind == "forwardauth":
-                return Guard("oauth2", bare)
-            if kind == "chain" and name not in chain and len(chain) < _MAX_CHAIN:
-                for inner in words_of(option(value, "middlewares")):
-                    guard = self._guarding(inner, (*chain, name))
-                    if guard is not None:
-                        return guard
-        return None
+    def _middleware(self, ref: Ref) -> Node | None:
+        own, (bare, _, provider) = self._protocol.middlewares, ref[1].partition("@")
+        found = own.get(ref[1]) or own.get(bare)
+        if found is None and provider in ("", "file"):
+            found = self._elsewhere(self._protocol.name, "middlewares", bare)
+        return found
 
     def _rates(self, names: Sequence[str], chain: tuple[str, ...]) -> Iterator[int]:
         """The requests a minute that each of these middlewares lets a client make, if it limits them."""
@@ -252,7 +243,7 @@ class Router:
         bare, _, provider = name.partition("@")
         found = services.get(name)
         if found is None and provider in ("", "file"):
-            found = services.get(bare) or self._elsewhere(self._protocol.name, bare)
+            found = services.get(bare) or self._elsewhere(self._protocol.name, "services", bare)
         return found
 
     def _servers(
@@ -301,6 +292,44 @@ class Router:
 
     def _unresolved(self, where: Evidence, what: str) -> None:
         self._texts.problem_at(where, "E_UNRESOLVED", what)
+
+
+def first_guard(
+    refs: Iterable[Ref],
+    held: Callable[[Ref], Node | None],
+    within: Callable[[Ref, Node], Iterable[Ref]],
+    steps: Steps,
+    chain: tuple[Ref, ...] = (),
+) -> Guard | None:
+    """The first of some middlewares that asks who one is, those of chains among them. Where none does, those
+    that the files do not hold, whose ``auth`` is not known; None where all are held and none asks.
+
+    ``held``: the options of a middleware; ``within``: the middlewares that a chain names.
+    """
+    unknown: list[str] = []
+    for ref in refs:
+        steps.take()
+        called, middleware = ref[1].partition("@")[0], held(ref)
+        if middleware is None:
+            if SINGLE_SIGN_ON.search(ref[1]) is not None:
+                return Guard("oauth2", called)
+            unknown.append(ref[1])
+        for kind, (_, value) in middleware.entries.items() if middleware is not None else ():
+            kind = kind.lower()
+            if kind in ("basicauth", "digestauth"):
+                return Guard("basic")
+            if kind == "forwardauth":
+                return Guard("oauth2", called)
+            if kind == "chain" and ref not in chain and len(chain) < _MAX_CHAIN:
+                guard = first_guard(within(ref, value), held, within, steps, (*chain, ref))
+                if guard is not None and guard.auth is not None:
+                    return guard
+                unknown += [guard.name] if guard is not None and guard.name else []
+    return Guard(None, ", ".join(dict.fromkeys(unknown))) if unknown else None
+
+
+def _chained(chain: Node) -> list[Ref]:
+    return [("", name) for name in words_of(option(chain, "middlewares"))]
 
 
 def server_target(url: Node, protocol: str) -> Target | None:

@@ -65,8 +65,9 @@ def looks_like_traefik(head: str) -> bool:
 
 
 class TraefikReader:
-    """Tier A for Traefik's files. A unit is a file; a service that its routers name and it does not hold is
-    looked for in the other files of its directory, which the file provider would read together."""
+    """Tier A for Traefik's files. A unit is a file; a service or middleware that its routers name and it does
+    not hold is looked for in the other files of its directory, which the file provider would read together.
+    """
 
     name = "traefik"
     version = "7"
@@ -130,7 +131,7 @@ class _Unit:
 
     # --- other files ----------------------------------------------------------------------------------------
 
-    def _elsewhere(self, protocol: str, name: str) -> Node | None:
+    def _elsewhere(self, protocol: str, kind: str, name: str) -> Node | None:
         if self._siblings is None:
             view, folder = self._texts.view, posixpath.dirname(self._path)
             paths = [
@@ -141,7 +142,7 @@ class _Unit:
             ]
             self._siblings = [root for p in paths[:MAX_SIBLINGS] for root in self._parsed(p, said=False)]
         for root in self._siblings:
-            found = _named(option(root, protocol, "services")).get(name)
+            found = _named(option(root, protocol, kind)).get(name)
             if found is not None:
                 return found
         return None

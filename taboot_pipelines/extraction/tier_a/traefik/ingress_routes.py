@@ -12,11 +12,13 @@ from collections.abc import Iterator, Sequence
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.endpoints import Target
 from taboot_pipelines.extraction.tier_a.kubernetes.placements import default_namespace
-from taboot_pipelines.extraction.tier_a.proxying import Guard, Route, RouteClaims, Steps
+from taboot_pipelines.extraction.tier_a.proxying import Route, RouteClaims, Steps
 from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, Problems, UnitTexts
 from taboot_pipelines.extraction.tier_a.traefik import rules
 from taboot_pipelines.extraction.tier_a.traefik.dynamic import (
     SECURE_ENTRY_POINTS,
+    Ref,
+    first_guard,
     has,
     option,
     text_of,
@@ -125,7 +127,12 @@ class _Unit:
                 return
         elif protocol != "udp":
             return
-        guard = self._guard(route, namespace)
+        guard = first_guard(
+            _middlewares(route, namespace),
+            self._middleware,
+            lambda ref, chain: _middlewares(chain, ref[0]),
+            self._steps,
+        )
         for service in _each(option(route, "services")):
             for target, where, scope in self._targets(service, protocol, namespace, ()):
                 for each in found:
@@ -195,30 +202,14 @@ class _Unit:
         for service in services:
             yield from self._targets(service, protocol, key[1], (*chain, key))
 
-    def _guard(self, route: Node, namespace: str) -> Guard | None:
-        for middleware in _each(option(route, "middlewares")):
-            name = text_of(option(middleware, "name"))
-            place = text_of(option(middleware, "namespace")) or namespace
-            guard = self._guarding(name, place, ())
-            if guard is not None:
-                return guard
-        return None
+    def _middleware(self, ref: Ref) -> Node | None:
+        return option(self._named.get(("Middleware", *ref)), "spec")
 
-    def _guarding(self, name: str, namespace: str, chain: tuple[str, ...]) -> Guard | None:
-        self._steps.take()
-        spec = option(self._named.get(("Middleware", namespace, name)), "spec")
-        for kind, (_, value) in spec.entries.items() if spec is not None else ():
-            if kind.lower() in ("basicauth", "digestauth"):
-                return Guard("basic")
-            if kind.lower() == "forwardauth":
-                return Guard("oauth2", name)
-            if kind.lower() == "chain" and name not in chain and len(chain) < _MAX_CHAIN:
-                for each in _each(option(value, "middlewares")):
-                    place = text_of(option(each, "namespace")) or namespace
-                    guard = self._guarding(text_of(option(each, "name")), place, (*chain, name))
-                    if guard is not None:
-                        return guard
-        return None
+
+def _middlewares(node: Node | None, namespace: str) -> list[Ref]:
+    """The middlewares that a route or a chain names; ``namespace``: its own."""
+    each = _each(option(node, "middlewares"))
+    return [(text_of(option(n, "namespace")) or namespace, text_of(option(n, "name"))) for n in each]
 
 
 def _each(node: Node | None) -> Sequence[Node]:

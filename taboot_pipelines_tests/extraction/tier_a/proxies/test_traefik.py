@@ -226,6 +226,31 @@ def test_traefik_1() -> None:
     assert auths(said) == {"app": ("basic", None)} and codes(said) == ["E_NOT_FOUND"]
 
 
+def test_middlewares_are_looked_for_beside_the_file_and_named_where_nobody_holds_them() -> None:
+    routers = "\n".join(
+        f"    {name}: {{rule: Host(`{name}.lan`), service: {name}, middlewares: [{named}]}}"
+        for name, named in (("a", "door"), ("b", "head, far@docker"), ("c", "head"), ("d", "authelia@docker"))
+    )
+    servers = "\n".join(
+        f"    {name}: {{loadBalancer: {{servers: [{{url: http://{name}:80}}]}}}}" for name in "abcd"
+    )
+    said = interpret(
+        {
+            "dynamic/routes.yml": f"http:\n  routers:\n{routers}\n  services:\n{servers}\n",
+            "dynamic/middlewares.yml": "http: {middlewares: {head: {headers: {frameDeny: true}},"
+            " door: {chain: {middlewares: [head, inner]}}, inner: {basicAuth: {users: [u]}}}}\n",
+        },
+        "dynamic/routes.yml",
+    )
+    held = (e for e in said.edges if e.type == "EXPOSES_ENDPOINT")
+    assert {e.start.name: (e.properties.get("auth"), e.properties.get("authInclude")) for e in held} == {
+        "a": ("basic", None),
+        "b": (None, "far@docker"),
+        "c": ("none", None),
+        "d": ("oauth2", "authelia"),
+    }
+
+
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [

@@ -1,0 +1,195 @@
+"""Typed queries over a cluster's manifests: what several files say together, and what no file says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taboot_pipelines import KnowledgeBase
+from taboot_pipelines_tests.fakes.tei import FakeTei
+from taboot_pipelines_tests.world import World
+
+GATE = """\
+apiVersion: traefik.io/v1alpha1
+kind: Middleware
+metadata: {name: door, namespace: gate}
+spec:
+  forwardAuth: {address: "http://outpost:9000/check"}
+---
+apiVersion: traefik.io/v1alpha1
+kind: Middleware
+metadata: {name: frame, namespace: gate}
+spec: {headers: {frameDeny: true}}
+---
+apiVersion: traefik.io/v1alpha1
+kind: Middleware
+metadata: {name: both, namespace: gate}
+spec: {chain: {middlewares: [{name: frame}, {name: door}]}}
+"""
+ROUTE = """\
+apiVersion: traefik.io/v1alpha1
+kind: IngressRoute
+metadata: {{name: {name}, namespace: shop}}
+spec:
+  entryPoints: [websecure]
+  routes:
+    - match: Host(`{name}.example.org`)
+      middlewares: [{middlewares}]
+      services: [{{name: {name}, port: 80}}]
+"""
+#: The routes by their names, with the middlewares that each asks for, and how each asks who one is.
+ROUTES = {
+    "chained": ("{name: both, namespace: gate}", "oauth2 (door)"),
+    "framed": ("{name: frame, namespace: gate}", ""),
+    "open": ("", ""),
+    "called": ("{name: authelia, namespace: far}", "oauth2 (authelia)"),
+    "unknown": ("{name: frame, namespace: gate}, {name: nobody-has-it}", None),
+}
+INGRESS = """\
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: asked
+  namespace: shop
+  annotations: {nginx.ingress.kubernetes.io/auth-url: "https://login.example.org/check"}
+spec:
+  rules:
+    - host: asked.example.org
+      http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: asked, port: {number: 80}}}}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: asked, namespace: shop}
+spec: {selector: {app: asked}, ports: [{port: 80}]}
+"""
+
+
+#: Two workloads, one of which has much, and a release whose chart is not here.
+WORK = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: rich, namespace: shop}
+spec:
+  updateStrategy: {type: OnDelete}
+  template:
+    spec:
+      hostNetwork: true
+      nodeSelector:
+        disk: ssd
+      containers:
+        - name: main
+          image: acme/rich:1
+          securityContext: {privileged: true}
+          resources: {limits: {memory: 1Gi}}
+        - {name: other, image: "acme/other:1", lifecycle: {preStop: {exec: {command: [sleep, "5"]}}}}
+      volumes: [{name: scratch, emptyDir: {}}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: poor, namespace: shop}
+spec: {template: {spec: {containers: [{name: main, image: "acme/poor:1"}]}}}
+"""
+RELEASE = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: chart, namespace: shop}
+spec:
+  chart: {spec: {chart: thing}}
+  values: {agent: {securityContext: {privileged: true}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
+    with FakeTei(dimension=16) as embedder:
+        world = World(tmp_path_factory.mktemp("cluster"), embedder.url)
+        folder = world.source("cluster", interpret=True)
+        files = {"gate.yaml": GATE, "asked.yaml": INGRESS, "work.yaml": WORK, "release.yaml": RELEASE} | {
+            f"{name}.yaml": ROUTE.format(name=name, middlewares=middlewares)
+            for name, (middlewares, _) in ROUTES.items()
+        }
+        for path, text in files.items():
+            (folder / path).write_text(text)
+        world.ingest()
+        yield world.kb()
+        world.workspace.close()
+
+
+def test_what_guards_a_route_is_told_by_middlewares_of_other_files(kb: KnowledgeBase) -> None:
+    rows = {str(r.cells["hostname"]).partition(".")[0]: r for r in kb.query("routes").rows}
+    expected = {name: login for name, (_, login) in ROUTES.items()} | {"asked": None}
+    assert {name: row.cells["login"] for name, row in rows.items()} == expected
+    said = "".join(c.text for c in rows["chained"].citations)
+    assert "chain: {middlewares" in said and "forwardAuth:" in said
+
+
+def test_a_route_that_is_guarded_by_what_nobody_knows_is_not_provably_open(kb: KnowledgeBase) -> None:
+    found = kb.query("unprotected_routes")
+    assert {r.cells["hostname"] for r in found.rows} == {"framed.example.org", "open.example.org"}
+    assert not found.complete
+    (doubt,) = found.unseen
+    assert doubt == "Whether a login is asked for is not known of asked.example.org and unknown.example.org."
+    for name, words in (("open", True), ("unknown", False), ("chained", False), ("asked", False)):
+        answer = kb.answer(f"Does {name}.example.org ask for a login?")
+        assert ("declares no login" in answer.text) == words, answer.text
+
+
+@pytest.mark.parametrize(
+    ("key", "having"),
+    [
+        ("nodeSelector", {"rich"}),
+        ("hostNetwork", {"rich"}),
+        ("securityContext", {"rich", "chart"}),
+        ("privileged", {"rich", "chart"}),
+        ("updateStrategy", {"rich"}),
+        ("preStop", {"rich"}),
+        ("emptyDir", {"rich"}),
+        ("limits", {"rich"}),
+        ("limits.memory", {"rich"}),
+        ("tolerations", set()),
+    ],
+)
+def test_a_setting_is_found_under_the_keys_of_its_file(kb: KnowledgeBase, key: str, having: set[str]) -> None:
+    found = kb.query("services_with", key=key)
+    assert {r.cells["service"] for r in found.rows} == having
+    # Each value once, though it is known under a key of Compose too.
+    assert len({(r.cells["service"], r.cells["value"]) for r in found.rows}) == len(found.rows)
+    lacking = kb.query("services_without", key=key)
+    assert {r.cells["service"] for r in lacking.rows} == {"rich", "poor"} - having
+    # What the chart sets of itself nobody knows.
+    for result in (found, lacking):
+        # Nor of what a route leads to and no file here runs.
+        (doubt,) = result.unseen
+        open_ = set(doubt.partition(" of ")[2].partition(":")[0].replace(" and ", ", ").split(", "))
+        assert open_ == {"asked", *ROUTES, "chart"} - having and not result.complete
+
+
+def test_all_settings_are_told_once_and_are_found_by_the_key_that_is_written(kb: KnowledgeBase) -> None:
+    (row,) = kb.query("settings", key="hostNetwork").rows
+    assert (row.cells["service"], row.cells["value"]) == ("rich", "true")
+    assert row.citations[0].text == "hostNetwork: true"
+    every = [r for r in kb.query("settings", limit=10_000).rows if r.cells["file"] == "work.yaml"]
+    assert sum(r.cells["value"] == "ssd" or "disk" in str(r.cells["value"]) for r in every) == 1
+
+
+def test_an_address_is_asked_for_as_its_host(kb: KnowledgeBase) -> None:
+    for name in ("open.example.org", "https://open.example.org", "HTTPS://open.example.org/a/b"):
+        (row,) = kb.query("behind", hostname=name).rows
+        assert row.cells["target"] == "open", name
+
+
+def test_a_manifest_that_cannot_be_read_leaves_all_open(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    folder = world.source("cluster", interpret=True)
+    (folder / "asked.yaml").write_text(INGRESS)
+    (folder / "broken.yaml").write_text("apiVersion: v1\nkind: Service\nmetadata: {name: [\n")
+    world.source("notes")
+    world.ingest()
+    found = world.kb().query("published_ports", port=7777)
+    assert (found.rows, found.complete) == ((), False)
+    assert found.unseen == ("1 item of cluster could not be read: config:broken.yaml.",)
+    (folder / "broken.yaml").write_text("apiVersion: v1\nkind: Service\n")
+    world.ingest()
+    assert world.kb().query("published_ports", port=7777).complete
