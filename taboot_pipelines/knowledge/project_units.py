@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 from taboot_pipelines.documents.encoding import decode
@@ -58,6 +59,11 @@ class FormatExtractor(ProjectExtractor, Protocol):
     def formats(self) -> Mapping[str, str]: ...
 
 
+#: Small files, such as kustomizations and files of variables, are read by many units: of these so many bytes
+#: each, so many texts are kept.
+_SMALL, _KEPT = 16_384, 512
+
+
 class ProjectUnits:
     """A :class:`~taboot_pipelines.knowledge.units.UnitExtractor` of projects."""
 
@@ -81,6 +87,7 @@ class ProjectUnits:
         self._paths = frozenset(locators)
         specs = extractor.units(sorted(p for p, locator in locators.items() if locator.role == "document"))
         self._specs = {unit_id(extractor.name, spec.name): spec for spec in specs}
+        self._small = lru_cache(_KEPT)(self._read)
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -141,9 +148,12 @@ class ProjectUnits:
             return Interpretation((), (), problems=(Problem(path, "E_INTERNAL", message),))
 
     def _decoded(self, locator: Locator) -> QuotedText:
-        data = self._blobs.get(self._facts.namespace, locator.sha256)
-        text, charset, bom = decode(data, locator.charset)
-        return QuotedText(text, OffsetMap.of_text(text, charset, bom), locator.sha256)
+        read = self._small if locator.byte_size <= _SMALL else self._read
+        return read(locator.sha256, locator.charset)
+
+    def _read(self, sha256: str, charset: str | None) -> QuotedText:
+        text, charset, bom = decode(self._blobs.get(self._facts.namespace, sha256), charset)
+        return QuotedText(text, OffsetMap.of_text(text, charset, bom), sha256)
 
     def _seen(self, path: str) -> str | None:
         """What a unit sees of a path: its bytes, and whether it is a document; None if absent."""
