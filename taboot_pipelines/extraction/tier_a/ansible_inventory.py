@@ -12,6 +12,7 @@ import re
 import string
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote, stands_in
@@ -22,7 +23,7 @@ from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, Node, Origin,
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, SourceFacts
 
-#: Hosts that one range stands for at most, and lines of INI that are no hosts before it is another format.
+#: Hosts that one line stands for at most.
 MAX_RANGE = 1000
 _NAMES = frozenset({"hosts.ini", "inventory", "inventory.ini"})
 _OWN_GROUPS = frozenset({"all", "ungrouped"})
@@ -89,7 +90,11 @@ class InventoryReader:
         elif is_inventory_path(path) or _is_ini(path, text):
             said = _of_ini(claims, path, text, inside)
         for group, written, quote, address in said:
-            for name in _spread(claims, written, quote):
+            names = list(islice(_spread(claims, written, quote), MAX_RANGE + 1))
+            if len(names) > MAX_RANGE:
+                claims.problem(quote, "E_TOO_LARGE", f"a range of more than {MAX_RANGE} hosts is not listed.")
+                continue
+            for name in names:
                 if called := host_name(name) if held_address(name) is None else "":
                     host = hosts.setdefault(called, _Host(quote))
                     host.groups[group] = None
@@ -221,9 +226,6 @@ def _spread(claims: ClaimBuilder, written: str, quote: Quote) -> Iterator[str]:
         claims.problem(quote, "E_PARSE", "this is no range of hosts.")
         return
     low, high = (int(first), int(last)) if digits else (letters.index(first), letters.index(last))
-    if high - low >= MAX_RANGE * step:
-        claims.problem(quote, "E_TOO_LARGE", f"a range of more than {MAX_RANGE} hosts is not listed.")
-        return
     for number in range(low, high + 1, step):
         one = str(number).zfill(len(first)) if digits else letters[number]
         yield from _spread(claims, written[: found.start()] + one + written[found.end() :], quote)

@@ -96,9 +96,9 @@ def test_what_is_no_inventory_gives_no_groups_of_hosts(name: str, text: str) -> 
 
 
 def test_ranges_that_are_none_are_problems_and_the_rest_stands() -> None:
-    said = one("hosts.ini", "[a]\nx[1:99999]\nx[a:3]\ny[a:c]-[1:2]\nnot a host\n")
+    said = one("hosts.ini", "[a]\nx[1:99999]\nz[1:99]-[1:99]\nx[a:3]\ny[a:c]-[1:2]\nnot a host\n")
     assert set(groups(said)) == {f"y{letter}-{n}" for letter in "abc" for n in (1, 2)}
-    assert [p.code for p in said.problems] == ["E_TOO_LARGE", "E_PARSE", "E_PARSE"]
+    assert [p.code for p in said.problems] == ["E_TOO_LARGE", "E_TOO_LARGE", "E_PARSE", "E_PARSE"]
 
 
 @pytest.mark.parametrize(
