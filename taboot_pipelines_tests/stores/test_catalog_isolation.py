@@ -211,6 +211,7 @@ def calls(
         "jobs.end": lambda: catalog.jobs.end(job, JobState.FAILED, namespace=MINE),
         "jobs.last_succeeded": lambda: catalog.jobs.last_succeeded(MINE, "s"),
         "jobs.last_completed": lambda: catalog.jobs.last_completed(MINE, "s"),
+        "jobs.first_completed": lambda: catalog.jobs.first_completed(MINE),
         "jobs.outdate": lambda: catalog.jobs.outdate(MINE, "s"),
         "jobs.forget_old": lambda: catalog.jobs.forget_old(MINE, "s", 0),
         "jobs.last": lambda: catalog.jobs.last(MINE, ["s"]),
