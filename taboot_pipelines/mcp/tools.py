@@ -162,9 +162,10 @@ class Tools:
             raise TabootError("E_QUERY", "'limit' is no parameter of a query: cursor goes on.")
         # All pages of one result are cut from what was found for the first.
         key = self._kb.manifest.version, name, json.dumps(given, sort_keys=True)
-        if self._found is None or self._found[0] != key:
-            self._found = key, self._kb.query(name, MAX_ROWS, **given)
-        return self._rows(self._found[1], start)
+        found = self._found  # which another thread may put another into meanwhile
+        if found is None or found[0] != key:
+            found = self._found = key, self._kb.query(name, MAX_ROWS, **given)
+        return self._rows(found[1], start)
 
     def impact(
         self,
