@@ -24,7 +24,7 @@ from starlette.routing import Route
 from taboot_pipelines import logs, telemetry
 from taboot_pipelines.browse import api, documents, graph, openapi, overview, search
 from taboot_pipelines.browse.digest import Digests
-from taboot_pipelines.browse.guard import Guard
+from taboot_pipelines.browse.guard import Guard, is_for_programs
 from taboot_pipelines.browse.map import map_page
 from taboot_pipelines.browse.problems import PREFIX, problem
 from taboot_pipelines.browse.rendering import STATIC, environment, render, static_bytes
@@ -124,7 +124,7 @@ def _error_page(request: Request, error: TabootError) -> Response:
 
 async def _not_here(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
-    if request.url.path.startswith(f"{PREFIX}/"):
+    if is_for_programs(request.url.path):
         remedy = f"{PREFIX}/openapi.json lists what there is."
         if status == 404:
             return problem(TabootError("E_NOT_FOUND", "There is no such endpoint.", remedy=remedy))

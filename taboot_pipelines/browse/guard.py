@@ -96,7 +96,7 @@ class Guard:
         if scope["path"] == HEALTH:
             return PlainTextResponse("ok\n")
         bears = self._bears(headers.getlist("authorization"))
-        if scope["path"].startswith(f"{PREFIX}/"):
+        if is_for_programs(scope["path"]):
             return self._refused_program(scope, headers, bears)
         if scope["path"] == METRICS and bears:
             return None
@@ -160,6 +160,11 @@ class Guard:
 
     def _is_token(self, value: str) -> bool:
         return hmac.compare_digest(value.encode("utf-8", "replace"), self._token)
+
+
+def is_for_programs(path: str) -> bool:
+    """Whether a path is of the interface for programs, whether or not there is anything."""
+    return f"{path}/".startswith(f"{PREFIX}/")
 
 
 def is_loopback(hosts: list[str]) -> bool:

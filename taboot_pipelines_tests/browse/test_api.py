@@ -236,6 +236,7 @@ def problem(answer: Any, code: str) -> None:
         ("/api/explain?id=nothing", 404, "E_EDGE_UNKNOWN", ""),
         ("/api/changes?since=whenever", 400, "E_QUERY", "since"),
         ("/api/nothing", 404, "E_NOT_FOUND", ""),
+        ("/api", 404, "E_NOT_FOUND", ""),
     ],
 )
 def test_what_is_wrong_is_named(client: TestClient, url: str, status: int, code: str, names: str) -> None:

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from taboot_pipelines.retrieval.queries.citations import cite, cites
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
-from taboot_pipelines.retrieval.queries.relations import MAX_WALK, is_order, served_by, used_by, walk, way_of
+from taboot_pipelines.retrieval.queries.relations import (
+    MAX_WALK,
+    is_built_in,
+    is_order,
+    served_by,
+    used_by,
+    walk,
+    way_of,
+)
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
 from taboot_pipelines.retrieval.results.queries import Cell
 from taboot_pipelines.retrieval.session import View
@@ -153,10 +161,15 @@ def sharers(house: House, args: Arguments) -> Iterator[Row]:
             ("network", service.number if container is None else container, "RUNS_IN"),
             ("image", service.number, "BUILDS"),
         ]
+        machines = {e.end for e in house.index.out(held[0][1], "RUNS")}
         for shares, node, type_ in held:
             for mine in house.index.out(node, type_):
+                # Each machine has its own of these, so that who shares one shares the machine.
+                apart = shares == "network" and is_built_in(house.index, mine.end)
                 for edge in house.index.into(mine.end, type_):
                     other = house.index.service_of.get(edge.start, edge.start)
+                    if apart and machines.isdisjoint(e.end for e in house.index.out(edge.start, "RUNS")):
+                        continue
                     if other in house.index.services and other not in own:
                         yield _sharer(house, service, other, shares, house.index.name(mine.end), mine, edge)
         mounters = house.view.once(_mounters)

@@ -340,6 +340,8 @@ def test_what_each_machine_has_of_its_own_is_no_network_between_machines(
     assert not list(book.glob("networks/bridge*"))
     shared = [re.findall(r"^\| \[(.*?)\]", p.read_text(), re.M) for p in book.glob("networks/host*.md")]
     assert sorted(shared) == [["nas-one", "nas-two"], ["pi-one", "pi-two"]]
+    hows = {name: {g.how for g in world.kb().impact(name).groups} for name in ("x", "pi-one")}
+    assert "shares its network" in hows["pi-one"] and "shares its network" not in hows["x"]
     assert sorted(p.stem for p in book.glob("hosts/*.md")) == ["attic", "nas", "pi"]
     assert "`192.168.7.9`" in (book / "hosts" / "attic.md").read_text()
     # A route may lead to one of them though none is known to.
