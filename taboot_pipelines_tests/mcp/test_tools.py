@@ -136,7 +136,7 @@ def test_it_offers_at_most_twelve_tools_that_read_and_others_where_that_is_allow
         ),
         ("path", {"start": "hub", "end": "hub"}, ["No way leads from hub to hub."]),
         ("document", {"document": "shelf.md"}, ["notes: shelf.md:1 of 9 lines", "| # Shelf"]),
-        ("changes", {"since": "2020-01-01"}, ["4 new", "- new: notes: long.md (20"]),
+        ("changes", {"since": "2020-01-01"}, ["nothing.", " UTC 4 documents came in first."]),
         ("changes", {"since": "2099-01-01"}, ["Since 2099-01-01: nothing."]),
         ("drift", {}, ["0 disagreements."]),
         ("sources", {}, ["2 sources.", "notes (files, active): 2 documents"]),

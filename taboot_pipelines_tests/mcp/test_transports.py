@@ -64,7 +64,8 @@ def test_an_assistant_starts_it_and_asks(house: World) -> None:
 
 
 def test_a_home_without_anything_says_so_and_an_assistant_may_fill_it(world: World) -> None:
-    (world.source("stacks", "compose", host="hearth.lan") / "compose.yaml").write_text(COMPOSE)
+    stacks = world.source("stacks", "compose", host="hearth.lan")
+    (stacks / "compose.yaml").write_text(COMPOSE)
 
     async def talk(client: Client) -> None:
         listed = await client.list_tools()
@@ -74,6 +75,11 @@ def test_a_home_without_anything_says_so_and_an_assistant_may_fill_it(world: Wor
         done = await call(client, "ingest", {})
         assert done.text == "The knowledge base is up to date.\n- stacks: succeeded"
         assert "cache" in (await call(client, "ask", {"question": "What does web depend on?"})).text
+        (stacks / "late").mkdir()
+        (stacks / "late" / "compose.yaml").write_text("services:\n  late:\n    image: 'late:1'\n")
+        assert not (await call(client, "ingest", {})).is_error
+        changed = await call(client, "changes", {"since": "2020-01-01"})
+        assert "1 new" in changed.text and "- new: stacks: late/compose.yaml (20" in changed.text
         broken = await call(client, "ingest", {"source": "nope"})
         assert broken.is_error and "E_SOURCE_UNKNOWN" in broken.text
 
