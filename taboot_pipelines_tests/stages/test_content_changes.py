@@ -120,8 +120,12 @@ def test_a_notebook_asks_for_changes(world: World) -> None:
     (folder / "a.md").write_text("# A\n\nThe mill turns.\n")
     world.ingest()
     found = world.kb().changes("2020-01-01")
-    assert [(x.kind, x.path) for x in found.items] == [("new", "a.md")] and found.counts["new"] == 1
-    assert found.to_arrow().num_rows == 1 and "a.md" in found._repr_html_()
+    assert found.items == () and "1 document came in first" in found.note
+    (folder / "b.md").write_text("# B\n\nThe mill stands.\n")
+    world.ingest()
+    found = world.kb().changes("2020-01-01")
+    assert [(x.kind, x.path) for x in found.items] == [("new", "b.md")] and found.counts["new"] == 1
+    assert found.to_arrow().num_rows == 1 and "b.md" in found._repr_html_()
     assert world.kb().changes("2099-01-01").items == ()
     for wrong in ("yesterday", None, 3):
         with pytest.raises(TabootError, match="E_QUERY"):
