@@ -55,13 +55,11 @@ def route(house: House, edge: Edge) -> Row:
     """A route as a row."""
     facts, asking = edge.properties, guards(house.index, edge)
     service = house.index.services.get(edge.end)
-    login: str | None = ", ".join(distinct(map(guard, asking)))
-    told: list[ConfigEntry] = []
-    if not login:
-        login, told = _by_middlewares(house, edge)
-        # A reader that does not say it of the route says it of the endpoint, if the port is known.
-        if not login and service is not None and not (facts.get("auth") or _endpoints(house, edge)):
-            login = None
+    asked, told = _by_middlewares(house, edge)
+    login = ", ".join(distinct(map(guard, asking))) or asked
+    # A reader that does not say it of the route says it of the endpoint, if the port is known.
+    if not login and service is not None and not (facts.get("auth") or _endpoints(house, edge)):
+        login = None
     cells = {
         "hostname": host_of_route(house.index, edge),
         "path": str(facts.get("path") or facts.get("location") or "/"),

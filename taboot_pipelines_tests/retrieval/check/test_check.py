@@ -338,6 +338,15 @@ BREAKING: dict[str, tuple[dict[str, str | None], tuple[str, str, str]]] = {
         {"shop/compose.yaml": shop("image: postgres:16", "image: postgres:16\n    depends_on: [web]")},
         ("shop/compose.yaml", "depends_on: [web]", "shop"),
     ),
+    "socket-published": (
+        {
+            "shop/compose.yaml": shop(
+                "image: postgres:16",
+                "image: postgres:16\n    volumes: ['/run/docker.sock:/s']\n    ports: ['2375:2375']",
+            )
+        },
+        ("shop/compose.yaml", "ports: ['2375", "every address port 2375"),
+    ),
     "unreadable": (
         {"shop/compose.yaml": shop("services:", "services: [")},
         ("shop/compose.yaml", "", "YAML"),
