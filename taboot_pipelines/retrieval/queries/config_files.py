@@ -7,6 +7,7 @@ of their own, so that a value is found by what it is called wherever it stands.
 
 from __future__ import annotations
 
+import glob
 import posixpath
 import re
 from bisect import bisect_right
@@ -14,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -634,12 +636,12 @@ class ConfigEntries:
         at = _MOUNTED_AT.search(written)
         if at is None:
             return ""
-        pattern = ".*".join(map(re.escape, _HOLE.split(written[: at.start()])))
+        pattern = "*".join(map(glob.escape, _HOLE.split(written[: at.start()])))
         container = self.house.container_of.get(service.number, service.number)
         for mount in self.house.properties(container).get("mounts") or ():
             source, _, rest = str(mount).partition(":")
             same = rest.removesuffix(":ro") == posixpath.normpath(at["target"])
-            if same and source not in ("", UNKNOWN) and re.fullmatch(pattern, source):
+            if same and source not in ("", UNKNOWN) and fnmatchcase(source, pattern):
                 return f"{source}{at[0]}"
         return ""
 

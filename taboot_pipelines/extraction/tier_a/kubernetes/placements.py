@@ -112,7 +112,7 @@ def overlays(path: str, texts: UnitTexts) -> list[Overlay]:
     takes in itself, as overlays of a base do; nothing where there is none such."""
     view = texts.view
     found = [p for name in KUSTOMIZATIONS for p in view.glob(f"**/{name}")]
-    if not any(posixpath.dirname(p) in ("", *_above(path)) for p in found):
+    if not any(_is_above(posixpath.dirname(p), path) for p in found):
         return []
     read = [(p, text) for p in sorted(found)[:_MAX_KUSTOMIZATIONS] if (text := view.read(p)) is not None]
     takers = _takers(tuple((p, text) for p, text in read if len(text) <= _MAX_FILE))
@@ -162,13 +162,8 @@ def _takers(texts: tuple[tuple[str, str], ...]) -> dict[str, list[_Taker]]:
     return found
 
 
-def _above(path: str) -> list[str]:
-    """The folders that a file lies in."""
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[:n]) for n in range(1, len(parts) + 1)]
-
-
 def _is_above(folder: str, path: str) -> bool:
+    """Whether a file lies in a folder, however deep."""
     return not folder or path.startswith(f"{folder}/")
 
 
