@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import unicodedata
+from collections import defaultdict
 from collections.abc import Collection, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +27,8 @@ _HEAD = """\
 # All fields of all types: docs/sources.md, or `taboot schema` for an editor.
 sources:
 """
+#: So many kinds of files that no source takes are named.
+_SHOWN = 12
 _TAIL = "\n  # What is not beneath this folder, to be filled in:\n"
 
 
@@ -64,21 +68,43 @@ def init(folder: Path | None, force: bool, as_json: bool) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(written, encoding="utf-8")
     entries = load_sources(file).entries
+    taken = {id: _files(entry, file.parent) for id, entry in entries.items()}
+    read = {
+        os.path.normpath(Path(found.path, path))
+        for found, paths in zip(looked.found, taken.values(), strict=True)
+        for path in paths
+    }
+    left_out = [path for path in map(str, looked.seen) if unicodedata.normalize("NFC", path) not in read]
+    hidden = [f"{path}/" for path in looked.hidden]
     if as_json:
-        emit_json({"path": str(file), "sources": list(entries), "whole": looked.whole})
+        told = {"whole": looked.whole, "left_out": left_out, "hidden": hidden}
+        emit_json({"path": str(file), "sources": list(entries), **told})
         return
     out = console()
     out.print(text(f"Wrote {file}:"))
     for entry, found in zip(entries.values(), looked.found, strict=True):
-        count = _files(entry, file.parent)
-        out.print(text(f"  {entry.id} ({entry.type}): {counted(count, 'file')} beneath {found.path}"))
+        count = counted(len(taken[entry.id]), "file")
+        out.print(text(f"  {entry.id} ({entry.type}): {count} beneath {found.path}"))
+    for what, names in (("Left out", _by_ending(left_out)), ("Not looked into", hidden)):
+        if names:
+            more = f" and {len(names) - _SHOWN} more (--json has all)" if len(names) > _SHOWN else ""
+            out.print(text(f"  {what}: {', '.join(names[:_SHOWN])}{more}"))
     if not looked.whole:
         out.print("  The tree is large and was not looked through to its end.")
     out.print("Next: look at it, then `taboot ingest --dry-run` and `taboot ingest`.")
 
 
-def _files(entry: SourceEntry, root: Path) -> int:
-    """How many files a first run of a source would take in."""
+def _by_ending(paths: Collection[str]) -> list[str]:
+    """Files by their ending with how many there are, the most first; one that is alone by its path."""
+    alike = defaultdict(list)
+    for path in paths:
+        alike[PurePosixPath(path).suffix.lower() or PurePosixPath(path).name].append(path)
+    groups = sorted(alike.items(), key=lambda group: (-len(group[1]), group[0]))
+    return [f"{len(alike)} {ending}" if len(alike) > 1 else alike[0] for ending, alike in groups]
+
+
+def _files(entry: SourceEntry, root: Path) -> set[str]:
+    """The files that a first run of a source would take in, relative to its folder."""
     from taboot_pipelines.connectors.access import Access
     from taboot_pipelines.extraction.tier_a.compose.references import project_files, references
     from taboot_pipelines.model.records import Fetched, Stored
@@ -87,7 +113,7 @@ def _files(entry: SourceEntry, root: Path) -> int:
 
     access = Access.of(load_settings(), root, references=references, project_files=project_files)
     events = open_connector(entry, access).events({}, lambda _: False)
-    return sum(isinstance(event, (Fetched, Stored)) for event in events)
+    return {event.path for event in events if isinstance(event, (Fetched, Stored))}
 
 
 def drafted(found: Collection[Found], around: Path, root: Path, namespace: str) -> str:

@@ -34,10 +34,13 @@ class Found:
 
 @dataclass(frozen=True)
 class Survey:
-    """What was found, and whether all of the tree was looked through."""
+    """What was found, and whether all of the tree was looked through. ``seen``: the files that were looked
+    at, relative to where was looked; ``hidden``: folders that were not, for the dot before their names."""
 
     found: tuple[Found, ...]
     whole: bool
+    seen: tuple[PurePosixPath, ...]
+    hidden: tuple[PurePosixPath, ...]
 
 
 def survey(folder: Path, own: Collection[Path] = ()) -> Survey:
@@ -52,11 +55,12 @@ def survey(folder: Path, own: Collection[Path] = ()) -> Survey:
     )
     beginnings = [(kind.name, kind.beginning) for kind in kinds if kind.beginning is not None]
     taken: list[list[PurePosixPath]] = [[] for _ in beginnings]
-    hidden: set[str] = set()
+    hidden: list[PurePosixPath] = []
+    seen: list[PurePosixPath] = []
     left = MAX_ENTRIES
     for directory, names, files in os.walk(folder):
         at = PurePosixPath(Path(directory).relative_to(folder).as_posix())
-        hidden |= {f"{n}/" for n in names if n.startswith(".") and n not in PRUNED}
+        hidden += (at / n for n in names if n.startswith(".") and n not in PRUNED)
         names[:] = sorted(n for n in names if n not in PRUNED and not n.startswith("."))
         left -= len(names) + len(files)
         if left < 0:
@@ -64,6 +68,7 @@ def survey(folder: Path, own: Collection[Path] = ()) -> Survey:
         tested = not set(OF_TESTS).isdisjoint(at.parts)
         for name in sorted(files):
             path = Path(directory, name)
+            seen.append(at / name)
             fit = (n for n, (_, b) in enumerate(beginnings) if (b.the_rest or not tested) and b.takes(path))
             number = next(fit, None)
             if number is not None:
@@ -77,13 +82,13 @@ def survey(folder: Path, own: Collection[Path] = ()) -> Survey:
     ]
     read = {_glob(b, path) for (_, b), paths in parted if not b.the_rest for path in paths}
     inside = {f"/{_escaped(p.relative_to(folder).as_posix())}" for p in own if p.is_relative_to(folder)}
-    exclude = tuple(sorted(read | hidden | inside))
+    exclude = tuple(sorted(read | {f"{h.name}/" for h in hidden} | inside))
     found += [
         Found(type_, ".", b, exclude, b.proxy([folder / p for p in paths]))
         for (type_, b), paths in parted
         if paths and b.the_rest
     ]
-    return Survey(tuple(found), left >= 0)
+    return Survey(tuple(found), left >= 0, tuple(seen), tuple(hidden))
 
 
 def _folders(

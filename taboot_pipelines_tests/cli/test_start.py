@@ -74,6 +74,10 @@ def test_init_finds_quadlets_configuration_and_the_proxy(fresh: Shell, tmp_path:
         "quadlets/db.container.d/more.conf": "[Service]\nMemoryMax=1G\n",
         "quadlets/lan.network": "[Network]\n",
         "web/Caddyfile": "a.lan {\n reverse_proxy app:80\n}\n",
+        "web/a.png": "no text",
+        "web/b.PNG": "no text",
+        "web/gate.php": "<?php",
+        "node_modules/x.md": "# Of somebody else",
     }.items():
         (house / name).parent.mkdir(parents=True, exist_ok=True)
         (house / name).write_text(text)
@@ -99,6 +103,10 @@ def test_init_finds_quadlets_configuration_and_the_proxy(fresh: Shell, tmp_path:
         ],
     }
     assert counted(shown) == {name: len(source["added"]) for name, source in told.items()}
+    assert "  Left out: 2 .png, web/gate.php\n  Not looked into: .github/, notes/.drafts/\n" in shown
+    again = fresh.json("init", str(house), "--force")
+    assert sorted(again["left_out"]) == ["web/a.png", "web/b.PNG", "web/gate.php"]
+    assert again["hidden"] == [".github/", "notes/.drafts/"]
 
 
 def test_init_finds_what_runs_but_not_what_is_declared(fresh: Shell, tmp_path: Path) -> None:
