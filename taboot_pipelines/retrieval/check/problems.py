@@ -87,6 +87,7 @@ _BY_NAME = ("CONNECTS_TO", "ROUTES_TO")
 _ALIKE = 0.85
 #: A path that says of itself that it begins at a folder.
 _RELATIVE = re.compile(r"\.\.?(?:/|$)")
+_NUMBER = re.compile(r"\d+")
 _POSITION = re.compile(r", line (\d+)(?:, column \d+)?")
 #: A number, a version, a name or a key as texts hold it.
 _WORD = re.compile(r"\w+(?:[.-]\w+)*")
@@ -125,7 +126,7 @@ def _readings(before: Side, after: Side) -> Iterator[CheckProblem]:
     """What cannot be read, leads to nothing or has no value; of equal ones those beyond what there was, but a
     file of which nothing is read whatever there was: what it would break nobody sees."""
     unread = {(s, p) for s, p in after.state.problems if p.code in _UNREAD and _is_blank(after, s, p.path)}
-    same = (before.state.problems & after.state.problems) - unread
+    same = _same(before, after) - unread
     known = Counter(key for key, _ in _keyed(before, before.state.problems - same))
     for key, line in _keyed(after, after.state.problems - same):
         source, path, code, said, where = key
@@ -150,6 +151,16 @@ def _readings(before: Side, after: Side) -> Iterator[CheckProblem]:
         root = after.state.view.manifest.sources[source].root or ""
         file = after.file(doc_id) if doc_id else f"{root}/{path}".removeprefix("/./").removeprefix("/")
         yield CheckProblem(rule=rule, statement=statement, file=file, line=line)
+
+
+def _same(before: Side, after: Side) -> set[tuple[str, Problem]]:
+    """The problems of both sides, but of files that changed: of these another may stand in an equal line."""
+
+    def text_of(side: Side, source: str, path: str) -> tuple[str, str] | None:
+        return side.hashes.get(side.index.by_path.get((source, path), ""))
+
+    both = before.state.problems & after.state.problems
+    return {(s, p) for s, p in both if text_of(before, s, p.path) == text_of(after, s, p.path)}
 
 
 def _variable(said: str) -> str:
@@ -179,8 +190,9 @@ def unknown(before: Side, after: Side) -> Iterator[str]:
             f"Not known: the values of {plural(len(names), 'variable')}, which files set that are not"
             f" compared: {listed(names[:_MAX_NAMES], len(names))}."
         )
-    new = after.state.problems - before.state.problems
-    known = Counter(key for key, _ in _keyed(before, before.state.problems - after.state.problems))
+    same = _same(before, after)
+    new = after.state.problems - same
+    known = Counter(key for key, _ in _keyed(before, before.state.problems - same))
     open_: dict[tuple[str, str], list[str]] = defaultdict(list)
     for key, line in _keyed(after, {(s, p) for s, p in new if p.code == "E_UNRESOLVED"}):
         if known[key]:
@@ -293,9 +305,12 @@ def _documents(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem
     }
     if not concerned:
         return
-    known = _sides(before.drifts.of_documents(before.state.view, concerned & before.hashes.keys()))
-    for drift in after.drifts.of_documents(after.state.view, concerned):
-        if not drift.record and drift.kind not in _DRIFTS and _is_new(drift, known):
+    drifts = after.drifts.of_documents(after.state.view, concerned)
+    news = [d for d in drifts if not d.record and d.kind not in _DRIFTS]
+    where = {d.sides[0].places[0].doc_id for d in news} & before.hashes.keys()
+    known = _sides(before.drifts.of_documents(before.state.view, where)) if where else {}
+    for drift in news:
+        if _is_new(drift, known):
             place = drift.sides[0].places[0]
             yield _problem("document_contradicted", drift.statement, after, place.doc_id, place.line)
 
@@ -532,7 +547,7 @@ def _driver(side: Side, network: int) -> object:
 def _files(before: Side, after: Side) -> Iterator[CheckProblem]:
     """Files and folders that were there, are gone, and that configuration in force mounts or names still: by
     a path from its own folder, or by one inside of the container that mounts it."""
-    gone = {path for path in before.paths if not after.has(path)}
+    gone = {path for path in before.paths - after.paths if not after.has(path)}
     names = {posixpath.basename(path) for path in gone}
     files = after.rules.files if gone else []
     mounts = [mount for document in files for mount in _mounts(after, document)]
@@ -613,11 +628,14 @@ def _beside(path: str, folder: str) -> str:
 
 def _broken(before: Side, after: Side) -> Iterator[CheckProblem]:
     """Rules of the house that held and do not any more, where nobody silenced them; of what says the same in
-    the same words of a file, such as under a new name, what is more than there was."""
+    the same words of a file, such as under a new name, or of another port, what is more than there was."""
     for rule in _BROKEN:
         news = after.violations(rule)
         olds = before.violations(rule) if news else []
         known = {(v.subject, v.statement) for v in olds}
+        moved = Counter(map(_but_for_numbers, olds)) - Counter(
+            _but_for_numbers(v) for v in news if (v.subject, v.statement) in known
+        )
         lines = Counter(_words_at(before, v) for v in olds) - Counter(
             _words_at(after, v) for v in news if (v.subject, v.statement) in known
         )
@@ -630,8 +648,15 @@ def _broken(before: Side, after: Side) -> Iterator[CheckProblem]:
             if lines[words]:
                 lines[words] -= 1
                 continue
+            if moved[_but_for_numbers(found)]:
+                moved[_but_for_numbers(found)] -= 1
+                continue
             at = found.cites[0]
             yield _problem(rule.name, f"{found.subject}: {found.statement}", after, at.doc_id, at.line)
+
+
+def _but_for_numbers(found: Violation) -> tuple[str, str]:
+    return found.subject, _NUMBER.sub("", found.statement)
 
 
 def _stood(before: Side, after: Side, found: Violation) -> bool:

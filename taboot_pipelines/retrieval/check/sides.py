@@ -9,8 +9,7 @@ from functools import cached_property
 from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.check.states import State, folders_of
 from taboot_pipelines.retrieval.drift.report import Drifts
-from taboot_pipelines.retrieval.queries import config_files
-from taboot_pipelines.retrieval.queries.config_files import Value
+from taboot_pipelines.retrieval.queries.config_files import Parsed, Value
 from taboot_pipelines.retrieval.queries.house import House
 from taboot_pipelines.retrieval.queries.service_index import CONFIG_TYPES, Document, Edge, Service
 from taboot_pipelines.retrieval.rules.catalog import Rule
@@ -23,13 +22,14 @@ _LABELS = {"ReverseProxy": "proxy", "IP": "address", "VPNTunnel": "tunnel", "Tai
 class Side:
     """One state, for comparison with another, in which things and documents have the same ids."""
 
-    def __init__(self, state: State, settings: RetrievalSettings) -> None:
+    def __init__(self, state: State, settings: RetrievalSettings, parsed: Parsed) -> None:
+        """``parsed``: what was read of the files of other sides, and for them of this one."""
         self.state = state
         self.drifts = Drifts(settings)
         self.house = House(state.view, self.drifts.of)
         self.index = self.house.index
+        self.house.entries.share(parsed)
         self.rules = RuleHouse(self.house)
-        self._values: dict[str, list[Value]] = {}
         self._found: dict[str, list[Violation]] = {}
 
     @property
@@ -108,15 +108,9 @@ class Side:
 
     def values(self, doc_id: str) -> list[Value]:
         """The values of a file of configuration."""
-        if doc_id not in self._values:
-            document = self.documents.get(doc_id)
-            configures = document is not None and (document.mime in CONFIG_TYPES or document.declares)
-            self._values[doc_id] = (
-                config_files.read(doc_id, document.path, document.mime, self.index.text(doc_id)).values
-                if document is not None and configures
-                else []
-            )
-        return self._values[doc_id]
+        document = self.documents.get(doc_id)
+        configures = document is not None and (document.mime in CONFIG_TYPES or document.declares)
+        return self.house.entries.file(doc_id).values if configures else []
 
     def owner(self, number: int) -> int:
         """The service of a container; any other node is its own."""

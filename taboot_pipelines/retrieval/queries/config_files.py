@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from taboot_pipelines.errors import TabootError
@@ -543,6 +544,8 @@ def _ini(text: str) -> Iterator[Value]:
 
 #: Files that are kept parsed.
 _MAX_FILES = 2000
+#: What was read of files by their documents and the hashes of their texts.
+Parsed = dict[tuple[str, bytes], ConfigFile]
 
 
 class ConfigEntries:
@@ -551,17 +554,29 @@ class ConfigEntries:
     def __init__(self, house: ServiceIndex) -> None:
         self.house = house
         self._files: OrderedDict[str, ConfigFile] = OrderedDict()
+        self._shared: Parsed | None = None
         self._values: dict[str, dict[str, str]] = {}
 
     def file(self, doc_id: str) -> ConfigFile:
         known = self._files.get(doc_id)
         if known is None:
-            document = self.house.documents[doc_id]
-            known = read(doc_id, document.path, document.mime, self.house.text(doc_id))
-            self._files[doc_id] = known
+            known = self._files[doc_id] = self._read(doc_id)
             while len(self._files) > _MAX_FILES:
                 self._files.popitem(last=False)
         return known
+
+    def share(self, parsed: Parsed) -> None:
+        """Read no file anew that another state of the house has, and keep for others what is read."""
+        self._shared = parsed
+
+    def _read(self, doc_id: str) -> ConfigFile:
+        document, text = self.house.documents[doc_id], self.house.text(doc_id)
+        if self._shared is None:
+            return read(doc_id, document.path, document.mime, text)
+        key = doc_id, sha256(text.encode("utf-8", "surrogatepass")).digest()
+        if key not in self._shared:
+            self._shared[key] = read(doc_id, document.path, document.mime, text)
+        return self._shared[key]
 
     def of_service(self, service: Service) -> list[ConfigEntry]:
         """The values of a service: its own in every file of its project, then those that it extends."""

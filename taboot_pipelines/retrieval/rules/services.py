@@ -451,9 +451,8 @@ def unused(section: str) -> Find:
     return find
 
 
-_BACKUP = re.compile(
-    r"(?i)backup|restic|borg|duplicati|kopia|rclone|rsnapshot|duplicity|velero|pg_?dump|mysqldump"
-)
+_BACKUP = ("backup", "restic", "borg", "duplicati", "kopia", "rclone", "rsnapshot", "duplicity", "velero",
+           "pg_dump", "pgdump", "mysqldump")  # fmt: skip
 _EVERY_VOLUME = re.compile(r"/var/lib/docker|docker volume ls|volumes/\*|/var/lib/containers")
 
 
@@ -466,11 +465,11 @@ def volume_without_backup(house: RuleHouse) -> Iterator[Violation]:
         for entry in one.each("volumes")
     ]
     kept = [(one, entry, name) for one, entry, name in kept if re.fullmatch(r"\w[\w.-]{3,}", name)]
-    makers = {e.document.doc_id for one in house.declarations if any(map(_BACKUP.search, house.products(one)))
+    makers = {e.document.doc_id for one in house.declarations if any(map(_names_backup, house.products(one)))
               for e in one.entries}  # fmt: skip
     texts = list(house.texts_of_all) if kept else []
-    makers |= {d.doc_id for d, text in texts if (d.mime == _SHELL or d.is_unit) and _BACKUP.search(text)}
-    backups = {d.doc_id: text for d, text in texts if d.doc_id in makers or _BACKUP.search(text)}
+    makers |= {d.doc_id for d, text in texts if (d.mime == _SHELL or d.is_unit) and _names_backup(text)}
+    backups = {d.doc_id: text for d, text in texts if d.doc_id in makers or _names_backup(text)}
     if not makers or any(map(_EVERY_VOLUME.search, backups.values())):
         return
     for one, entry, name in kept:
@@ -480,6 +479,11 @@ def volume_without_backup(house: RuleHouse) -> Iterator[Violation]:
         # A file that declares both may back it up by what it mounts elsewhere.
         if own.isdisjoint(backups) and not any(map(told.search, backups.values())):
             yield Violation(one.called, f"No backup of the house names its volume {name}.", [entry.cite])
+
+
+def _names_backup(text: str) -> bool:
+    lowered = text.lower()
+    return any(word in lowered for word in _BACKUP)
 
 
 _SHELL = "text/x-shellscript"

@@ -392,6 +392,8 @@ def test_what_breaks_nothing_is_no_problem(
 
 def test_what_was_wrong_before_is_not_told_wherever_it_moved(settings: Settings, tmp_path: Path) -> None:
     wrong = shop("8081:8080", "8080:8080").replace("adminer:4", "adminer").replace("volumes:\n  pages:\n", "")
+    # Two files that are not there, in lines that follow each other.
+    wrong += "configs:\n  a: {file: ./a.json}\n  b: {file: ./b.json}\n"
     route = PROXY.replace("web:80", "web:8080")
     write(tmp_path / "house", {**HOUSE, **ENV, "shop/compose.yaml": wrong, "proxy/shop.conf": route})
     checker = Checker(settings)
@@ -400,6 +402,18 @@ def test_what_was_wrong_before_is_not_told_wherever_it_moved(settings: Settings,
     after = checker.side([files_of(e, f"/{e.config.path}", settings) for e in entries(tmp_path / "house")])
     report = checker.check(before, after)
     assert (report.problems, report.facts, report.files) == ((), (), ("shop/compose.yaml",))
+
+
+@pytest.mark.parametrize(
+    ("ports", "rules"), [(["5433:5432"], set()), (["5432:5432", "5433:5432"], {"store-published"})]
+)
+def test_what_is_published_of_a_store_is_told_once_wherever_it_moved(
+    ports: list[str], rules: set[str], settings: Settings, tmp_path: Path
+) -> None:
+    old = "services: {db: {image: 'postgres:16', ports: ['5432:5432']}}\n"
+    new = f"services: {{db: {{image: 'postgres:16', ports: {ports}}}}}\n"
+    report = check(settings, tmp_path, {"store/compose.yaml": new}, {"store/compose.yaml": old})
+    assert {p.rule for p in report.problems} == rules
 
 
 def test_what_cannot_be_read_is_told_first_though_it_was_so_before(
