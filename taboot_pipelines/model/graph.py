@@ -201,6 +201,7 @@ NODES: dict[str, NodeType] = {
                 "profiles": _strings,
                 "restart": _text,
                 "containerName": _text,
+                "chart": _text,
                 "unresolved": _strings,
             },
         ),

@@ -235,8 +235,11 @@ def served_by(house: ServiceIndex, service: Service) -> list[Edge]:
 
 
 def _products(house: ServiceIndex, service: Service) -> set[str]:
-    """The last parts of the names of the images that a service runs."""
-    return {product_of(house, e.end) for e in house.out(service.number, "BUILDS")}
+    """The last parts of the names of the images that a service runs, and of the chart that it installs."""
+    chart = service.properties.get("chart")
+    return {product_of(house, e.end) for e in house.out(service.number, "BUILDS")} | (
+        {str(chart)} if chart else set()
+    )
 
 
 def product_of(house: ServiceIndex, image: int) -> str:

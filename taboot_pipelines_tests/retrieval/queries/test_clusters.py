@@ -96,7 +96,7 @@ apiVersion: helm.toolkit.fluxcd.io/v2
 kind: HelmRelease
 metadata: {name: chart, namespace: shop}
 spec:
-  chart: {spec: {chart: thing}}
+  chart: {spec: {chart: traefik}}
   values: {agent: {securityContext: {privileged: true}}}
 """
 
@@ -172,6 +172,14 @@ def test_all_settings_are_told_once_and_are_found_by_the_key_that_is_written(kb:
     assert row.citations[0].text == "hostNetwork: true"
     every = [r for r in kb.query("settings", limit=10_000).rows if r.cells["file"] == "work.yaml"]
     assert sum(r.cells["value"] == "ssd" or "disk" in str(r.cells["value"]) for r in every) == 1
+
+
+def test_what_is_reached_through_a_release_of_a_proxy_hangs_on_it(kb: KnowledgeBase) -> None:
+    (group,) = kb.impact("chart").groups
+    assert group.how == "is reached through it"
+    assert {(item.name, item.at) for item in group.items} == {
+        (n, f"{n}.example.org") for n in (*ROUTES, "asked")
+    }
 
 
 def test_an_address_is_asked_for_as_its_host(kb: KnowledgeBase) -> None:

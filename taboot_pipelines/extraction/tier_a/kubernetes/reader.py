@@ -88,7 +88,7 @@ class ManifestReader:
     """
 
     name = "kubernetes"
-    version = "10"
+    version = "11"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         texts = UnitTexts(view)

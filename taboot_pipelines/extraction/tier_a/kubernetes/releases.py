@@ -48,7 +48,7 @@ def claim_of_flux(claims: ClaimBuilder, one: Object, surroundings: Surroundings)
     start = claims.node(
         service_ref(claims, one.namespace, one.name.text),
         one.name,
-        {"schemaVersion": SCHEMA_VERSION} if released else {},
+        {"schemaVersion": SCHEMA_VERSION, "chart": _chart(spec)} if released else {},
         declared=released,
     )
     if released and start is not None:
@@ -72,6 +72,20 @@ def claim_of_flux(claims: ClaimBuilder, one: Object, surroundings: Surroundings)
                 kind="need",
                 condition="ready",
             )
+
+
+def _chart(spec: Node | None) -> str | None:
+    """The chart that a HelmRelease installs by its name (``spec.chart.spec.chart``)."""
+    chart = spec.get("chart") if spec is not None else None
+    return _named_chart(chart.get("spec")) if chart is not None else None
+
+
+def _named_chart(source: Node | None) -> str | None:
+    """The name of a chart in a repository; one that is a folder is called by its last part."""
+    chart = source.scalar("chart") if source is not None else None
+    return (
+        posixpath.basename(chart.text.rstrip("/")) if chart is not None and not is_open(chart.text) else None
+    )
 
 
 def _claim_brought(claims: ClaimBuilder, one: Object, surroundings: Surroundings) -> Node | None:
@@ -123,7 +137,7 @@ def claim_application(claims: ClaimBuilder, one: Object, surroundings: Surroundi
     service = claims.node(
         service_ref(claims, namespace, one.name.text),
         one.name,
-        {"schemaVersion": SCHEMA_VERSION},
+        {"schemaVersion": SCHEMA_VERSION, "chart": next(filter(None, map(_named_chart, sources)), None)},
         declared=True,
     )
     if service is None:

@@ -335,6 +335,23 @@ def test_values_of_a_release_are_connections_as_an_environment_is() -> None:
     assert edge.evidence.path == "map.yaml" and edge.end.name == "pg"
 
 
+@pytest.mark.parametrize(
+    ("kind", "group", "spec", "chart"),
+    [
+        ("HelmRelease", "helm.toolkit.fluxcd.io/v2", "chart: {spec: {chart: wiki}}", "wiki"),
+        ("HelmRelease", "helm.toolkit.fluxcd.io/v2", "chart: {spec: {chart: ./charts/wiki/}}", "wiki"),
+        ("HelmRelease", "helm.toolkit.fluxcd.io/v2", "chart: {spec: {chart: '${CHART}'}}", None),
+        ("HelmRelease", "helm.toolkit.fluxcd.io/v2", "chartRef: {kind: OCIRepository, name: x}", None),
+        ("Application", "argoproj.io/v1alpha1", "source: {chart: wiki, helm: {values: 'a: 1'}}", "wiki"),
+        ("Application", "argoproj.io/v1alpha1", "sources: [{ref: x}, {chart: wiki, helm: {}}]", "wiki"),
+    ],
+)
+def test_a_release_says_which_chart_it_installs(kind: str, group: str, spec: str, chart: str | None) -> None:
+    said = one("all.yaml", f"apiVersion: {group}\nkind: {kind}\nmetadata: {{name: one}}\nspec:\n  {spec}\n")
+    (release,) = [n for n in said.nodes if n.declared]
+    assert release.properties.get("chart") == chart
+
+
 def test_values_of_a_chart_are_those_of_its_name_and_less_sure() -> None:
     files = {
         "wiki/Chart.yaml": "apiVersion: v2\nname: wiki\nversion: 1.0.0\n",
