@@ -126,7 +126,9 @@ class PathQuery(AsOf):
 
 class DocumentsQuery(_Filters):
     limit: int = Field(100, ge=1, le=1000)
-    cursor: str | None = Field(None, max_length=100, description="`next_cursor` of the page before.")
+    cursor: str | None = Field(
+        None, pattern="^[0-9a-f-]{36}$", description="`next_cursor` of the page before."
+    )
 
 
 class DocumentQuery(AsOf):

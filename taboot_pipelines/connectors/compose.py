@@ -219,6 +219,11 @@ def _follow(
                 queue.append(named)
 
 
+def may_be_project(name: str) -> bool:
+    """Whether a file of this name is a project if it has services."""
+    return is_yaml(name) and not _OTHER_NAME.fullmatch(name)
+
+
 def is_yaml(name: str) -> bool:
     """Whether a file's name says that it is YAML."""
     return _YAML.fullmatch(name) is not None

@@ -130,7 +130,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
-        self._token = f"Bearer {token}".encode()
+        self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refused = self._refused(scope["path"], Headers(scope=scope)) if scope["type"] == "http" else None
@@ -143,8 +143,10 @@ class Guard:
             return PlainTextResponse("No page of a browser may ask here.\n", 403)
         if path == HEALTH:
             return PlainTextResponse("ok\n")
-        given = headers.getlist("authorization")
-        if len(given) != 1 or not hmac.compare_digest(given[0].encode("utf-8", "replace"), self._token):
+        given = [value.partition(" ") for value in headers.getlist("authorization")]
+        # The name of a scheme has no case (RFC 9110, 11.1).
+        tokens = [token.encode("utf-8", "replace") for name, _, token in given if name.lower() == "bearer"]
+        if len(given) != 1 or len(tokens) != 1 or not hmac.compare_digest(tokens[0], self._token):
             return PlainTextResponse("The token is missing or wrong.\n", 401, {"www-authenticate": "Bearer"})
         return None
 

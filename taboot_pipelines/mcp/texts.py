@@ -4,6 +4,7 @@ marked as theirs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -20,7 +21,11 @@ _ROOM = 80
 def plain(value: object, width: int = MAX_LINE) -> str:
     """A value in one line, without control characters: what a thing is called may hold anything."""
     text = " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
-    return text if len(text) <= width else f"{text[: width - 1]}…"
+    if len(text) <= width:
+        return text
+    # Rather a word less than half of one.
+    whole = text[:width].rpartition(" ")[0]
+    return f"{whole if 2 * len(whole) > width else text[: width - 1]}…"
 
 
 def quoted(text: str, lines: int = 12, *, first: int = 0, blank: bool = False) -> str:
@@ -38,10 +43,13 @@ def _line(text: str) -> str:
 
 def cells(named: Mapping[str, object]) -> tuple[str, list[str]]:
     """Cells of a row in one line, and those of several lines, which are some file's: each with its lines
-    quoted."""
+    quoted. What has several words stands in quotes, so that one can tell where it ends."""
     shown = {name: str(value) for name, value in named.items() if value not in (None, "")}
     long = {name: value for name, value in shown.items() if "\n" in value.strip()}
-    said = plain(", ".join(f"{name} {value}" for name, value in shown.items() if name not in long))
+    short = {name: " ".join(value.split()) for name, value in shown.items() if name not in long}
+    said = plain(
+        ", ".join(f"{n} {json.dumps(v, ensure_ascii=False) if ' ' in v else v}" for n, v in short.items())
+    )
     return said, [f"  {name}:\n{quoted(value)}" for name, value in long.items()]
 
 

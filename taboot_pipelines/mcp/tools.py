@@ -11,6 +11,7 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,8 +19,19 @@ from pydantic import Field
 
 from taboot_pipelines.errors import TabootError, or_near, unknown_sources
 from taboot_pipelines.knowledge.drift.facts import DriftKind
-from taboot_pipelines.mcp.texts import MAX_CHARS, Page, cells, counted, plain, quoted, start_of
+from taboot_pipelines.mcp.texts import (
+    MARK,
+    MAX_CHARS,
+    MAX_LINE,
+    Page,
+    cells,
+    counted,
+    plain,
+    quoted,
+    start_of,
+)
 from taboot_pipelines.model.graph import EDGES, NODES
+from taboot_pipelines.retrieval.impact import KINDS
 from taboot_pipelines.retrieval.queries.run import MAX_ROWS
 from taboot_pipelines.retrieval.rendering import short_url, with_line
 from taboot_pipelines.retrieval.snippets import best_lines, heading
@@ -34,6 +46,8 @@ if TYPE_CHECKING:
 _ID = 12
 #: Of a hit's text, of a question's citations and of a page of a document.
 _HIT_LINES, _CITED, _DOCUMENT_LINES = 4, 6, 40
+#: Of the text of an answer.
+_ANSWER_LINES = 20
 #: Of all that share one thing with a service.
 _SHARING = 3
 #: Hits of one page, and of all pages.
@@ -72,7 +86,9 @@ class Tools:
     # --- what is asked for in words -------------------------------------------------------------------------
 
     def ask(
-        self, question: Annotated[str, Field(description="One question in plain words, about one thing.")]
+        self,
+        question: Annotated[str, Field(description="One question in plain words, about one thing.")],
+        cursor: Cursor = None,
     ) -> str:
         """Answer a question about the infrastructure from its files and documents, with citations.
 
@@ -80,21 +96,21 @@ class Tools:
         words; use `query` for complete lists.
         """
         found = self._kb.answer(question, model=False)
-        cited = found.citations if found.found else found.closest
-        items = [
-            f"[{c.number}] {self._place(c.url, c.line)} (id {_short(c.chunk_id)})\n{quoted(c.text, 3)}"
-            for c in cited[:_CITED]
-        ]
+        items = []
+        for number, c in enumerate(found.citations or found.closest):
+            place = f"[{c.number}] {self._place(c.url, c.line)} (id {_short(c.chunk_id)})"
+            items.append(f"{place}\n{quoted(c.text, 3)}" if number < _CITED else place)
+        # An answer holds values and titles that are some file's, whoever put its sentence together.
+        lead = quoted(
+            "\n".join(textwrap.fill(line, MAX_LINE) for line in found.text.split("\n")), _ANSWER_LINES
+        )
         if found.found:
-            sure = f"({found.certainty}, {found.confidence:.2f}, from {found.kind})"
-            # What has several lines was not put together here: it is a text, or holds one.
-            own = found.kind != "text" and "\n" not in found.text.strip()
-            lead = plain(found.text, 1500) if own else quoted(found.text)
-            return Page(
-                f"{lead}\n{sure}", items, notes=[f"drift: {plain(d)}" for d in found.drift[:3]]
-            ).text()
-        notes = ["What is quoted comes nearest and may be about something else."] if items else []
-        return Page(f"Not answered. {plain(found.text)}", items, notes=notes).text()
+            notes = [f"drift: {plain(d)}" for d in found.drift[:3]]
+            lead += f"\n({found.certainty}, {found.confidence:.2f}, from {found.kind})"
+        else:
+            notes = ["What is quoted comes nearest and may be about something else."] if items else []
+            lead = f"{'Not all of it is answered.' if found.citations else 'Not answered.'}\n{lead}"
+        return Page(lead, items, start_of(cursor), notes).text()
 
     def search(
         self,
@@ -118,8 +134,8 @@ class Tools:
         wanted = min(start + _HITS, _MAX_FOUND)
         found = self._kb.search(query, wanted, **options)
         items = [
-            f"{n}. {plain(heading(h.title, h.section), 200)} | {self._place(h.url, h.line, h.source)}"
-            f" (id {_short(h.chunk_id)})\n"
+            f"{n}. {self._place(h.url, h.line, h.source)} (id {_short(h.chunk_id)})\n"
+            f"{MARK}{plain(heading(h.title, h.section), 200)}\n"
             + quoted(h.text, _HIT_LINES, first=best_lines(h.text, h.highlights, _HIT_LINES))
             for n, h in enumerate(found.hits, 1)
         ]
@@ -170,6 +186,9 @@ class Tools:
     def impact(
         self,
         service: Annotated[str, Field(description="The name of the thing that stops or changes.")],
+        kind: Annotated[
+            str | None, Field(description=f"What it is, where several are called so: {', '.join(KINDS)}.")
+        ] = None,
         project: Annotated[
             str | None, Field(description="Its project, where several services are called so.")
         ] = None,
@@ -178,16 +197,16 @@ class Tools:
         ] = True,
         cursor: Cursor = None,
     ) -> str:
-        """Say what breaks or is affected if a service (or a network, host, proxy or image) stops or changes:
-        what needs it, connects to it, is reached through it or shares something with it; with its proof, and
-        what cannot be known."""
-        found = self._kb.impact(service, project=project, transitive=transitive)
+        """Say what breaks or is affected if a service (or a network, host, proxy, image, volume, or a whole
+        project or namespace) stops or changes: what needs it, connects to it, is reached through it or shares
+        something with it; with its proof, and what cannot be known."""
+        found = self._kb.impact(service, kind=kind, project=project, transitive=transitive)
         items = (
             f"- {plain(item.text, 200)}: {group.how}{self._cited(item.citations)}"
             for group in found.groups
             for item in (group.items[:_SHARING] if group.how.startswith("shares") else group.items)
         )
-        told = ", ".join(f"{len(group.items):,} {group.how}" for group in found.groups)
+        told = ", ".join(f"{group.how}: {len(group.items):,}" for group in found.groups)
         lead = f"{found.kind} {plain(found.thing, 100)}: {f'{told}.' if told else found.nothing}"
         notes = [plain(found.scope), *(plain(u, 300) for u in found.unknown)]
         if any(group.how.startswith("shares") for group in found.groups):
@@ -205,8 +224,8 @@ class Tools:
         notes = [f"{whole} {plain(found.scope)}", *(plain(u) for u in found.unseen[:3])]
         items: Iterator[str] = (self._row(row, common) for row in found.rows)
         if not found.rows and found.named_in:
-            notes.append("It is named here all the same:")
-            items = iter(f"{self._place(c.url, c.line)} {quoted(c.text, 1)}" for c in found.named_in)
+            lead += "\nIt is named here all the same:"
+            items = iter(f"- {self._place(c.url, c.line)}\n{quoted(c.text, 1)}" for c in found.named_in)
         return Page(lead, items, start, notes, found.total).text()
 
     def _row(self, row: QueryRow, common: Collection[str]) -> str:
@@ -332,7 +351,7 @@ class Tools:
         items = []
         for x in found.items:
             sides = "\n".join(
-                f"  {name}: {quoted(text, 2)}"
+                f"  {name}:\n{quoted(text, 2)}"
                 for p in x.passages[:_PASSAGES]
                 for name, text in (("before", p.before), ("now", p.after))
                 if text

@@ -34,9 +34,10 @@ _HELD: Mapping[str, tuple[str, str, str]] = {
     "proxy": ("routes", "target", "is reached through it"),
     "image": ("images", "service", "runs it"),
     "volume": ("mounters", "service", "mounts it"),
+    "project": ("services", "service", "is of it"),
 }
 _LABELS = ("Service", "Network", "Host", "ReverseProxy", "Image")
-#: What may be asked about; of a name that several have the first.
+#: What may be asked about; of a name that several have the first of which something hangs.
 KINDS = ("service", *_HELD)
 #: Ways to be affected, in the order in which they are told.
 _FAILING = ("needs it", "connects to it", "is reached through it", "only starts after it")
@@ -87,17 +88,19 @@ def impact(
     kinds = [kind] if kind is not None else KINDS if project is None else KINDS[:1]
     if len(kinds) > 1 and not _is_declared(house, thing):
         kinds = (*KINDS[1:], KINDS[0])
-    nothing: TabootError | None = None
+    found: Impact | None = None
     for one in kinds:
         try:
-            return _of_service(asked, thing) if one == "service" else _of_holder(asked, thing, one)
+            told = _of_service(asked, thing) if one == "service" else _of_holder(asked, thing, one)
         except TabootError as error:
-            if error.code != "E_NOT_FOUND":
+            if error.code != "E_NOT_FOUND" or len(kinds) == 1:
                 raise
-            nothing = error
-    assert nothing is not None
-    if len(kinds) == 1:
-        raise nothing
+            continue
+        if told.groups or told.projects:
+            return told
+        found = found or told
+    if found is not None:
+        return found
     known = (house.index.name(n) for label in _LABELS for n in house.index.of_label(label))
     raise TabootError("E_NOT_FOUND", f"Nothing named {thing[:100]!r} is known.{or_near(thing, set(known))}")
 

@@ -437,9 +437,10 @@ class KnowledgeBase:
         it, connects to it, is reached through it, only starts after it, and shares its host, a network, a
         volume or its image; and what cannot be known of that.
 
-        ``thing``: a service (of a ``project``), else a network, a host, a proxy or an image, of which all
-        that is on it counts; ``kind`` says which of these. With ``transitive`` also what is affected through
-        others. Raises ``E_NOT_FOUND`` with the nearest name, ``E_QUERY``.
+        ``thing``: a service (of a ``project``), else a network, a host, a proxy, an image, a volume or a
+        project (a namespace), of which all that is on it counts; ``kind`` says which of these. With
+        ``transitive`` also what is affected through others. Raises ``E_NOT_FOUND`` with the nearest name,
+        ``E_QUERY``.
         """
         from taboot_pipelines.retrieval.impact import impact
         from taboot_pipelines.retrieval.queries.house import House

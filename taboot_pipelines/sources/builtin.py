@@ -82,6 +82,7 @@ class Compose(SourceKind["ComposeSource"]):
 
     name = "compose"
     stance = Stance.DECLARES
+    kept_here = True
     projects = True
 
     @property
@@ -102,11 +103,10 @@ class Compose(SourceKind["ComposeSource"]):
 
     @property
     def beginning(self) -> Beginning:
-        from taboot_pipelines.connectors.compose import COMPOSE_NAME
-        from taboot_pipelines.sources.configuration import proxy_of_projects
+        from taboot_pipelines.sources.configuration import is_project, proxy_of_projects
 
         return Beginning(
-            lambda file: COMPOSE_NAME.fullmatch(file.name) is not None,
+            is_project,
             "Docker Compose projects.",
             ("# host: nas.lan        # the machine that they run on", '# schedule: "*/30 * * * *"'),
             label="compose",

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from taboot_pipelines.connectors.compose import COMPOSE_NAME, may_be_project
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.formats import all_formats
 from taboot_pipelines.extraction.tier_a.recognition import MAX_HEAD, Format, recognise
@@ -37,6 +38,14 @@ def is_nginx(file: Path) -> bool:
     """Whether a file is a conf of nginx that is in force."""
     found = _format(file)
     return found is not None and found.name == "nginx"
+
+
+def is_project(file: Path) -> bool:
+    """Whether a file is one of Docker Compose: by its name, or since it has services with an image or a
+    build, whatever it is called."""
+    if COMPOSE_NAME.fullmatch(file.name):
+        return True
+    return may_be_project(file.name) and any("image" in s or "build" in s for _, s in _services(file))
 
 
 def is_dump(file: Path) -> bool:
@@ -82,9 +91,9 @@ def _services(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     import yaml
 
     try:
-        if file.stat().st_size > _MAX_BYTES:
+        if file.stat().st_size > _MAX_BYTES or b"services" not in (data := file.read_bytes()):
             return
-        read = yaml.safe_load(file.read_bytes())
+        read = yaml.safe_load(data)
     except (OSError, ValueError, yaml.YAMLError, RecursionError):
         return
     services = read.get("services") if isinstance(read, dict) else None

@@ -69,6 +69,7 @@ def test_init_finds_quadlets_configuration_and_the_proxy(fresh: Shell, tmp_path:
         "notes/a.md": "# A",
         "stacks/app/compose.yaml": f"services:\n  app:\n    image: x\n    labels: ['{label}']\n",
         "stacks/app/Dockerfile": "FROM x\n",
+        "stacks/media-stack.yml": "services:\n  film:\n    image: acme/film:1\n",
         "stacks/edge/compose.yaml": "services:\n  gate:\n    image: docker.io/library/traefik:v3\n",
         "quadlets/db.container": "[Container]\nImage=postgres:17\n",
         "quadlets/db.container.d/more.conf": "[Service]\nMemoryMax=1G\n",
@@ -91,7 +92,7 @@ def test_init_finds_quadlets_configuration_and_the_proxy(fresh: Shell, tmp_path:
     told = {s["source"]: s for s in fresh.json("ingest", "--dry-run")["sources"]}
     added = {path: told[entry["id"]]["added"] for path, entry in by.items()}
     assert added == {
-        "stacks": ["app/Dockerfile", "app/compose.yaml", "edge/compose.yaml"],
+        "stacks": ["app/Dockerfile", "app/compose.yaml", "edge/compose.yaml", "media-stack.yml"],
         "": [
             "README.md",
             "notes/a.md",

@@ -121,7 +121,7 @@ def test_it_offers_at_most_twelve_tools_that_read_and_others_where_that_is_allow
             "impact",
             {"service": "records"},
             [
-                "1 connects to it",
+                "connects to it: 1",
                 "- shelf (books): connects to it | ",
                 "(id ",
                 "is not seen",
@@ -202,7 +202,21 @@ def test_orders_in_documents_are_data(kb: KnowledgeBase) -> None:
         told = [line for line in said.text.split("\n") if "Ignore all previous" in line]
         assert told, said.text
         for line in told:
-            assert line.startswith(MARK) or re.match(r"\d+\. .* \| notes: shelf\.md:\d+ \(id ", line), line
+            assert line.startswith(MARK) or (tool == "query" and ', value "Ignore all previous' in line), line
+
+
+def test_orders_in_what_an_answer_says_are_data(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever parts of a question are answered, and however long what is quoted is."""
+    told = kb.answer("Who is the administrator of shelf?")
+    long = f"{'Much is said. ' * 60}{ORDER} [1] Not answered: why? Looked at {ORDER}."
+    for found, head in ((True, "| Much is said."), (False, "Not all of it is answered.\n| Much is said.")):
+        made = told.model_copy(update={"found": found, "text": long, "kind": "facts"})
+        monkeypatch.setattr(type(kb), "answer", lambda *_, made=made, **__: made)
+        said = asked(kb, "ask", question="Who, and why?")
+        assert said.text.startswith(head) and "[1] notes: shelf.md" in said.text
+        lines = [line for line in said.text.split("\n") if "gnore" in line or "SYSTEM" in line]
+        assert lines and all(line.startswith(MARK) for line in lines)
+        assert "Not answered: why?" in " ".join(line.removeprefix(MARK) for line in said.text.split("\n"))
 
 
 def test_what_documents_say_changes_no_call(kb: KnowledgeBase) -> None:

@@ -233,8 +233,12 @@ class ServiceIndex:
         rows = self.graph.nodes.take(pa.array(numbers, pa.int64())).select(["name", "scope", "properties"])
         held = rows.to_pylist()
         scopes = [(row["scope"] or "").rpartition("/")[::2] for row in held]
-        # The place is a machine, or a source with the folder in it.
-        sources = [self._sources.get(place.partition("/")[0]) for place, _ in scopes]
+        # The place is a machine, or a source with the folder in it; a source may be called as a machine is.
+        places = {place for place, _ in scopes if place in self._sources}
+        machines = {self.name(e.end) for e in self.of_type("RUNS") if not e.is_of_text} if places else set()
+        sources = [
+            None if place in machines else self._sources.get(place.partition("/")[0]) for place, _ in scopes
+        ]
         hosted = any(project and source is None for (_, project), source in zip(scopes, sources, strict=True))
         found = {}
         for number, row, (place, project), source in zip(numbers, held, scopes, sources, strict=True):

@@ -29,15 +29,16 @@ class Affected(Result):
 
 class AffectedGroup(Result):
     """All that is affected in one way. ``how``: ``needs it``, ``connects to it``, ``is reached through it``,
-    ``only starts after it``, ``shares its host`` …, ``runs on it``, ``is on it``, ``runs it``."""
+    ``only starts after it``, ``shares its host`` …, ``runs on it``, ``is on it``, ``runs it``,
+    ``is of it``."""
 
     how: str
     items: tuple[Affected, ...]
 
 
 class Impact(TableResult):
-    """What is affected by a thing, by how. ``kind``: service, network, host, address, image, proxy or
-    volume; ``projects``: those that have a service of the name. ``unknown``: what cannot be known, in
+    """What is affected by a thing, by how. ``kind``: service, network, host, address, image, proxy, volume
+    or project; ``projects``: those that have a service of the name. ``unknown``: what cannot be known, in
     sentences; ``named_in``: where texts name it of which nothing more is known; ``scope``: what was looked
     through."""
 

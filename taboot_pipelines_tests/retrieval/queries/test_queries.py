@@ -359,11 +359,11 @@ def test_what_is_affected_is_told_by_how_and_with_its_proof(kb: KnowledgeBase) -
     assert error.value.code == "E_QUERY"
 
 
-@pytest.mark.parametrize(("host", "own"), [(None, {"web", "shop"}), ("nas", {"shop", "db"})])
+@pytest.mark.parametrize(("host", "own"), [(None, {"web", "shop"}), ("nas", {"web", "shop", "db"})])
 def test_what_no_source_says_a_machine_of_is_the_houses_own(
     tmp_path: Path, tei: FakeTei, host: str | None, own: set[str]
 ) -> None:
-    """As ``taboot init`` leaves it; beside a source that names its machine, what names none is an example."""
+    """As ``taboot init`` leaves it, and beside a source that names its machine: these files are kept here."""
     world = World(tmp_path, tei.url)
     web = "services:\n  web:\n    image: 'nginx:1'\n"
     (world.source("stacks", "compose") / "compose.yaml").write_text(web)
@@ -621,3 +621,14 @@ def test_machines_addresses_volumes_and_paths_are_asked_about(tmp_path: Path, te
             kb.impact(name)
         assert error.value.code == "E_NOT_FOUND"
     world.workspace.close()
+
+
+def test_a_machine_that_is_called_as_a_source_is(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    for source, host in (("infra", "infra"), ("apps", "far")):
+        folder = world.source(source, "compose", host=host) / source
+        folder.mkdir()
+        (folder / "compose.yaml").write_text("services: {web: {image: 'nginx:1', ports: ['80:80']}}\n")
+    world.ingest()
+    rows = world.kb().query("published_ports").rows
+    assert [(r.cells["service"], r.cells["project"]) for r in rows] == [("web", "apps"), ("web", "infra")]
