@@ -102,7 +102,7 @@ class Compose(SourceKind["ComposeSource"]):
 
     @property
     def beginning(self) -> Beginning:
-        from taboot_pipelines.connectors.compose import COMPOSE_NAME
+        from taboot_pipelines.connectors.compose import COMPOSE_NAME, DOCKERFILE_NAME
         from taboot_pipelines.sources.configuration import proxy_of_projects
 
         return Beginning(
@@ -112,6 +112,7 @@ class Compose(SourceKind["ComposeSource"]):
             label="compose",
             in_projects=True,
             proxy=proxy_of_projects,
+            reads_too=lambda name: DOCKERFILE_NAME.fullmatch(name) is not None,
         )
 
 
