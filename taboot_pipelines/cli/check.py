@@ -154,16 +154,19 @@ def _show(report: CheckReport) -> None:
     from taboot_pipelines.retrieval.check.written import fact, place
 
     plain(f"{report.before} → {report.after}: files that differ: {len(report.files):,}", dim=True)
-    facts = [(f"{_MARKS[f.kind]} {fact(f)}", place(f.file, f.line)) for f in report.facts]
+    facts = [
+        (f"{_MARKS[f.kind]} {fact(f)}", f"{place(f.file, f.line)}{_WHEN.get(f.kind, '')}")
+        for f in report.facts
+    ]
     impact = [
         (f"{c.cause}: {c.affected}{f' ({c.project})' if c.project else ''} {c.how}", place(c.file, c.line))
         for c in report.impact
     ]
     problems = [(f"{p.rule}: {p.statement}", place(p.file, p.line)) for p in report.problems]
     for title, lines, most in (
-        ("Facts", facts, _SHOWN),
-        ("Affected", impact, _SHOWN),
         ("Problems", problems, len(problems)),
+        ("Affected", impact, _SHOWN),
+        ("Facts", facts, _SHOWN),
     ):
         if lines:
             plain(f"{title}: {len(lines):,}", bold=True)
@@ -179,3 +182,5 @@ def _show(report: CheckReport) -> None:
 
 
 _MARKS = {"added": "+", "removed": "-", "changed": "~"}
+#: Of what is gone the line is that of the file as it was.
+_WHEN = {"removed": " (before)"}

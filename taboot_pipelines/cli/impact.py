@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.argument("name")
 @click.option(
     "--kind",
-    type=click.Choice(["service", "network", "host", "proxy", "image", "volume", "project"]),
+    type=click.Choice(["service", "network", "host", "proxy", "image", "volume", "hostname", "project"]),
     help="What NAME is, where several are called so; default: a service, else what comes next.",
 )
 @click.option("--project", metavar="NAME", help="Only the service of this project.")
@@ -46,8 +46,8 @@ def impact(
     """Show what is affected if NAME is stopped or changed, and what of that cannot be known.
 
     NAME is a service, else a network, a host or its address, a proxy, an image, a volume or a path that is
-    mounted, or a project (a namespace). Told is what needs it, connects to it, is reached through it, only
-    starts after it or shares something with it.
+    mounted, a host name or domain of routes, or a project (a namespace). Told is what needs it, connects to
+    it, is reached through it, only starts after it or shares something with it.
     """
     kb = open_kb(namespace)
     found = kb.impact(name, kind=kind, project=project, transitive=not direct)

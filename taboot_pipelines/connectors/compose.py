@@ -33,7 +33,9 @@ from taboot_pipelines.model.records import EXAMPLE_ENDINGS, Event, FileView, Kno
 
 _YAML = re.compile(r"(?i).*\.ya?ml(?:\.j2)?", re.DOTALL)
 COMPOSE_NAME = re.compile(r"(?i)(?:.*[._-])?compose(?:[._-].*)?\.ya?ml(?:\.j2)?", re.DOTALL)
-_DOCKERFILE = re.compile(r"(?:Dockerfile|Containerfile).*|.*\.(?:[Dd]ockerfile|[Cc]ontainerfile)", re.DOTALL)
+DOCKERFILE_NAME = re.compile(
+    r"(?:Dockerfile|Containerfile).*|.*\.(?:[Dd]ockerfile|[Cc]ontainerfile)", re.DOTALL
+)
 #: What makes a project of several files.
 _JOINS = re.compile(r"\bextends\b|^\s*(?:export\s+)?COMPOSE_FILE\b", re.MULTILINE)
 #: GitLab's pipelines have the same top-level words and are no projects.
@@ -106,7 +108,7 @@ class ComposeConnector:
                 if _YAML.fullmatch(name):
                     if asked or self._is_project(name, item):
                         projects.append(path)
-                elif asked or _DOCKERFILE.fullmatch(name):
+                elif asked or DOCKERFILE_NAME.fullmatch(name):
                     roles[path] = "document"
         for path in projects:
             roles[path] = "document"

@@ -103,6 +103,7 @@ class Compose(SourceKind["ComposeSource"]):
 
     @property
     def beginning(self) -> Beginning:
+        from taboot_pipelines.connectors.compose import DOCKERFILE_NAME
         from taboot_pipelines.sources.configuration import is_project, proxy_of_projects
 
         return Beginning(
@@ -112,6 +113,7 @@ class Compose(SourceKind["ComposeSource"]):
             label="compose",
             in_projects=True,
             proxy=proxy_of_projects,
+            reads_too=lambda name: DOCKERFILE_NAME.fullmatch(name) is not None,
         )
 
 

@@ -56,7 +56,7 @@ class Beginning:
     path; ``label`` is added to an id that another source has. ``in_projects``: whether a file stands for its
     folder, so that the source is what holds these; ``the_rest``: whether one source has all that no other
     takes. ``proxy``: the name of the reverse proxy that some files are of or speak to, None where they are
-    of none.
+    of none. ``reads_too``: whether its source also makes documents of files of a name beneath its folder.
     """
 
     takes: Callable[[Path], bool]
@@ -66,6 +66,7 @@ class Beginning:
     in_projects: bool = False
     the_rest: bool = False
     proxy: Callable[[Sequence[Path]], str | None] = lambda _: None
+    reads_too: Callable[[str], bool] = lambda _: False
 
 
 class SourceKind(ABC, Generic[E]):

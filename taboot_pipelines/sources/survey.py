@@ -16,6 +16,8 @@ from taboot_pipelines.sources.registry import source_kinds
 MAX_ENTRIES = 200_000
 #: From so many folders on that each hold one, what holds them all is the source.
 _MANY = 4
+#: What tools that fetch dependencies write of each one: no text of the house, and more than all of it.
+_LOCK = re.compile(r"(?:.*[._-])?(?:lock|shrinkwrap)\.(?:json|ya?ml|hcl|toml|txt)")
 #: The folder of Ansible's roles.
 _ROLES = "roles"
 
@@ -70,7 +72,7 @@ def survey(folder: Path, own: Collection[Path] = ()) -> Survey:
             path = Path(directory, name)
             seen.append(at / name)
             fit = (n for n, (_, b) in enumerate(beginnings) if (b.the_rest or not tested) and b.takes(path))
-            number = next(fit, None)
+            number = next(fit, None) if _LOCK.fullmatch(name) is None else None
             if number is not None:
                 taken[number].append(at / name)
     parted = list(zip(beginnings, taken, strict=True))
@@ -82,6 +84,13 @@ def survey(folder: Path, own: Collection[Path] = ()) -> Survey:
     ]
     read = {_glob(b, path) for (_, b), paths in parted if not b.the_rest for path in paths}
     inside = {f"/{_escaped(p.relative_to(folder).as_posix())}" for p in own if p.is_relative_to(folder)}
+    read |= {_escaped(path.name) for path in seen if _LOCK.fullmatch(path.name)}
+    read |= {
+        f"{_beneath(f.path)}{_escaped(path.name)}"
+        for f in found
+        for path in seen
+        if f.beginning.reads_too(path.name) and path.is_relative_to(f.path)
+    }
     exclude = tuple(sorted(read | {f"{h.name}/" for h in hidden} | inside))
     found += [
         Found(type_, ".", b, exclude, b.proxy([folder / p for p in paths]))
@@ -121,6 +130,11 @@ def _glob(beginning: Beginning, path: PurePosixPath) -> str:
         return _escaped(path.name)
     folder = "" if len(path.parts) == 1 else f"{_escaped(path.parent.as_posix())}/"
     return f"/{folder}{'*' + _escaped(path.suffix) if path.suffix else _escaped(path.name)}"
+
+
+def _beneath(folder: str) -> str:
+    """The beginning of a glob of what lies anywhere in a folder."""
+    return "" if folder == "." else f"/{_escaped(folder)}/**/"
 
 
 def _escaped(name: str) -> str:

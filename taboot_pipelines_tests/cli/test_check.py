@@ -138,22 +138,41 @@ def test_what_a_file_that_git_leaves_out_sets_is_not_undefined(world: World, rep
     (repository / "stack" / "compose.yaml").write_text(f"{STACK}    environment:{added}")
     git(repository, "commit", "-qam", "three")
 
-    def checked(*arguments: str) -> tuple[list[str], list[str]]:
-        report = json.loads(shell("check", str(repository), "--format", "json", *arguments, code=1))
-        assert {p["rule"] for p in report["problems"]} == {"variable_undefined"}
+    def checked(*arguments: str, code: int = 1) -> tuple[list[str], list[str]]:
+        report = json.loads(shell("check", str(repository), "--format", "json", *arguments, code=code))
+        assert {p["rule"] for p in report["problems"]} <= {"variable_undefined"}
         return [p["statement"].split()[0] for p in report["problems"]], report["notes"]
 
     (repository / "stack" / ".env").write_text("MODE=live\nOWN=1\n")
     commits = ("--git", "HEAD~1..HEAD")
-    unknown = (
-        "Not known: the values of 3 variables, which files set that are not compared: MODE, OWN and PORT."
-    )
-    assert checked(*commits) == (["NOBODY"], [unknown])
+    unknown = "Not known: whether 4 variables have a value, since the files are not here that would set them"
+    assert checked(*commits, code=0) == ([], [f"{unknown}: MODE, NOBODY, OWN and PORT."])
     # The file as it is says what it sets, whatever its example does.
     left = "Not compared, since git leaves it out: stack/.env."
     assert checked("--git", "HEAD~1") == (["PORT", "NOBODY"], [left])
+    # Neither is in a clone, as in CI.
     (repository / "stack" / ".env").unlink()
-    assert checked(*commits)[0] == checked("--git", "HEAD~1")[0] == ["OWN", "NOBODY"]
+    told = ([], [f"{unknown}: MODE, NOBODY, OWN and PORT."])
+    assert checked(*commits, code=0) == checked("--git", "HEAD~1", code=0) == told
+    # Of what does not change nothing is told.
+    assert checked("--git", "HEAD", code=0) == ([], [])
+    # Each state has the rules of its own: what git takes along is there, or is not.
+    (repository / ".gitignore").unlink()
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "four")
+    assert checked("--git", "HEAD~2..HEAD")[0] == ["OWN", "NOBODY"]
+    assert checked("--git", "HEAD~2..HEAD~1", code=0) == told
+
+
+def test_a_file_of_variables_that_was_taken_in_and_is_gone_is_missed(world: World, repository: Path) -> None:
+    world.source("house", "compose", path=str(repository))
+    world.ingest()
+    shell = Shell(world)
+    with (repository / "stack" / "compose.yaml").open("a") as file:
+        file.write("    environment: {OWN: $OWN}\n")
+    assert "OWN is used" in shell("check", str(repository), code=1)
+    (repository / "stack" / ".env").unlink()
+    assert "MODE is used, and nothing sets it" in shell("check", str(repository), code=1)
 
 
 def test_what_cannot_be_checked_ends_with_2(world: World, repository: Path, tmp_path: Path) -> None:

@@ -70,6 +70,9 @@ def test_init_finds_quadlets_configuration_and_the_proxy(fresh: Shell, tmp_path:
         "stacks/app/compose.yaml": f"services:\n  app:\n    image: x\n    labels: ['{label}']\n",
         "stacks/app/Dockerfile": "FROM x\n",
         "stacks/media-stack.yml": "services:\n  film:\n    image: acme/film:1\n",
+        "images/Dockerfile": "FROM y\n",
+        "web/package-lock.json": '{"packages": {"left-pad": {"version": "1.3.0"}}}',
+        "web/lockers.yaml": "door: 4\n",
         "stacks/edge/compose.yaml": "services:\n  gate:\n    image: docker.io/library/traefik:v3\n",
         "quadlets/db.container": "[Container]\nImage=postgres:17\n",
         "quadlets/db.container.d/more.conf": "[Service]\nMemoryMax=1G\n",
@@ -95,18 +98,20 @@ def test_init_finds_quadlets_configuration_and_the_proxy(fresh: Shell, tmp_path:
         "stacks": ["app/Dockerfile", "app/compose.yaml", "edge/compose.yaml", "media-stack.yml"],
         "": [
             "README.md",
+            "images/Dockerfile",
             "notes/a.md",
             "quadlets/db.container",
             "quadlets/db.container.d/more.conf",
             "quadlets/lan.network",
-            "stacks/app/Dockerfile",
             "web/Caddyfile",
+            "web/lockers.yaml",
         ],
     }
     assert counted(shown) == {name: len(source["added"]) for name, source in told.items()}
-    assert "  Left out: 2 .png, web/gate.php\n  Not looked into: .github/, notes/.drafts/\n" in shown
+    assert "  Left out: 2 .png, web/package-lock.json, web/gate.php\n" in shown
+    assert "  Not looked into: .github/, notes/.drafts/\n" in shown
     again = fresh.json("init", str(house), "--force")
-    assert sorted(again["left_out"]) == ["web/a.png", "web/b.PNG", "web/gate.php"]
+    assert sorted(again["left_out"]) == ["web/a.png", "web/b.PNG", "web/gate.php", "web/package-lock.json"]
     assert again["hidden"] == [".github/", "notes/.drafts/"]
 
 

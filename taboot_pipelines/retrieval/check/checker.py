@@ -38,12 +38,19 @@ class Checker:
         facts = Facts(before, after)
         files = {(after if d in after.documents else before).file(d) for d in facts.documents}
         files |= {f.file for f in facts.variables}
+        found = tuple(problems(before, after, facts))
+        listed, impact = facts.listed, tuple(facts.impact())
+        # Of a file of which nothing is read any more it is not known what of it is gone.
+        unread = {p.file for p in found if p.rule == "unreadable"}
+        held = {after.file(d) for d in facts.documents & after.documents.keys() if after.values(d)}
+        lost = {f for f in listed if f.kind == "removed" and f.file in unread - held}
+        causes = {f"{f.subject} is gone" for f in lost}
         return CheckReport(
             before=names[0],
             after=names[1],
             files=tuple(sorted(files)),
-            facts=facts.listed,
-            impact=tuple(facts.impact()),
-            problems=tuple(problems(before, after, facts)),
-            notes=(*notes, *unknown(before, after)),
+            facts=tuple(f for f in listed if f not in lost),
+            impact=tuple(c for c in impact if c.cause not in causes),
+            problems=found,
+            notes=(*notes, *unknown(before, after, facts)),
         )

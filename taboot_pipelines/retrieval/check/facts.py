@@ -271,9 +271,11 @@ def _consequence(cause: str, affected: str, project: str, how: str, file: str, l
 
 def _said(side: Side, edge: Edge) -> str:
     """What an edge says of its start, in words."""
-    end, more = side.called(edge.end), said(edge.type, edge.properties)
+    # What it is the fact is called by.
+    end = side.called(edge.end).removeprefix(f"{_CALLED.get(edge.type)} ")
+    more = said(edge.type, edge.properties)
     if edge.type == "BINDS":
-        return f"{more} on {end}"
+        return f"{more} on {side.called(edge.end)}"
     if edge.type == "BUILDS":
         name = str(side.index.properties(edge.end).get("reference") or side.index.name(edge.end))
         return f"{name} {more}".strip()

@@ -11,7 +11,7 @@ import posixpath
 import subprocess
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -123,6 +123,26 @@ class Repository:
         told = _git(self.top, "check-ignore", "-z", "--stdin", given="\0".join(paths)) if paths else None
         return set((told or "").split("\0")) - {""}
 
+    def with_unseen(self, files: Files, tree: Path | None = None) -> Files:
+        """Some files with the folders whose ``.env`` git leaves out, whether or not one lies there. ``tree``:
+        the state by whose rules, where that is not the working tree."""
+        directory, top = directory_of(files.entry), Path(os.path.realpath(tree or self.top))
+        if not directory.is_relative_to(self.top):
+            return files
+        base = top / directory.relative_to(self.top)
+        folders = {posixpath.dirname(path) for path in files.items}
+        # Git asks for no path beyond a link.
+        places = {f: os.path.relpath(os.path.realpath(base / f), top) for f in folders}
+        paths = {f: posixpath.normpath(f"{at}/.env") for f, at in places.items() if not at.startswith("..")}
+        own = _git(self.top, "rev-parse", "--absolute-git-dir") or ""
+        told = _git(
+            *(top, "check-ignore", "--no-index", "-z", "--stdin"),
+            given="\0".join(sorted(set(paths.values()))),
+            more={"GIT_DIR": own, "GIT_WORK_TREE": str(top)},
+        )
+        ignored = set((told or "").split("\0"))
+        return replace(files, unseen=frozenset(f for f, path in paths.items() if path in ignored))
+
     def left_out(self, folder: Path) -> dict[str, frozenset[str]]:
         """The names that files of variables set which lie in the working tree and git leaves out, by their
         folder from ``folder``. What they set them to belongs to no commit."""
@@ -184,7 +204,7 @@ def of_commits(
         if head is None:
             entries = entries_of([tree / inner, folder])
             before = [_laid_out(entry, repository, tree, folder, settings) for entry in entries]
-            after = [_as_it_is(entry, folder, settings) for entry in entries]
+            after = [repository.with_unseen(_as_it_is(entry, folder, settings)) for entry in entries]
             whole = [_with_ignored(old, new, repository) for old, new in zip(before, after, strict=True)]
             notes = (*_empty(whole, after), *_uncompared(before, whole))
             yield Sides(whole, after, (base[:12], "the folder as it is"), notes)
@@ -192,7 +212,10 @@ def of_commits(
         with repository.laid_out(head) as other:
             entries = entries_of([tree / inner, other / inner])
             before = [_laid_out(entry, repository, tree, folder, settings) for entry in entries]
-            after = [_laid_out(entry, repository, other, folder, settings) for entry in entries]
+            after = [
+                repository.with_unseen(_laid_out(entry, repository, other, folder, settings), other)
+                for entry in entries
+            ]
         left_out = repository.left_out(folder)
         after = [replace(files, left_out=left_out) for files in after]
         yield Sides(before, after, (base[:12], head[:12]), _empty(before, after))
@@ -274,16 +297,23 @@ def of_home(folder: Path, settings: Settings, workspace: Workspace) -> Sides | N
         if entry in inside or has_projects(kind_of(entry)):
             published = _published(entry, folder, workspace)
             before.append(replace(published, beside=_committed(entry)) if entry in inside else published)
-            after.append(_now(entry, folder, settings, workspace) if entry in inside else published)
+            after.append(
+                _now(entry, published, folder, settings, workspace) if entry in inside else published
+            )
     others = len(rows) - len(before)
     notes = (f"{others} sources that hold no configuration here were not looked at.",) if others else ()
     return Sides(before, after, ("what is published", "the folder as it is"), notes)
 
 
-def _now(entry: Entry, folder: Path, settings: Settings, workspace: Workspace) -> Files:
+def _now(entry: Entry, published: Files, folder: Path, settings: Settings, workspace: Workspace) -> Files:
     found = _as_it_is(entry, folder, settings)
+    with suppress(TabootError):
+        found = Repository.of(directory_of(entry)).with_unseen(found)
+    # What was taken in and is gone now is known not to be there.
+    gone = {posixpath.dirname(path) for path in published.items if posixpath.basename(path) == ".env"}
     deleted = tombstoned_paths(workspace, entry)
-    return replace(found, items={path: item for path, item in found.items.items() if not deleted(path)})
+    items = {path: item for path, item in found.items.items() if not deleted(path)}
+    return replace(found, items=items, unseen=found.unseen - gone)
 
 
 def _committed(entry: Entry) -> frozenset[str]:

@@ -25,6 +25,7 @@ from taboot_pipelines.retrieval.queries.service_index import Document, Edge, Ser
 from taboot_pipelines.retrieval.queries.services import unpinned_images
 from taboot_pipelines.retrieval.results.check import CheckProblem
 from taboot_pipelines.retrieval.rules.catalog import RULES as RULES_OF_THE_HOUSE
+from taboot_pipelines.retrieval.rules.catalog import Rule
 from taboot_pipelines.retrieval.rules.declarations import Violation
 from taboot_pipelines.retrieval.rules.run import silence_of
 
@@ -141,7 +142,7 @@ def _readings(before: Side, after: Side) -> Iterator[CheckProblem]:
             continue
         if code == "E_UNSET":
             variable = _variable(said)
-            if after.is_set_elsewhere(source, path, variable):
+            if after.may_be_set_elsewhere(source, path, variable):
                 continue
             rule, statement = "variable_undefined", f"{variable} is used, and nothing sets it."
             line = _first_use(after, doc_id, variable)
@@ -176,20 +177,28 @@ def _configured(side: Side, source: str, path: str) -> bool:
     return bool(side.values(doc_id)) or any(e.doc_id == doc_id and not e.is_of_text for e in stated)
 
 
-def unknown(before: Side, after: Side) -> Iterator[str]:
-    """What of the state after a change is not known, and so is not compared: the variables that are set in
-    files which are not here, once, and what came that no reader can follow."""
+def unknown(before: Side, after: Side, facts: Facts) -> Iterator[str]:
+    """What of the state after a change is not known, and so is not compared: the variables that what changed
+    uses and that only files may set which are not here, once; whether services share a machine that have now
+    what only one on a machine can have; and what came that no reader can follow."""
     unset = {
-        _variable(p.message)
+        variable
         for source, p in after.state.problems
-        if p.code == "E_UNSET" and after.is_set_elsewhere(source, p.path, _variable(p.message))
+        if p.code == "E_UNSET"
+        and after.may_be_set_elsewhere(source, p.path, variable := _variable(p.message))
+        and any(_first_use(after, doc_id, variable) for doc_id in facts.documents & after.documents.keys())
     }
     if unset:
-        names = sorted(unset)
+        names, have = sorted(unset), "have" if len(unset) > 1 else "has"
         yield (
-            f"Not known: the values of {plural(len(names), 'variable')}, which files set that are not"
-            f" compared: {listed(names[:_MAX_NAMES], len(names))}."
+            f"Not known: whether {plural(len(names), 'variable')} {have} a value, since the files are not"
+            f" here that would set them: {listed(names[:_MAX_NAMES], len(names))}."
         )
+    supposed = [rule for rule in _BROKEN if any(v.supposed for v in after.violations(rule))]
+    for _, found in _newly_broken(before, after, supposed):
+        if found.supposed:
+            at = found.cites[0]
+            yield f"Not known: whether {found.statement} It stands in {after.file(at.doc_id)}:{at.line}."
     same = _same(before, after)
     new = after.state.problems - same
     known = Counter(key for key, _ in _keyed(before, before.state.problems - same))
@@ -627,9 +636,17 @@ def _beside(path: str, folder: str) -> str:
 
 
 def _broken(before: Side, after: Side) -> Iterator[CheckProblem]:
-    """Rules of the house that held and do not any more, where nobody silenced them; of what says the same in
-    the same words of a file, such as under a new name, or of another port, what is more than there was."""
-    for rule in _BROKEN:
+    """Rules of the house that held and do not any more."""
+    for rule, found in _newly_broken(before, after, _BROKEN):
+        if not found.supposed:
+            at = found.cites[0]
+            yield _problem(rule.name, f"{found.subject}: {found.statement}", after, at.doc_id, at.line)
+
+
+def _newly_broken(before: Side, after: Side, rules: Iterable[Rule]) -> Iterator[tuple[Rule, Violation]]:
+    """Where rules held and do not any more, and nobody silenced them; of what says the same in the same words
+    of a file, such as under a new name, or of another port, what is more than there was."""
+    for rule in rules:
         news = after.violations(rule)
         olds = before.violations(rule) if news else []
         known = {(v.subject, v.statement) for v in olds}
@@ -651,8 +668,7 @@ def _broken(before: Side, after: Side) -> Iterator[CheckProblem]:
             if moved[_but_for_numbers(found)]:
                 moved[_but_for_numbers(found)] -= 1
                 continue
-            at = found.cites[0]
-            yield _problem(rule.name, f"{found.subject}: {found.statement}", after, at.doc_id, at.line)
+            yield rule, found
 
 
 def _but_for_numbers(found: Violation) -> tuple[str, str]:

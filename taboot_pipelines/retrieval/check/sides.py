@@ -59,14 +59,17 @@ class Side:
         """Whether a file or folder lies at a path from the folder that is checked."""
         return any(files.has(path) for files in self.state.files)
 
-    def is_set_elsewhere(self, source: str, path: str, variable: str) -> bool:
-        """Whether a variable that a Compose file uses is set in a file which is not here: there is no
-        ``.env`` beside it, and in its folder or above git leaves a file out that sets it, or an example of
-        one does."""
+    def may_be_set_elsewhere(self, source: str, path: str, variable: str) -> bool:
+        """Whether a variable that a Compose file uses may be set in a file which is not here: there is no
+        ``.env`` beside it, and git would leave one out, or in its folder or above leaves a file out that sets
+        it, or an example of one does."""
         folder = posixpath.dirname(path)
         if (source, posixpath.join(folder, ".env")) in self.state.variables:
             return False
-        told = next(f.told(folder) for f in self.state.files if f.entry.source_id == source)
+        files = next(f for f in self.state.files if f.entry.source_id == source)
+        if folder in files.unseen:
+            return True
+        told = files.told(folder)
         above = () if told.startswith("..") else (told, *folders_of(told), "", ".")
         return any(variable in self.state.elsewhere.get(at, ()) for at in above)
 

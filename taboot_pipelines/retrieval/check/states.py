@@ -77,7 +77,8 @@ class Files:
     """The files of one source: bytes and role by path, what could not be read, and the folder by which their
     places are told. ``beside``: the paths of all that lies there, where that goes before it is asked for;
     ``place``: else where it lies, None of what is published; ``left_out``: the names that files of variables
-    set which git leaves out, by their folder from the one that is checked."""
+    set which git leaves out, by their folder from the one that is checked; ``unseen``: the folders whose
+    ``.env`` is not here though there may be one, since git would leave it out."""
 
     entry: Entry
     shown: str
@@ -86,6 +87,7 @@ class Files:
     beside: frozenset[str] = frozenset()
     place: Path | None = None
     left_out: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    unseen: frozenset[str] = frozenset()
 
     @cached_property
     def known(self) -> frozenset[str]:

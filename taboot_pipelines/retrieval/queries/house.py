@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from taboot_pipelines.errors import TabootError, or_near
+from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.knowledge.drift.facts import Drift
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, cites
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry, config_entries
@@ -119,7 +120,9 @@ class House:
         of a network also its name inside of its project. Raises ``E_NOT_FOUND`` with the nearest name."""
         if label in ("Image", "Network"):
             called = {n: self.index.name(n).lower() for n in self.index.of_label(label)}
-            found = tuple(n for n, full in called.items() if name.lower() in _short(label, full))
+            reference = try_reference(name) if label == "Image" else None
+            wanted = {name.lower(), reference.name.lower() if reference is not None else name.lower()}
+            found = tuple(n for n, full in called.items() if not wanted.isdisjoint(_short(label, full)))
             if found:
                 return found
         return tuple(int(n) for n in self.view.graph.find(name, label))

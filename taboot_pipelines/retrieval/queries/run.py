@@ -6,9 +6,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
 
 from taboot_pipelines.errors import TabootError, or_near
+from taboot_pipelines.model.graph import TEXT_METHOD
 from taboot_pipelines.retrieval.queries.catalog import QUERIES, Query, Sentence
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, listed, plural, unread
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
@@ -25,6 +28,9 @@ from taboot_pipelines.retrieval.results.queries import (
     RowCitation,
 )
 from taboot_pipelines.sources import stance_of
+
+if TYPE_CHECKING:
+    from taboot_pipelines.retrieval.session import View
 
 MAX_ROWS = 100_000
 #: Sentences that rows are said in, citations of one row, and documents that name what nothing declares.
@@ -256,8 +262,20 @@ def _nothing(house: House, query: Query, args: Arguments, naming: Sequence[str])
 
 
 def _scope(house: House) -> str:
-    declaring = {s.place for s in house.index.services.values() if s.own}
+    """What was looked through: the configuration of the sources that declare the house, or state anything of
+    it, whatever machine their entries name."""
+    stating = house.view.once(_stating)
     known = house.view.manifest.sources.items()
-    sources = {s for s, e in known if stance_of(e.type).of_the_house or s in declaring}
-    files = [d for d in house.index.config_documents if d.source in sources]
+    told = {d.source for d in house.index.documents.values() if d.doc_id in stating}
+    sources = {s for s, e in known if stance_of(e.type).of_the_house or s in told}
+    files = {d.doc_id for d in house.index.config_documents if d.source in sources}
+    files |= {d for d in stating if house.index.documents[d].source in sources}
     return f"Read: {plural(len(files), 'file')} of {plural(len(sources), 'source')} that declare the house."
+
+
+def _stating(view: View) -> frozenset[str]:
+    """The documents that state relations by more than their words."""
+    edges = view.graph.edges
+    of_text = pc.starts_with(edges.column("extraction_method"), TEXT_METHOD)
+    stated = pc.and_(pc.not_equal(edges.column("type"), "MENTIONS"), pc.invert(of_text))
+    return frozenset(edges.column("doc_id").filter(stated).unique().to_pylist())

@@ -11,7 +11,8 @@ from taboot_pipelines.retrieval.results.queries import RowCitation
 
 
 class Affected(Result):
-    """One thing that is affected. ``at``: the host name and path by which it is reached, or what is shared;
+    """One thing that is affected. ``at``: the host name and path by which it is reached, what is shared, or
+    which of several things of the name is meant;
     ``through``: what stands between the two, empty where nothing does."""
 
     name: str
@@ -29,7 +30,8 @@ class Affected(Result):
 
 class AffectedGroup(Result):
     """All that is affected in one way. ``how``: ``needs it``, ``connects to it``, ``is reached through it``,
-    ``only starts after it``, ``shares its host`` …, ``runs on it``, ``is on it``, ``runs it``,
+    ``only starts after it``, ``is a name that leads to it``, ``shares its host`` …, ``runs on it``,
+    ``mounts a volume from it``, ``is on it``, ``runs it``, ``stands behind it``,
     ``is of it``."""
 
     how: str
@@ -37,10 +39,10 @@ class AffectedGroup(Result):
 
 
 class Impact(TableResult):
-    """What is affected by a thing, by how. ``kind``: service, network, host, address, image, proxy, volume
-    or project; ``projects``: those that have a service of the name. ``unknown``: what cannot be known, in
-    sentences; ``named_in``: where texts name it of which nothing more is known; ``scope``: what was looked
-    through."""
+    """What is affected by a thing, by how. ``kind``: service, network, host, address, image, proxy, volume,
+    hostname or project; ``projects``: those that have a service of the name. ``unknown``: what cannot be
+    known, in sentences; ``named_in``: where texts name it of which nothing more is known; ``scope``: what was
+    looked through."""
 
     thing: str
     kind: str

@@ -25,11 +25,13 @@ _LASTING = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"})
 @dataclass(frozen=True, slots=True)
 class Violation:
     """A place where a rule does not hold. ``subject``: what is to be changed, by which it is silenced:
-    ``project/service``, the host name of a route, or the path of a file."""
+    ``project/service``, the host name of a route, or the path of a file. ``supposed``: only if a source that
+    names no machine is of one (rule ``unnamed-machine``)."""
 
     subject: str
     statement: str
     cites: Sequence[StatementSpan]
+    supposed: bool = False
 
 
 @dataclass(frozen=True)

@@ -317,10 +317,16 @@ def _twice(
     for found in held.values():
         for (one, shown, entry), (other, _, second) in combinations(found[:20], 2):
             if one is not other and not one.is_variant_of(other):
+                place = one.service.place
+                supposed = place in house.house.view.manifest.sources and (
+                    one.service.project != other.service.project
+                )
+                where = f" on the machine of {place} (no `host` names it)" if supposed else ""
                 yield Violation(
                     shown,
-                    f"{one.called} and {other.called} both have the {what} {shown}.",
+                    f"{one.called} and {other.called} both have the {what} {shown}{where}.",
                     [entry.cite, second.cite],
+                    supposed,
                 )
 
 

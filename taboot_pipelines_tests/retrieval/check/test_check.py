@@ -531,6 +531,48 @@ def test_projects_of_a_source_that_names_no_machine_share_one(settings: Settings
         assert checker.check(side(host, "3000:2283"), before).problems == ()
 
 
+def test_a_name_that_is_given_twice_on_a_machine_that_nobody_named_is_not_known(
+    settings: Settings, tmp_path: Path
+) -> None:
+    project = "services:\n  {0}:\n    image: example/{0}:1\n    container_name: {1}\n"
+    both = project + project.removeprefix("services:\n").replace("{0}", "two")
+
+    def side(texts: Mapping[str, str], host: str | None) -> Side:
+        write(tmp_path, {f"{name}/compose.yaml": text for name, text in texts.items()})
+        fields = {"id": "stacks", "type": "compose", "path": "."} | ({"host": host} if host else {})
+        entry = Entry("default", "stacks", "active", parse_entry(fields), tmp_path)
+        return checker.side([files_of(entry, "/.", settings)])
+
+    checker = Checker(settings)
+    nas, rack = project.format("agent", "agent"), project.format("watch", "watch")
+    for host in (None, "nas"):
+        before = side({"nas": nas, "rack": rack}, host)
+        after = side({"nas": nas, "rack": rack.replace("name: watch", "name: agent")}, host)
+        report = checker.check(before, after)
+        assert [p.rule for p in report.problems] == (["container-name-twice"] if host else [])
+        said = "Not known: whether nas/agent and rack/watch both have the container name agent on the machine"
+        assert report.notes == (
+            () if host else (f"{said} of stacks (no `host` names it). It stands in nas/compose.yaml:4.",)
+        )
+        # What is not known of both sides is told of no change.
+        assert checker.check(after, after).notes == ()
+        # One project is on one machine.
+        after = side({"nas": both.format("agent", "agent"), "rack": rack}, host)
+        assert [p.rule for p in checker.check(before, after).problems] == ["container-name-twice"]
+
+
+def test_of_a_file_that_cannot_be_read_nothing_is_told_to_be_gone(settings: Settings, tmp_path: Path) -> None:
+    report = check(settings, tmp_path, {"shop/compose.yaml": shop("    image: adminer:4", "   image: [a")})
+    assert "unreadable" in {p.rule for p in report.problems}
+    assert [f for f in report.facts if f.file == "shop/compose.yaml"] == []
+    assert not any("is gone" in c.cause for c in report.impact)
+    # Another file's facts are told; a network is called one once.
+    moved = BLOG.replace("shop_front", "edge")
+    report = check(settings, tmp_path / "other", {"blog/compose.yaml": moved})
+    said = {(f.fact, f.before, f.after) for f in report.facts if f.subject == "service blog/blog"}
+    assert ("network", "shop_front", "edge") in said
+
+
 def test_facts_are_told_with_what_was_and_what_is(settings: Settings, tmp_path: Path) -> None:
     changed = shop("nginx:1.27", "nginx:1.28").replace("8081:8080", "9090:8080")
     changed = changed.replace("    image: postgres:16\n", "    image: postgres:16\n    mem_limit: 1g\n")

@@ -359,6 +359,82 @@ def test_what_is_affected_is_told_by_how_and_with_its_proof(kb: KnowledgeBase) -
     assert error.value.code == "E_QUERY"
 
 
+def test_what_is_named_by_an_option_a_route_or_a_reference_has_its_impact(
+    tmp_path: Path, tei: FakeTei
+) -> None:
+    world = World(tmp_path, tei.url)
+    stacks = world.source("stacks", "compose", host="rack", proxy="edge")
+    shared = "volumes:\n  {0}: {{driver_opts: {{type: {1}, o: '{2}', device: '{3}'}}}}\n"
+    for project, text in {
+        "films": "  player:\n    image: acme/player:2\n    volumes: ['reels:/a', 'reels:/b']\n"
+        "    labels: ['traefik.http.routers.p.rule=Host(`play.example.org`)']\n"
+        "  guide: {image: 'guide:1', depends_on: [player]}\n"
+        "  db: {image: 'postgres:16'}\n  seats: {image: 'seats:1', depends_on: [db]}\n"
+        + shared.format("reels", "nfs", "addr=10.0.0.2,rw", ":/pool/films"),
+        "books": "  reader: {image: 'reader:1', volumes: ['shelf:/a'], depends_on: [db]}\n"
+        "  db: {image: 'postgres:16'}\n" + shared.format("shelf", "cifs", "user=me", "//10.0.0.2/pool/books"),
+    }.items():
+        (stacks / project).mkdir()
+        (stacks / project / "compose.yaml").write_text(f"services:\n{text}")
+    store = world.source("store", "compose", host="10.0.0.2")
+    (store / "compose.yaml").write_text("services:\n  disks: {image: 'disks:1'}\n")
+    notes = world.source("notes")
+    (notes / "names.md").write_text("| Host | IP |\n|---|---|\n| dns | 10.0.0.3 |\n| dns-old | 10.0.0.3 |\n")
+    world.source("edge", "files", proxy="edge", interpret=True)
+    (world.directory / "edge" / "Caddyfile").write_text(
+        "ups.example.org {\n  reverse_proxy 10.0.0.6:80\n}\n"
+        "dns.example.org {\n  reverse_proxy 10.0.0.3:80\n}\n"
+    )
+    world.ingest()
+    kb = world.kb()
+
+    def told(name: str) -> tuple[str, dict[str, list[tuple[str, str]]]]:
+        found = kb.impact(name)
+        assert all(i.citations[0].text for g in found.groups for i in g.items)
+        return found.kind, {g.how: [(i.name, i.at) for i in g.items] for g in found.groups}
+
+    # A machine that is named by its address, and what is mounted from it.
+    kind, ways = told("10.0.0.2")
+    assert kind == "host" and ways["runs on it"] == [("disks", "")]
+    assert ways["mounts a volume from it"] == [("reader", "shelf"), ("player", "reels")]
+    assert ways["only starts after it"] == [("guide", "")]
+    # What has an address, and what only a route leads to.
+    assert told("10.0.0.3") == (
+        "address",
+        {"is a name that leads to it": [("dns.example.org", "10.0.0.3:80")]},
+    )
+    assert any("the address of dns and dns-old" in u for u in kb.impact("10.0.0.3").unknown)
+    assert told("10.0.0.6") == (
+        "address",
+        {"is a name that leads to it": [("ups.example.org", "10.0.0.6:80")]},
+    )
+    # A path that the driver of a volume mounts.
+    assert told("/pool/films")[1]["mounts it"] == [("player", "reels")]
+    assert sorted(told("/pool")[1]["mounts it"]) == [("player", "reels"), ("reader", "shelf")]
+    # An image as the file has it.
+    assert told("acme/player:2") == (
+        "image",
+        {"runs it": [("player", "")], "only starts after it": [("guide", "")]},
+    )
+    # Host names: what stands behind one, behind those of a domain, and those of a service.
+    assert told("play.example.org") == ("hostname", {"stands behind it": [("player", "play.example.org")]})
+    assert {at for _, at in told("example.org")[1]["stands behind it"]} == {
+        "play.example.org",
+        "ups.example.org",
+        "dns.example.org",
+    }
+    assert told("player")[1]["is a name that leads to it"] == [("play.example.org", "")]
+    # Of several things of a name it is said which is meant.
+    assert sorted(told("db")[1]["only starts after it"]) == [
+        ("reader", "of db (books)"),
+        ("seats", "of db (films)"),
+    ]
+    assert ("seats", "films_default") in told("default")[1]["is on it"]
+    # What is counted is what was read, whatever machine its entry names.
+    assert kb.impact("player").scope.startswith("Read: 4 files of 3 sources")
+    world.workspace.close()
+
+
 @pytest.mark.parametrize(("host", "own"), [(None, {"web", "shop"}), ("nas", {"web", "shop", "db"})])
 def test_what_no_source_says_a_machine_of_is_the_houses_own(
     tmp_path: Path, tei: FakeTei, host: str | None, own: set[str]

@@ -516,6 +516,8 @@ def test_a_source_that_names_no_machine_is_one(tmp_path: Path) -> None:
         kb = made.kb()
         told = subjects(kb.rules().findings)
         assert (told["port-taken-twice"], told["container-name-twice"]) == ({"stacks"}, {"front"})
+        (name,) = kb.rules("container-name-twice").findings
+        assert "on the machine of stacks (no `host` names it)" in name.statement
         (row,) = kb.query("port_conflicts").rows
         assert "on the machine of stacks (no `host` names it)" in str(row)
         # It may be of several machines, so both may be as they are.
