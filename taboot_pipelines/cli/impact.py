@@ -46,8 +46,8 @@ def impact(
     """Show what is affected if NAME is stopped or changed, and what of that cannot be known.
 
     NAME is a service, else a network, a host or its address, a proxy, an image, a volume or a path that is
-    mounted. Told is what needs it, connects to it, is reached through it, only starts after it or shares
-    something with it.
+    mounted. Told is what needs it, connects to it, is reached through it, asks it for the login, only starts
+    after it or shares something with it.
     """
     kb = open_kb(namespace)
     found = kb.impact(name, kind=kind, project=project, transitive=not direct)

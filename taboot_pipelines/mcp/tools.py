@@ -179,8 +179,8 @@ class Tools:
         cursor: Cursor = None,
     ) -> str:
         """Say what breaks or is affected if a service (or a network, host, proxy or image) stops or changes:
-        what needs it, connects to it, is reached through it or shares something with it; with its proof, and
-        what cannot be known."""
+        what needs it, connects to it, is reached through it, asks it for logins or shares something with it;
+        with its proof, and what cannot be known."""
         found = self._kb.impact(service, project=project, transitive=transitive)
         items = (
             f"- {plain(item.text, 200)}: {group.how}{self._cited(item.citations)}"

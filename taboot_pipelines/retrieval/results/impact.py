@@ -29,7 +29,8 @@ class Affected(Result):
 
 class AffectedGroup(Result):
     """All that is affected in one way. ``how``: ``needs it``, ``connects to it``, ``is reached through it``,
-    ``only starts after it``, ``shares its host`` …, ``runs on it``, ``is on it``, ``runs it``."""
+    ``asks it for the login``, ``only starts after it``, ``shares its host`` …, ``runs on it``,
+    ``is on it``, ``runs it``."""
 
     how: str
     items: tuple[Affected, ...]
