@@ -539,7 +539,7 @@ def test_who_checks_a_login_is_needed_by_its_routes_and_entry_points_count(
     (folder / "dynamic.yml").write_text(
         "http:\n  middlewares:\n    check: {forwardAuth: {address: 'http://door-1:9091/check'}}\n"
         "  routers:\n    far: {rule: Host(`far.example.org`), service: far, middlewares: [check]}\n"
-        "    bare: {rule: Host(`bare.example.org`), service: far}\n"
+        "    bare: {rule: Host(`bare.example.org`), service: far, entryPoints: [safe]}\n"
         "  services:\n    far: {loadBalancer: {servers: [{url: 'http://10.0.0.7:80'}]}}\n"
     )
     (folder / "traefik.yml").write_text(
@@ -550,7 +550,7 @@ def test_who_checks_a_login_is_needed_by_its_routes_and_entry_points_count(
     )
     label = "      - traefik.http.routers."
     (folder / "compose.yaml").write_text(
-        "services:\n  door: {image: 'door:1', container_name: door-1, depends_on: [store]}\n"
+        "services:\n  door: {image: 'door:1', container_name: door-1, links: [store]}\n"
         "  store: {image: 'redis:7'}\n  net: {image: 'vpn:1', labels: [traefik.http.routers.n.rule="
         "Host(`n.example.org`), traefik.http.routers.n.entrypoints=safe]}\n"
         "  behind: {image: 'behind:1', network_mode: 'service:net'}\n"
@@ -572,7 +572,7 @@ def test_who_checks_a_login_is_needed_by_its_routes_and_entry_points_count(
         "e": (None, None),
         "n": ("", True),
         "far": (asked, None),
-        "bare": ("", None),
+        "bare": ("", True),
     }
     groups = {g.how: {(i.name, i.at, i.through) for i in g.items} for g in kb.impact("store").groups}
     ways = (("loft", "a"), ("loft", "c"), ("10.0.0.7:80", "far"))
