@@ -47,7 +47,7 @@ def impact(
 
     NAME is a service, else a network, a host or its address, a proxy, an image, a volume or a path that is
     mounted, a host name or domain of routes, or a project (a namespace). Told is what needs it, connects to
-    it, is reached through it, only starts after it or shares something with it.
+    it, is reached through it, asks it for the login, only starts after it or shares something with it.
     """
     kb = open_kb(namespace)
     found = kb.impact(name, kind=kind, project=project, transitive=not direct)

@@ -18,6 +18,7 @@ from taboot_pipelines.errors import TabootError, or_near
 from taboot_pipelines.retrieval.queries import run
 from taboot_pipelines.retrieval.queries.citations import listed, plural
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry
+from taboot_pipelines.retrieval.queries.dependencies import ASKS_LOGIN
 from taboot_pipelines.retrieval.queries.house import Arguments, House
 from taboot_pipelines.retrieval.queries.relations import (
     target_name_of,
@@ -45,7 +46,7 @@ _LABELS = ("Service", "Network", "Host", "ReverseProxy", "Image")
 #: What may be asked about; of a name that several have the first of which something hangs.
 KINDS = ("service", *_HELD)
 #: Ways to be affected, in the order in which they are told.
-_FAILING = ("needs it", "connects to it", "is reached through it", "only starts after it")
+_FAILING = ("needs it", "connects to it", "is reached through it", ASKS_LOGIN, "only starts after it")
 _SHARED = ("host", "network", "volume", "image")
 _NAMES = "is a name that leads to it"
 _MOUNTED = "mounts a volume from it"

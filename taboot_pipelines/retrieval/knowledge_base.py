@@ -434,8 +434,8 @@ class KnowledgeBase:
         transitive: bool = True,
     ) -> Impact:
         """What is affected if ``thing`` is stopped, changed or taken away, each with its proof: what needs
-        it, connects to it, is reached through it, only starts after it, and shares its host, a network, a
-        volume or its image; and what cannot be known of that.
+        it, connects to it, is reached through it, asks it for the login, only starts after it, and shares its
+        host, a network, a volume or its image; and what cannot be known of that.
 
         ``thing``: a service (of a ``project``), else a network, a host, a proxy, an image, a volume or a
         project (a namespace), of which all that is on it counts; ``kind`` says which of these. With

@@ -14,6 +14,7 @@ from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.typed_facts import TypedFacts
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, STORES
 from taboot_pipelines.retrieval.queries.citations import (
+    MAX_CITED,
     MAX_SCOPES,
     CitedStatement,
     Found,
@@ -21,6 +22,8 @@ from taboot_pipelines.retrieval.queries.citations import (
     listed,
     plural,
 )
+from taboot_pipelines.retrieval.queries.house import House
+from taboot_pipelines.retrieval.queries.logins import checked_by, cited
 from taboot_pipelines.retrieval.queries.relations import (
     depends_in_name,
     in_force,
@@ -31,7 +34,7 @@ from taboot_pipelines.retrieval.queries.relations import (
     walk,
     ways,
 )
-from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, plain_name
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service, plain_name
 
 #: The words for a condition of ``depends_on``, and how each is said.
 _CONDITIONS = (
@@ -53,8 +56,9 @@ _MAX_TOGETHER = 100
 class Dependencies(FactKind):
     """What depends on what, in both directions, and what connects to what."""
 
-    def __init__(self, house: ServiceIndex, typed: TypedFacts) -> None:
-        super().__init__(house)
+    def __init__(self, house: House, typed: TypedFacts) -> None:
+        super().__init__(house.index)
+        self._asked_of = house
         self._typed = typed
 
     def dependencies(self, scoped: ResolvedMentions) -> Found | None:
@@ -497,6 +501,8 @@ class Dependencies(FactKind):
         """That nothing is declared to depend on a service. A document that names it, and of which nothing
         more is known, may mean that something does; and nothing is said of a service of which it is not known
         what it runs, such as one that a chart brings."""
+        if asking := self._ask_for_logins(service):
+            return asking[0]
         called, (named, where) = self.called(service), self.named_elsewhere(service)
         declared = self.declaration([service]) or cites(after[:1])
         if not named:
@@ -516,7 +522,7 @@ class Dependencies(FactKind):
 
     def impact(self, scoped: ResolvedMentions) -> Found | None:
         """What breaks without a service, in lists of their own: what needs it, what connects to it, what is
-        reached through it, and what only starts after it."""
+        reached through it, what asks it for logins, and what only starts after it."""
         subject = self._object(scoped)
         if subject is None:
             return None
@@ -542,6 +548,7 @@ class Dependencies(FactKind):
             reached = served_by(self.house, service)
             if reached:
                 statements.append(self._reached_through(called, reached))
+            statements += self._ask_for_logins(service)
             breaks |= len(statements) > start
             statements += self._starters(scoped, service, after)
             if len(statements) == start and service.declared and len(services) == 1:
@@ -558,6 +565,17 @@ class Dependencies(FactKind):
         verb = "is" if len(first) == 1 else "are"
         places = listed(ways(self.house, edges))
         return CitedStatement(f"{names} {verb} reached through {called}: {places}.", cites(first))
+
+    def _ask_for_logins(self, service: Service) -> list[CitedStatement]:
+        """What proxies lead to only once a service has checked who asks: in one sentence, if anything."""
+        routes = checked_by(self._asked_of).get(service.number, ())
+        if not routes:
+            return []
+        places = listed(ways(self.house, [route for route, _ in routes]))
+        told = [span for route, asked in routes for span in cited(route, asked)]
+        verb = "asks" if len(routes) == 1 else "ask"
+        text = f"{plural(len(routes), 'route')} {verb} {self.called(service)} for the login: {places}."
+        return [CitedStatement(text, list(dict.fromkeys(told))[:MAX_CITED])]
 
     def _object(self, scoped: ResolvedMentions) -> tuple[Mention, list[Service], set[int]] | None:
         """As :meth:`_subject`, of the mention right after the verb."""

@@ -47,7 +47,7 @@ class Facts:
         index, typed = house.index, TypedFacts(house)
         ports, dependencies, inventory = (
             Ports(index, config, typed),
-            Dependencies(index, typed),
+            Dependencies(house, typed),
             Inventory(index),
         )
         self._handlers: dict[str, Callable[[ResolvedMentions], Found | None]] = {

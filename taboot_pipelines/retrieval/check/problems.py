@@ -6,7 +6,7 @@ import json
 import posixpath
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import PurePosixPath
@@ -20,6 +20,7 @@ from taboot_pipelines.retrieval.check.states import folders_of
 from taboot_pipelines.retrieval.queries.citations import listed, plural
 from taboot_pipelines.retrieval.queries.config_files import Value
 from taboot_pipelines.retrieval.queries.house import Arguments, Row
+from taboot_pipelines.retrieval.queries.logins import address_of, askers, login, middleware, parts_of
 from taboot_pipelines.retrieval.queries.relations import networks_of, way_of
 from taboot_pipelines.retrieval.queries.service_index import Document, Edge, Service
 from taboot_pipelines.retrieval.queries.services import unpinned_images
@@ -43,7 +44,7 @@ _LOST = (
 _BROKEN = [
     rule
     for rule in RULES_OF_THE_HOUSE.values()
-    if (rule.severity is Severity.ERROR and rule.name not in _TOLD) or rule.name in _LOST
+    if (rule.severity is Severity.ERROR and rule.name not in _TOLD) or rule.name in (*_LOST, "route-twice")
 ]
 #: Every rule, and what it says.
 RULES: Mapping[str, str] = {
@@ -54,6 +55,7 @@ RULES: Mapping[str, str] = {
     "dependency_gone": "A service needs, or connects to, something that is not there.",
     "connection_port": "A service asks another for a port on which it does not listen.",
     "name_unreachable": "A service or a proxy asks for another that no network of its own reaches.",
+    "login_gone": "The middleware or the service that checks a route's login is not there.",
     "network_gone": "A network is used that is not there.",
     "volume_gone": "A volume is used that is not declared.",
     "file_gone": "A file or folder is named or mounted that is not there.",
@@ -105,6 +107,7 @@ def problems(before: Side, after: Side, facts: Facts) -> list[CheckProblem]:
         *_led_nowhere(before, after, facts),
         *_asked_elsewhere(before, after, facts),
         *_moved_away(before, after, facts),
+        *_logins(before, after),
         *_networks(before, after, facts),
         *_unrouted(before, after, facts),
         *_unpinned(before, after, facts),
@@ -490,6 +493,83 @@ def _moved_away(before: Side, after: Side, facts: Facts) -> Iterator[CheckProble
             yield _problem("upstream_gone", statement, after, edge.doc_id, edge.line)
 
 
+def _logins(before: Side, after: Side) -> Iterator[CheckProblem]:
+    """Routes that name a middleware that was declared and is no more, or one that nothing declares in place
+    of one; and logins that a service checked which is gone, or does not listen where it is asked."""
+    routes = {e.edge_id: e for e in after.index.of_type("ROUTES_TO") if not after.index.is_example(e.doc_id)}
+    lost: dict[tuple[str, str], list[Edge]] = defaultdict(list)
+    asking: dict[tuple[str, str], list[Edge]] = defaultdict(list)
+    for old in before.index.of_type("ROUTES_TO"):
+        new = routes.get(old.edge_id)
+        if new is None or new.is_of_text:
+            continue
+        was, now = login(before.house, old), login(after.house, new)
+        names = _middlewares(before, old) - _middlewares(after, new)
+        for name in now.missing:
+            bare = name.partition("@")[0].lower()
+            if name in was.missing:
+                continue
+            if middleware(before.house, old.doc_id, bare):
+                lost[name, "which nothing declares any more"].append(new)
+            elif replaced := sorted(names - set(was.missing)):
+                lost[name, f"which nothing declares, in place of {listed(replaced)}"].append(new)
+        for service in askers(before.house, old, was) if now.how else ():
+            asking[before.index.key(service.number), now.by[0] if now.by else ""].append(new)
+    for (name, why), edges in lost.items():
+        router = after.house.router(edges[0])
+        at = router.options.get("middlewares") if router is not None else None
+        said = f"{_ways(after, edges)} {'names' if len(edges) == 1 else 'name'} the middleware {name}, {why}."
+        line = at.value.line if at is not None else edges[0].line
+        yield _problem("login_gone", said, after, edges[0].doc_id, line)
+    for (key, name), edges in asking.items():
+        yield from _unchecked(before, after, key, name, edges)
+
+
+def _unchecked(
+    before: Side, after: Side, key: str, name: str, edges: Sequence[Edge]
+) -> Iterator[CheckProblem]:
+    """What is wrong with the service that checked the logins of some routes, which ask still."""
+    edge, service = edges[0], after.services.get(key)
+    address = address_of(after.house, edge.doc_id, name)
+    was = address_of(before.house, edge.doc_id, name)
+    host, port = parts_of(address.value.value if address is not None else name)
+    said = f"{_ways(after, edges)} {'asks' if len(edges) == 1 else 'ask'} for the login at "
+    said += address.value.value if address is not None else name
+    now = {after.index.key(s.number) for s in askers(after.house, edge, login(after.house, edge))}
+    if not now:
+        called = before.called(before.numbers["Service", key])
+        if service is None:
+            said += f", which led to {called}, which is gone."
+        elif "." not in host:
+            said += f", and no service is called so: it was {called}."
+        else:
+            return  # a name with a dot may be one of the world's
+    elif service is not None and key in now and was is not None and host and port:
+        asked = parts_of(was.value.value)[1]
+        inside = _inside(after, service)
+        if port in inside or asked not in inside or asked not in _inside(before, before.services[key]):
+            return
+        said += f", where {after.called(service.number)} does not listen: it was {asked}."
+    else:
+        return
+    doc_id, line = (edge.doc_id, edge.line)
+    if address is not None:
+        doc_id, line = address.document.doc_id, address.value.line
+    yield _problem("login_gone", said, after, doc_id, line)
+
+
+def _ways(side: Side, edges: Sequence[Edge]) -> str:
+    names = [way_of(side.index, e) for e in edges]
+    return listed(names[:_MAX_NAMES], len(names))
+
+
+def _middlewares(side: Side, route: Edge) -> set[str]:
+    """The middlewares that a router of Traefik's names itself."""
+    router = side.house.router(route)
+    entry = router.options.get("middlewares") if router is not None else None
+    return set(re.split(r"[,\s]+", entry.value.value)) if entry is not None else set()
+
+
 def _networks(before: Side, after: Side, facts: Facts) -> Iterator[CheckProblem]:
     """Networks that one project used of another, or containers of a quadlet, which makes them no more."""
     left = {e.end for e in facts.gone if e.type == "RUNS_IN" and not e.properties.get("external")}
@@ -639,7 +719,9 @@ def _broken(before: Side, after: Side) -> Iterator[CheckProblem]:
     """Rules of the house that held and do not any more."""
     for rule, found in _newly_broken(before, after, _BROKEN):
         if not found.supposed:
-            at = found.cites[0]
+            # Of several places that one which came.
+            came = (c for c in found.cites if c.edge_id and c.edge_id not in before.edges)
+            at = next(came, found.cites[0])
             yield _problem(rule.name, f"{found.subject}: {found.statement}", after, at.doc_id, at.line)
 
 

@@ -262,7 +262,7 @@ _ALL = (
     ),
     Query(
         "impact",
-        "What fails without a service: what needs it, connects to it, is reached through it.",
+        "What fails without a service: what needs it, connects to it, is reached or logged in through it.",
         (*_OF_ONE, _TRANSITIVE),
         (*_BOTH, "affected", "affected_project", "how", "at", "through"),
         ("DEPENDS_ON", "CONNECTS_TO", "ROUTES_TO"),

@@ -305,6 +305,8 @@ def _walk(node: Node, path: tuple[str, ...], lines: _Lines, depth: int = 0) -> I
             words = [w.strip("\"'") for w in _SHELL_WORD.findall(node.text)]
             for key, value in _flags(words):
                 yield Value((*path, key), value, node.start, node.end, lines.number(node.start))
+    elif path[-1:] == ("tls",) and node.kind == MAPPING and not node.entries:
+        yield _value(path, "{}", node, lines)  # it is on by being written
     elif node.kind == SEQUENCE:
         texts = [i.text if i.kind == SCALAR else "" for i in node.items]
         if path and node.items and all(i.kind == SCALAR for i in node.items) and len(texts) > 1:

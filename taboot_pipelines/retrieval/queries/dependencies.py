@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from taboot_pipelines.retrieval.queries.citations import cite, cites
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
+from taboot_pipelines.retrieval.queries.logins import checked_by, cited
 from taboot_pipelines.retrieval.queries.relations import (
     MAX_WALK,
     is_built_in,
     is_order,
     served_by,
+    target_of,
     used_by,
     walk,
     way_of,
@@ -20,6 +22,9 @@ from taboot_pipelines.retrieval.queries.relations import (
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
 from taboot_pipelines.retrieval.results.queries import Cell
 from taboot_pipelines.retrieval.session import View
+
+#: How a route is affected by the service that checks its logins.
+ASKS_LOGIN = "asks it for the login"
 
 
 def dependencies(house: House, args: Arguments) -> Iterator[Row]:
@@ -90,13 +95,21 @@ def shared_services(house: House, args: Arguments) -> Iterator[Row]:
 def impact(house: House, args: Arguments) -> Iterator[Row]:
     for service in args.services:
         failing = list(_failing(house.index, service.number, transitive=args.transitive))
-        told = {service.number, *(e.start for e in failing)}
+        told = dict.fromkeys([service.number, *(e.start for e in failing)])
         for type_, how in (("DEPENDS_ON", "needs it"), ("CONNECTS_TO", "connects to it")):
             yield from _affected(house, service, [e for e in failing if e.type == type_], how)
         for edge in served_by(house.index, service):
             cells = {**house.service(service), **house.other(edge.end, "affected")}
             more = {"how": "is reached through it", "at": way_of(house.index, edge), "through": ""}
             yield Row({**cells, **more}, [cite(edge)])
+        for number in told if args.transitive else (service.number,):
+            through = "" if number == service.number else house.index.name(number)
+            for route, asked in checked_by(house).get(number, ()):
+                cells = {**house.service(service), **house.other(route.end, "affected")}
+                if route.end not in house.index.services:
+                    cells["affected"] = target_of(house.index, route)
+                more = {"how": ASKS_LOGIN, "at": way_of(house.index, route), "through": through}
+                yield Row({**cells, **more}, cited(route, asked))
         after = house.index.into(service.number, "DEPENDS_ON")
         if args.transitive:
             after = walk(house.index, service.number, forward=False)

@@ -14,12 +14,16 @@ from taboot_pipelines.knowledge.drift.facts import Drift
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, cites
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry, config_entries
 from taboot_pipelines.retrieval.queries.relations import declaring_edges
-from taboot_pipelines.retrieval.queries.service_index import Service, ServiceIndex, service_index
+from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, service_index
 from taboot_pipelines.retrieval.results.queries import Cell
 from taboot_pipelines.retrieval.session import View
 
-#: The key of a setting of one of Traefik's middlewares, in a file or as a container's label.
-_MIDDLEWARE = re.compile(r"(?:^|\.)(?:http|tcp)\.middlewares\.([^.]+)\.([^.]+)", re.IGNORECASE)
+#: The keys of settings of Traefik's middlewares and routers, in a file or as a container's label.
+_MIDDLEWARE = re.compile(r"(?:^|\.)(?:http|tcp)\.middlewares\.([^.]+)\.([^.]+)(\.address$)?", re.IGNORECASE)
+_ROUTER = re.compile(r"(?:^|\.)((?:http|tcp)\.routers\.[^.]+)\.([^.]+)", re.IGNORECASE)
+#: Those of its entry points: in its file, as a flag of its command, or as a variable of its environment.
+_ENTRY_POINT = re.compile(r"(?:^|\.)(?:--)?entrypoints\.([^.]+)\.(.+)$", re.IGNORECASE)
+_ENTRY_VARIABLE = re.compile(r"(?:^|\.)TRAEFIK_ENTRYPOINTS_([^_]+)_(.+)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,16 @@ class Arguments:
         )
 
 
+@dataclass(slots=True)
+class TraefikRouter:
+    """A router of Traefik's as a file or a label writes it: {option: the first setting of it}, and the hosts
+    and paths that its rule matches."""
+
+    name: str
+    options: dict[str, ConfigEntry] = field(default_factory=dict)
+    matches: frozenset[tuple[str | None, str | None]] = frozenset()
+
+
 class House:
     """One view, for queries."""
 
@@ -63,6 +77,7 @@ class House:
         self.index: ServiceIndex = service_index(view)
         self.entries = config_entries(view)
         self._drifts = drifts
+        self._routers: dict[str, list[TraefikRouter]] = {}
 
     @property
     def drifts(self) -> Sequence[Drift]:
@@ -86,7 +101,55 @@ class House:
                 if said := _MIDDLEWARE.search(entry.value.key):
                     held = found.setdefault(said[1].lower(), {}).setdefault(document.doc_id, {})
                     held.setdefault(said[2].lower(), entry)
+                    if said[3]:
+                        held.setdefault(f"{said[2]}{said[3]}".lower(), entry)
         return found
+
+    @cached_property
+    def entry_points(self) -> Mapping[str, Mapping[str, Mapping[str, ConfigEntry]]]:
+        """The entry points of Traefik's static configurations, by document, name and option."""
+        found: dict[str, dict[str, dict[str, ConfigEntry]]] = {}
+        for document in self.index.config_documents:
+            text = self.index.text(document.doc_id).lower()
+            if document.example or re.search(r"entrypoints[.:_]", text) is None:
+                continue
+            for entry in self.entries.of_document(document.doc_id):
+                key = entry.value.key
+                said = _ENTRY_POINT.search(key) or _ENTRY_VARIABLE.search(key)
+                if said is not None:
+                    points = found.setdefault(document.doc_id, {})
+                    option = said[2].lower()
+                    option = option if said.re is _ENTRY_POINT else option.replace("_", ".")
+                    points.setdefault(said[1].lower(), {}).setdefault(option, entry)
+        return found
+
+    def router(self, route: Edge) -> TraefikRouter | None:
+        """The router of Traefik's that a route is, where its file or label holds it: that whose rule matches
+        the host and path of the route, else the one on its line."""
+        if route.doc_id not in self._routers:
+            self._routers[route.doc_id] = self._routers_of(route.doc_id)
+        held = self._routers[route.doc_id]
+        on_line = [r for r in held if any(e.value.line == route.line for e in r.options.values())]
+        at = route.properties.get("host"), route.properties.get("location")
+        matching = [r for r in held if at in r.matches]
+        both = [r for r in on_line if r in matching]
+        return next(iter(both or matching or on_line), None)
+
+    def _routers_of(self, doc_id: str) -> list[TraefikRouter]:
+        from taboot_pipelines.extraction.tier_a.traefik.rules import targets
+
+        if "routers" not in self.index.text(doc_id).lower():
+            return []  # as nearly always
+        found: dict[str, TraefikRouter] = {}
+        for entry in self.entries.of_document(doc_id):
+            if said := _ROUTER.search(entry.value.key):
+                # Of a list in a file its items follow the whole of it.
+                name = said[1].lower()
+                found.setdefault(name, TraefikRouter(name)).options.setdefault(said[2].lower(), entry)
+        for router in found.values():
+            if rule := router.options.get("rule"):
+                router.matches = frozenset((t.host, t.location) for t in targets(rule.value.value))
+        return list(found.values())
 
     # --- what names mean
 

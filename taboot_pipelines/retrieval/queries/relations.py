@@ -270,11 +270,26 @@ def guard_product(edge: Edge) -> str:
     """The product that protects an endpoint or a route at its proxy, by the name of what is included there;
     empty where none does."""
     name = edge.properties.get("authInclude") if edge.properties.get("auth") else ""
-    return re.split("[-@]", str(name or ""))[0].lower()
+    return product_called(str(name or ""))
 
 
-def guard(edge: Edge) -> str:
-    """How an endpoint or a route asks who one is: its kind, and in brackets the product, as in
-    ``oauth2 (authelia)``."""
-    name = re.sub(r"-(?:location|server)$", "", str(edge.properties.get("authInclude") or ""))
-    return " ".join(filter(None, (str(edge.properties["auth"]), f"({name})" if name else "")))
+def product_called(name: str) -> str:
+    """The product by the name of what is included of it, or of its middleware: ``authelia-location``."""
+    return re.split("[-@]", name)[0].lower()
+
+
+#: What files call it that a proxy asks another service who one is, and how that is told.
+_ASKED_ELSEWHERE = (
+    *(("auth_request", "auth_request"), ("forwardauth", "forward-auth")),
+    ("forward_auth", "forward-auth"),
+)
+
+
+def guard(house: ServiceIndex, edge: Edge) -> str:
+    """How an endpoint or a route asks who one is: its kind, as its file calls it, and in brackets what is
+    asked, as in ``auth_request (authelia)``."""
+    name, kind = re.sub(r"-(?:location|server)$", "", str(edge.properties.get("authInclude") or "")), ""
+    if edge.properties["auth"] == "oauth2":
+        text = house.text(edge.doc_id).lower()
+        kind = next((called for word, called in _ASKED_ELSEWHERE if word in text), "single sign-on")
+    return " ".join(filter(None, (kind or str(edge.properties["auth"]), f"({name})" if name else "")))

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from taboot_pipelines.retrieval.queries.citations import cite, cites, listed
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry, of_servers
 from taboot_pipelines.retrieval.queries.house import Arguments, House, Row
+from taboot_pipelines.retrieval.queries.logins import by_tls, cited, login
 from taboot_pipelines.retrieval.queries.relations import (
-    guard,
-    guards,
     host_of_route,
     in_force,
     reachable,
+    shares_namespace,
     target_name_of,
 )
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, distinct
@@ -53,19 +53,14 @@ def routes(house: House, args: Arguments) -> Iterator[Row]:
 
 def route(house: House, edge: Edge) -> Row:
     """A route as a row."""
-    facts, asking = edge.properties, guards(house.index, edge)
+    facts, asked = edge.properties, login(house, edge)
     service = house.index.services.get(edge.end)
-    asked, told = _by_middlewares(house, edge)
-    login = ", ".join(distinct(map(guard, asking))) or asked
-    # A reader that does not say it of the route says it of the endpoint, if the port is known.
-    if not login and service is not None and not (facts.get("auth") or _endpoints(house, edge)):
-        login = None
     cells = {
         "hostname": host_of_route(house.index, edge),
         "path": str(facts.get("path") or facts.get("location") or "/"),
         "proxy": house.index.name(edge.start),
-        "tls": bool(facts.get("tls")),
-        "login": login,
+        "tls": by_tls(house, edge),
+        "login": asked.how,
         "target": target_name_of(house.index, edge),
         "target_project": service.project if service is not None else "",
         "target_port": facts.get("port"),
@@ -75,79 +70,7 @@ def route(house: House, edge: Edge) -> Row:
     allowed = [e.value.value for e in rules if e.value.path[-1] == "allow"]
     only = "only " if len(rules) > len(allowed) else ""
     cells["allowed"] = f"{only}from {listed(allowed)}" if allowed else ""
-    return Row(cells, [*cites([edge, *asking]), *(e.cite for e in (*told, *(rules if allowed else ())))])
-
-
-#: The key of the rule of one of Traefik's routers, in a file or as a container's label.
-_ROUTER = re.compile(r"(?:^|\.)((?:http|tcp)\.routers\.[^.]+)\.rule$", re.IGNORECASE)
-#: Middlewares that name one another.
-_MAX_CHAIN = 8
-
-
-def _endpoints(house: House, edge: Edge) -> list[Edge]:
-    """The endpoints behind a route that its own reader states: no other one knows what guards them."""
-    held = house.index.out(edge.end, "EXPOSES_ENDPOINT")
-    return [e for e in held if e.doc_id == edge.doc_id and edge.method in e.methods]
-
-
-def _by_middlewares(house: House, edge: Edge) -> tuple[str | None, list[ConfigEntry]]:
-    """How Traefik asks who one is before it follows a route, and what says so: the middlewares of the router,
-    those of chains among them. They may be declared by another file than the router is, which then names
-    them without saying how they ask. Empty where none asks, None where that is not known."""
-    said = (e.properties for e in (edge, *_endpoints(house, edge)))
-    named = [str(p["authInclude"]) for p in said if p.get("authInclude") and not p.get("auth")]
-    if named:
-        return _first_guard(house, edge.doc_id, ", ".join(named), 0)
-    if "routers" not in house.index.text(edge.doc_id).lower():
-        return "", []
-    values = house.entries.of_document(edge.doc_id)
-    rules = (m for v in values if v.value.line == edge.line and (m := _ROUTER.search(v.value.key)))
-    router = next((m[1].lower() for m in rules), None)
-    # Of a list in a file its items follow the whole of it.
-    own = (v for v in values if router and f".{v.value.key}".lower().endswith(f".{router}.middlewares"))
-    held = next(own, None)
-    if held is None:
-        return "", []
-    asked, told = _first_guard(house, edge.doc_id, held.value.value, 0)
-    return asked, [held, *told] if asked else []
-
-
-def _middleware(house: House, doc_id: str, name: str) -> Mapping[str, ConfigEntry]:
-    """{kind: setting} of the middleware of a name: of the file's own, else of the files of its folder tree;
-    nothing where these differ in what it is."""
-    known = house.middlewares.get(name, {})
-    if doc_id in known:
-        return known[doc_id]
-    root = _root(house, doc_id)
-    near = [held for other, held in known.items() if _root(house, other) == root]
-    kinds = {frozenset((k, e.value.value if k == "chain" else "") for k, e in held.items()) for held in near}
-    return near[0] if len(kinds) == 1 else {}
-
-
-def _root(house: House, doc_id: str) -> str:
-    """Where the source of a document lies: sources of one folder are of one machine."""
-    source = house.index.documents[doc_id].source
-    return house.index.roots.get(source, source)
-
-
-def _first_guard(house: House, doc_id: str, names: str, depth: int) -> tuple[str | None, list[ConfigEntry]]:
-    """The first of the middlewares in a list that asks, with the settings that lead to it; None where none of
-    those does that are known, and others are not."""
-    known = True
-    for name in filter(None, re.split(r"[,\s]+", names)) if depth < _MAX_CHAIN else ():
-        bare = name.partition("@")[0]
-        kinds = _middleware(house, doc_id, bare.lower())
-        known = known and bool(kinds)
-        if entry := kinds.get("basicauth") or kinds.get("digestauth"):
-            return "basic", [entry]
-        if entry := kinds.get("forwardauth"):
-            return f"oauth2 ({bare})", [entry]
-        if chain := kinds.get("chain"):
-            asked, told = _first_guard(house, doc_id, chain.value.value, depth + 1)
-            if asked:
-                return asked, [chain, *told]
-            known = known and asked is not None
-    return "" if known else None, []
+    return Row(cells, [*cited(edge, asked), *(e.cite for e in (rules if allowed else ()))])
 
 
 def _rules(house: House, edge: Edge) -> list[ConfigEntry]:
@@ -234,4 +157,7 @@ def services_behind_no_proxy(house: House, args: Arguments) -> Iterator[Row]:
 
 
 def _is_led_to(house: House, service: Service) -> bool:
-    return bool(house.index.into(service.number, "ROUTES_TO"))
+    """Whether a route leads to a service, or to the one whose network it uses: which of the two then listens
+    nothing says but the port."""
+    shared = {e.end for e in house.index.out(service.number, "DEPENDS_ON") if shares_namespace(e)}
+    return any(house.index.into(number, "ROUTES_TO") for number in (service.number, *shared))

@@ -30,9 +30,9 @@ class Affected(Result):
 
 class AffectedGroup(Result):
     """All that is affected in one way. ``how``: ``needs it``, ``connects to it``, ``is reached through it``,
-    ``only starts after it``, ``is a name that leads to it``, ``shares its host`` …, ``runs on it``,
-    ``mounts a volume from it``, ``is on it``, ``runs it``, ``stands behind it``,
-    ``is of it``."""
+    ``asks it for the login``, ``only starts after it``, ``is a name that leads to it``,
+    ``shares its host`` …, ``runs on it``, ``mounts a volume from it``, ``is on it``, ``runs it``,
+    ``stands behind it``, ``is of it``."""
 
     how: str
     items: tuple[Affected, ...]

@@ -381,6 +381,22 @@ _ALL = (
         routes.routed_twice,
     ),
     Rule(
+        "router-not-taken",
+        _ERROR,
+        "Traefik takes each container whose labels have a router.",
+        "Set the label `traefik.enable=true`.",
+        ("ROUTES_TO", "settings"),
+        routes.router_not_taken,
+    ),
+    Rule(
+        "network-of-no-name",
+        _ERROR,
+        "The network by which Traefik shall reach a container is one that there is.",
+        "Mend `traefik.docker.network`: the name of the network with the project before it.",
+        ("RUNS_IN", "settings"),
+        routes.network_of_no_name,
+    ),
+    Rule(
         "route-without-tls",
         _WARNING,
         "Every route of nginx and Caddy is served with TLS.",

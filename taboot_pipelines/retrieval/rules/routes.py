@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from taboot_pipelines.knowledge.drift.facts import DriftKind
 from taboot_pipelines.model.stores import alike
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, cites, listed
+from taboot_pipelines.retrieval.queries.config_files import ConfigEntry
+from taboot_pipelines.retrieval.queries.house import TraefikRouter
+from taboot_pipelines.retrieval.queries.logins import OF_LABELS, checked_by, is_on, login, root_of
 from taboot_pipelines.retrieval.queries.relations import (
     guard_product,
     guards,
-    logins,
+    networks_of,
     reachable,
     target_name_of,
     target_of,
@@ -81,19 +85,28 @@ def route_without_login(house: RuleHouse) -> Iterator[Violation]:
     What a file says of a target at a host name is said of its front door, the route with the shortest path.
     """
     asking = {guard_product(e) for e in house.edges("EXPOSES_ENDPOINT", "ROUTES_TO")} | _ASKING
+    checking = checked_by(house.house)
     doors: dict[tuple[object, ...], list[Edge]] = defaultdict(list)
     for route in house.edges("ROUTES_TO"):
         doors[route.doc_id, route.end, route.properties.get("port"), _host(route)].append(route)
     for routes in doors.values():
         to = target_name_of(house.index, routes[0])
-        if any(word and word in to.lower() for word in asking):
+        if any(word and word in to.lower() for word in asking) or routes[0].end in checking:
             continue
         shortest = min(map(_depth, routes))
         for route in routes:
-            said = {e.properties["auth"] for e in logins(house.index, route)}
-            if said == {"none"} and _depth(route) == shortest and _has_name(route):
+            if _depth(route) == shortest and _has_name(route) and login(house.house, route).how == "":
                 said_of_it = f"The proxy leads to {to} without asking for a login."
-                yield Violation(_way(route), said_of_it, [cite(route)])
+                yield Violation(_way(route), said_of_it, [_router_of(house, route)])
+
+
+def _router_of(house: RuleHouse, route: Edge) -> StatementSpan:
+    """Where a route is mended: at the rule of its router, where that does not stand with what it leads to."""
+    router = house.house.router(route)
+    rule = router.options.get("rule") if router is not None else None
+    if rule is None or rule.value.line == route.line:
+        return cite(route)
+    return replace(cite(route), line=rule.value.line, start=rule.value.start, end=rule.value.end)
 
 
 def _depth(route: Edge) -> tuple[bool, int]:
@@ -139,17 +152,70 @@ def login_passed_by(house: RuleHouse) -> Iterator[Violation]:
 
 
 def routed_twice(house: RuleHouse) -> Iterator[Violation]:
+    """Of files that decide it alone, and of Traefik's routers that match the same with the same priority."""
     held: dict[tuple[object, ...], dict[str, Edge]] = defaultdict(dict)
     for route in house.edges("ROUTES_TO"):
-        host = _host(route)
-        if route.method in _TELLING and _has_name(route):
+        host, router = _host(route), house.house.router(route)
+        if (route.method in _TELLING or router is not None) and _has_name(route):
             at = (route.start, host, route.properties.get("location") or route.properties.get("path"))
-            held[at].setdefault(target_of(house.index, route), route)
+            own = (_said(router, "rule"), _said(router, "entrypoints"), _said(router, "priority"))
+            held[(*at, *own)].setdefault(target_of(house.index, route), route)
     for targets in held.values():
-        # Several in one file are the servers of one upstream.
-        if len({e.doc_id for e in targets.values()}) == len(targets) > 1:
+        # Several in one file are the servers of one upstream, and of one router those of its service.
+        routers = {e.edge_id: (e.doc_id, r.name if r else "") for e, r in _with_routers(house, targets)}
+        if len(set(routers.values())) == len(targets) > 1:
             way = _way(next(iter(targets.values())))
             yield Violation(way, f"It leads to {listed(sorted(targets))}.", cites(targets.values()))
+
+
+def _with_routers(
+    house: RuleHouse, targets: Mapping[str, Edge]
+) -> Iterator[tuple[Edge, TraefikRouter | None]]:
+    return ((edge, house.house.router(edge)) for edge in targets.values())
+
+
+def _said(router: TraefikRouter | None, option: str) -> str:
+    entry = router.options.get(option) if router is not None else None
+    return "".join(entry.value.value.split()) if entry is not None else ""
+
+
+_TAKEN = re.compile(r"(?i)(?:^|\.|--)(?:traefik_)?providers[._](?:docker|swarm)[._]exposedbydefault$")
+
+
+def router_not_taken(house: RuleHouse) -> Iterator[Violation]:
+    """Of containers with routers where the static configuration in their folders takes none of itself."""
+    told: dict[str, list[ConfigEntry]] = defaultdict(list)
+    for document in house.holding(re.compile("(?i)exposedbydefault")):
+        held = house.house.entries.of_document(document.doc_id)
+        told[root_of(house.house, document.doc_id)] += [e for e in held if _TAKEN.search(e.value.key)]
+    routed = {e.end: e for e in house.edges("ROUTES_TO") if e.method == OF_LABELS} if told else {}
+    for one in house.declarations:
+        route = routed.get(one.service.number)
+        said = told.get(root_of(house.house, route.doc_id), ()) if route is not None else ()
+        labels = {e.value.path[-1].lower(): e for e in one.all("labels", "deploy.labels")}
+        if route is None or not said or any(is_on(e) for e in said) or "traefik.enable" in labels:
+            continue
+        at = f"{said[0].document.path}:{said[0].value.line}"
+        statement = (
+            f"Its labels have a router, and Traefik takes no container without `traefik.enable` ({at})."
+        )
+        yield Violation(one.called, statement, [cite(route), said[0].cite])
+
+
+def network_of_no_name(house: RuleHouse) -> Iterator[Violation]:
+    """Of containers whose networks are all known, and of which Traefik shall use another one."""
+    names = {house.index.name(n) for n in house.index.of_label("Network")}
+    for one in house.declarations:
+        own = {house.index.name(e.end) for e in networks_of(house.index, one.service)}
+        for entry in one.all("labels", "deploy.labels"):
+            wanted = entry.value.value.strip()
+            key = entry.value.path[-1].lower()
+            asked = key in ("traefik.docker.network", "traefik.swarm.network") and not re.search(
+                r"[${]", wanted
+            )
+            if asked and own and wanted not in names:
+                said = f"Traefik shall reach it by the network {wanted}; its networks are"
+                yield Violation(one.called, f"{said} {listed(sorted(own))}.", [entry.cite])
 
 
 def certificate_without_host(house: RuleHouse) -> Iterator[Violation]:

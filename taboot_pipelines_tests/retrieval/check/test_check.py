@@ -89,6 +89,25 @@ spec:
   rules:
     - {host: b.example.org, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: agent}}}]}}
 """
+GATE = """
+services:
+  traefik:
+    image: traefik:3
+    command: [--providers.docker.exposedbydefault=false, "--entrypoints.web.address=:80"]
+  door: {image: door:1, labels: [traefik.enable=true, traefik.http.services.d.loadbalancer.server.port=9091]}
+  loft:
+    image: loft:1
+    labels:
+      - traefik.enable=true
+      - traefik.docker.network=gate_default
+      - traefik.http.routers.loft.rule=Host(`loft.example.org`)
+      - traefik.http.routers.loft.middlewares=check@file
+  attic:
+    image: attic:1
+    labels: [traefik.enable=true, traefik.http.routers.attic.rule=Host(`attic.example.org`)]
+"""
+CHECK = "http: {middlewares: {check: {forwardAuth: {address: 'http://door:9091/check'}}}}\n"
+GATED = {"gate/compose.yaml": GATE, "k8s/dynamic.yaml": CHECK}
 README = "# Shop\n\nThe web server runs `nginx:1.27`.\n\n| service | port |\n| --- | --- |\n| web | 8080 |\n"
 MORE = "services: {more: {extends: {file: linked.yaml, service: base}, env_file: [x.env]}}\n"
 HOUSE = {
@@ -223,6 +242,26 @@ LOSING: dict[str, tuple[dict[str, str], dict[str, str | None], tuple[str, str, s
         {"proxy/shop.conf": LOCKED},
         {"proxy/shop.conf": PROXY},
         ("proxy/shop.conf", "proxy_pass", "shop.example.org: The proxy leads to web"),
+    ),
+    "login_gone": (
+        GATED,
+        {"k8s/dynamic.yaml": CHECK.replace("9091", "9092")},
+        ("k8s/dynamic.yaml", "9092", "gate/door does not listen: it was 9091"),
+    ),
+    "route-twice": (
+        GATED,
+        {"gate/compose.yaml": GATE.replace("Host(`attic.", "Host(`loft.")},
+        ("gate/compose.yaml", "attic.rule", "It leads to attic and loft"),
+    ),
+    "router-not-taken": (
+        GATED,
+        {"gate/compose.yaml": GATE.replace("      - traefik.enable=true\n", "")},
+        ("gate/compose.yaml", "loft.rule", "gate/loft: Its labels have a router"),
+    ),
+    "network-of-no-name": (
+        GATED,
+        {"gate/compose.yaml": GATE.replace("network=gate_default", "network=gate_defualt")},
+        ("gate/compose.yaml", "gate_defualt", "its networks are gate_default"),
     ),
     "login-passed-by": (
         {"proxy/shop.conf": LOCKED, "shop/compose.yaml": shop('    ports: ["8080:80"]\n', "")},
@@ -362,6 +401,67 @@ def test_what_a_change_breaks_is_told_at_its_line(rule: str, settings: Settings,
     text = (tmp_path / "house" / file).read_text()
     assert found, report.problems
     assert any(words in p.statement and (not at or p.line == line(text, at)) for p in found), found
+
+
+@pytest.mark.parametrize(
+    ("rule", "files", "place", "words"),
+    [
+        (
+            "login_gone",
+            {"k8s/dynamic.yaml": "http: {middlewares: {other: {addPrefix: {prefix: /a}}}}\n"},
+            ("gate/compose.yaml", "middlewares=check@file"),
+            "names the middleware check@file, which nothing declares any more",
+        ),
+        (
+            "login_gone",
+            {"gate/compose.yaml": GATE.replace("check@file", "chekc@file")},
+            ("gate/compose.yaml", "chekc@file"),
+            "chekc@file, which nothing declares, in place of check@file",
+        ),
+        (
+            "login_gone",
+            {"gate/compose.yaml": "\n".join(li for li in GATE.split("\n") if "door:" not in li)},
+            ("k8s/dynamic.yaml", "door:9091"),
+            "which led to service gate/door, which is gone",
+        ),
+        (
+            "login_gone",
+            {"k8s/dynamic.yaml": CHECK.replace("door", "dor")},
+            ("k8s/dynamic.yaml", "dor:9091"),
+            "no service is called so: it was service gate/door",
+        ),
+        (
+            "route-without-login",
+            {"gate/compose.yaml": GATE.replace("routers.loft.rule", "routers.lofty.rule")},
+            ("gate/compose.yaml", "lofty.rule"),
+            "loft.example.org: The proxy leads to loft without asking",
+        ),
+    ],
+)
+def test_a_login_that_a_route_had_is_told_to_be_lost(
+    rule: str,
+    files: dict[str, str | None],
+    place: tuple[str, str],
+    words: str,
+    settings: Settings,
+    tmp_path: Path,
+) -> None:
+    found = [p for p in check(settings, tmp_path, files, GATED).problems if p.rule == rule]
+    text = (tmp_path / "house" / place[0]).read_text()
+    assert [(p.file, p.line) for p in found] == [(place[0], line(text, place[1]))], found
+    assert words in found[0].statement
+
+
+def test_a_login_that_is_moved_is_not_lost(settings: Settings, tmp_path: Path) -> None:
+    """A middleware in another file, a service that is asked by an address of the world, and a new router with
+    a middleware that nobody has read are no loss."""
+    files: dict[str, str | None] = {
+        "k8s/dynamic.yaml": CHECK.replace("http://door:9091", "https://login.example.net"),
+        "gate/compose.yaml": GATE
+        + "  new: {image: 'new:1', labels: [traefik.enable=true, traefik.http.routers.new.rule="
+        "Host(`new.example.org`), traefik.http.routers.new.middlewares=far@file]}\n",
+    }
+    assert [p for p in check(settings, tmp_path, files, GATED).problems if "login" in p.rule] == []
 
 
 def test_what_a_new_service_or_route_never_had_is_not_lost(settings: Settings, tmp_path: Path) -> None:

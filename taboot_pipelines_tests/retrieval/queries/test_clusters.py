@@ -41,10 +41,10 @@ spec:
 """
 #: The routes by their names, with the middlewares that each asks for, and how each asks who one is.
 ROUTES = {
-    "chained": ("{name: both, namespace: gate}", "oauth2 (door)"),
+    "chained": ("{name: both, namespace: gate}", "forward-auth (door)"),
     "framed": ("{name: frame, namespace: gate}", ""),
     "open": ("", ""),
-    "called": ("{name: authelia, namespace: far}", "oauth2 (authelia)"),
+    "called": ("{name: authelia, namespace: far}", "single sign-on (authelia)"),
     "unknown": ("{name: frame, namespace: gate}, {name: nobody-has-it}", None),
 }
 INGRESS = """\

@@ -595,12 +595,73 @@ def test_who_passes_a_router_is_told_by_the_middlewares_of_its_chains(tmp_path: 
         "d.example.org": "basic",
         "r.example.org": None,
         "s.example.org": "basic",
-        "t.example.org": "oauth2 (sso)",
+        "t.example.org": "forward-auth (sso)",
         # It is asked for, and nobody of this machine declares it.
         "u.example.org": None,
     }
     said = "".join(c.text for c in rows["d.example.org"].citations)
     assert all(words in said for words in ("d.middlewares=outer", "outer.chain", "door.basicauth"))
+    world.workspace.close()
+
+
+def test_who_checks_a_login_is_needed_by_its_routes_and_entry_points_count(
+    tmp_path: Path, tei: FakeTei
+) -> None:
+    """The address of a middleware leads to a service, and what its routers leave to entry points stands in
+    the static configuration."""
+    world = World(tmp_path, tei.url)
+    folder = world.source("stacks", "compose", host="nas", proxy="edge")
+    world.source("files", "files", path="stacks", interpret=True, include=["*.yml"], proxy="edge")
+    (folder / "dynamic.yml").write_text(
+        "http:\n  middlewares:\n    check: {forwardAuth: {address: 'http://door-1:9091/check'}}\n"
+        "  routers:\n    far: {rule: Host(`far.example.org`), service: far, middlewares: [check]}\n"
+        "    bare: {rule: Host(`bare.example.org`), service: far, entryPoints: [safe]}\n"
+        "  services:\n    far: {loadBalancer: {servers: [{url: 'http://10.0.0.7:80'}]}}\n"
+    )
+    (folder / "traefik.yml").write_text(
+        "providers: {docker: {}}\nentryPoints:\n"
+        "  web: {address: ':80', http: {redirections: {entryPoint: {to: safe}}}}\n"
+        "  safe: {address: ':443', http: {tls: {}}}\n  inner: {address: ':81', asDefault: false}\n"
+        "  gate: {address: ':444', http: {tls: {}, middlewares: [check@file]}}\n"
+    )
+    label = "      - traefik.http.routers."
+    (folder / "compose.yaml").write_text(
+        "services:\n  door: {image: 'door:1', container_name: door-1, links: [store]}\n"
+        "  store: {image: 'redis:7'}\n  net: {image: 'vpn:1', labels: [traefik.http.routers.n.rule="
+        "Host(`n.example.org`), traefik.http.routers.n.entrypoints=safe]}\n"
+        "  behind: {image: 'behind:1', network_mode: 'service:net'}\n"
+        f"  loft:\n    image: 'loft:1'\n    labels:\n{label}a.rule=Host(`a.example.org`)\n"
+        f"{label}a.middlewares=check@file\n{label}b.rule=Host(`b.example.org`)\n{label}b.entrypoints=safe\n"
+        f"{label}c.rule=Host(`c.example.org`)\n{label}c.entrypoints=gate\n"
+        f"{label}d.rule=Host(`d.example.org`)\n{label}d.entrypoints=inner\n"
+        f"{label}e.rule=Host(`e.example.org`)\n{label}e.entrypoints=elsewhere\n"
+    )
+    world.ingest()
+    kb = world.kb()
+    rows = {str(r.cells["hostname"])[:-12]: r for r in kb.query("routes").rows}
+    asked = "forward-auth (check)"
+    assert {name: (row.cells["login"], row.cells["tls"]) for name, row in rows.items()} == {
+        "a": (asked, None),
+        "b": ("", True),
+        "c": (asked, True),
+        "d": ("", False),
+        "e": (None, None),
+        "n": ("", True),
+        "far": (asked, None),
+        "bare": ("", True),
+    }
+    groups = {g.how: {(i.name, i.at, i.through) for i in g.items} for g in kb.impact("store").groups}
+    ways = (("loft", "a"), ("loft", "c"), ("10.0.0.7:80", "far"))
+    assert groups["asks it for the login"] == {(n, f"{at}.example.org", "door") for n, at in ways}
+    answer = kb.answer("What depends on door?").text
+    assert "3 routes ask door (stacks) for the login" in answer, answer
+    open_ = {f"{name}.example.org" for name in ("b", "d", "n", "bare")}
+    assert {r.cells["hostname"] for r in kb.query("unprotected_routes").rows} == open_
+    found = kb.rules("route-without-login").findings
+    assert {f.subject for f in found} == open_
+    (bare,) = (f for f in found if f.subject == "bare.example.org")
+    assert "bare: {rule" in (folder / "dynamic.yml").read_text().split("\n")[bare.citations[0].line - 1]
+    assert "behind" not in {r.cells["service"] for r in kb.query("unexposed_services").rows}
     world.workspace.close()
 
 
@@ -628,12 +689,13 @@ def test_each_way_to_a_target_has_its_own_login(tmp_path: Path, tei: FakeTei) ->
     kb = world.kb()
     logins = {r.cells["hostname"]: r.cells["login"] for r in kb.query("routes").rows}
     assert logins == {
-        "out.example.org": "oauth2 (door:3000)",
+        "out.example.org": "forward-auth (door:3000)",
         "in.example.org": "",
-        "far.example.org": "oauth2 (door:3000)",
+        "far.example.org": "forward-auth (door:3000)",
         "lost.example.org": "",
         "a.example.org": "basic",
-        "b.example.org": "",
+        # What asks at its entry point stands in a static configuration that nobody has read.
+        "b.example.org": None,
     }
     found = kb.rules("route-without-login").findings
     assert {f.subject for f in found} == {"in.example.org", "lost.example.org"}
