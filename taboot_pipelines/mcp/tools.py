@@ -197,9 +197,9 @@ class Tools:
         ] = True,
         cursor: Cursor = None,
     ) -> str:
-        """Say what breaks or is affected if a service (or a network, host, proxy, image, volume, host name, or
-        a whole project or namespace) stops or changes: what needs it, connects to it, is reached through it,
-        asks it for logins or shares something with it; with its proof, and what cannot be known."""
+        """Say what breaks or is affected if a service (or a network, host, proxy, image, volume, host name,
+        or a whole project or namespace) stops or changes: what needs it, connects to it, is reached through
+        it, asks it for logins or shares something with it; with its proof, and what cannot be known."""
         found = self._kb.impact(service, kind=kind, project=project, transitive=transitive)
         items = (
             f"- {plain(item.text, 200)}: {group.how}{self._cited(item.citations)}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from ipaddress import ip_address
 from typing import NamedTuple
 
@@ -97,8 +97,8 @@ def impact(
         machines = {n for n in held if house.index.into(n, "RUNS")} or held
         if len(machines) == 1:
             thing, kind = house.index.name(min(machines)), "host"
-        elif (found := _of_address(asked, thing, address)) is not None:
-            return found
+        elif (known_by := _of_address(asked, thing, address)) is not None:
+            return known_by
     # What narrows to a project means a service. Of one that no file declares, first what else is called so.
     kinds = [kind] if kind is not None else KINDS if project is None else KINDS[:1]
     if len(kinds) > 1 and not _is_declared(house, thing):
@@ -156,7 +156,7 @@ def _of_address(asked: _Asked, thing: str, address: str) -> Impact | None:
     return _made(asked, thing, "address", (), found, asked.query("addresses"), naming)
 
 
-def _from_afar(asked: _Asked, machines: Collection[str]) -> dict[str, list[Affected]]:
+def _from_afar(asked: _Asked, machines: Set[str]) -> dict[str, list[Affected]]:
     """What mounts volumes from a machine by one of its names and addresses, and which routes lead there."""
     index = asked.house.index
     names = []
