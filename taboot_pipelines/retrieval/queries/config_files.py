@@ -37,6 +37,7 @@ from taboot_pipelines.model.records import FileView
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, listed
 from taboot_pipelines.retrieval.queries.manifest_values import (
     Setting,
+    is_release,
     middlewares,
     of_charts,
     of_manifests,
@@ -771,10 +772,33 @@ class ConfigEntries:
 
     def is_of_chart(self, service: Service) -> bool:
         """Whether a chart brings a service: it may set of it what no values say."""
-        files = self.house.stating(service)
-        return any(service.name in self.file(doc_id).charted for doc_id in files) or any(
+        charted, _ = self._clusters
+        files = self.house.stating(service) if charted else ()
+        return any(service.name in charted.get(doc_id, ()) for doc_id in files) or any(
             _OF_CHARTS.search(self.house.documents[doc_id].path) for doc_id in self.house.declaring(service)
         )
+
+    @property
+    def operated(self) -> list[str]:
+        """The kinds of resources in files in force whose meaning their operators alone know: by them more may
+        run than any file says."""
+        return self._clusters[1]
+
+    @cached_property
+    def _clusters(self) -> tuple[dict[str, frozenset[str]], list[str]]:
+        """What charts bring, by the documents of their releases, and the kinds of resources that are not
+        read. Every query asks, so each text is looked at once, and no other file is parsed."""
+        charted, kinds = {}, set()
+        for document in self.house.config_documents:
+            text = self.house.text(document.doc_id)
+            if "apiVersion" not in text:
+                continue
+            if is_release(text):
+                charted[document.doc_id] = self.file(document.doc_id).charted
+            for match in _CUSTOM.finditer(text) if not document.example else ():
+                if _READ_GROUPS.search(match["group"]) is None:
+                    kinds.add(match["kind"] or match["group"])
+        return charted, sorted(kinds)
 
     def chart_version(self, service: Service) -> ConfigEntry | None:
         """The version of the chart that a release installs: its own, or that of the repository which it
@@ -798,18 +822,6 @@ class ConfigEntries:
         folder = posixpath.dirname(named.document.path)
         beside = [e for e in held if posixpath.dirname(e.document.path) == folder] or held
         return beside[0] if len({e.value.value for e in beside}) == 1 else None
-
-    @cached_property
-    def operated(self) -> list[str]:
-        """The kinds of resources in files in force whose meaning their operators alone know: by them more may
-        run than any file says."""
-        found = set()
-        for document in self.house.config_documents:
-            text = "" if document.example else self.house.text(document.doc_id)
-            for match in _CUSTOM.finditer(text) if "apiVersion" in text else ():
-                if _READ_GROUPS.search(match["group"]) is None:
-                    found.add(match["kind"] or match["group"])
-        return sorted(found)
 
     def was_read(self, service: Service) -> bool:
         """Whether all that declares a service was read: its files whole, and no file that it extends is

@@ -78,6 +78,11 @@ def of_manifests(trees: Sequence[Node]) -> Iterator[Setting]:
             yield from _of_object(brought)
 
 
+def is_release(text: str) -> bool:
+    """Whether a file may hold a release of a chart."""
+    return any(kind in text for kind in _RELEASES)
+
+
 def of_charts(trees: Sequence[Node]) -> frozenset[str]:
     """The names of the releases of a file, and of the workloads and Services that these bring by their
     values. What their charts set besides stands in none of them."""
