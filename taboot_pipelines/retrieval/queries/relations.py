@@ -113,7 +113,8 @@ def named_in_full(house: ServiceIndex, other: Service, service: Service | None =
     below those that declare it, and these themselves."""
     name, namespace = re.escape(other.name), re.escape(other.project)
     pattern = re.compile(_IN_FULL.format(name=name, namespace=namespace)) if other.project else None
-    own = house.stating(service) if service is not None else []
+    # Those that only need it state it too.
+    own = house.declaring(service) or house.stating(service) if service is not None else []
     within = {(house.documents[d].source, posixpath.dirname(house.documents[d].path)) for d in own}
     found = []
     for document in house.config_documents if pattern is not None else ():

@@ -170,12 +170,17 @@ def test_a_chart_has_a_version_and_may_need_what_its_values_do_not_say(world: Wo
     assert unsure.text.startswith("keeper (office) depends on ledger, and declares no dependency on pg;")
     assert "its chart, which is not here" in unsure.text and unsure.confidence <= 0.5
     (folder / "keeper/app/config").mkdir()
+    (folder / "other").mkdir()
+    other = WAITS.replace("name: keeper", "name: other").replace("name: ledger", "name: keeper")
+    (folder / "other/ks.yaml").write_text(other)
+    (folder / "other/settings.yaml").write_text("store: {at: 'pg-rw.db.svc.cluster.local:5432'}\n")
     (folder / "keeper/app/config/settings.yaml").write_text(
         "store:\n  at: 'pg-rw.db.svc.cluster.local:5432'\n"
     )
     world.ingest()
     named = world.kb().answer(asked)
     assert "pg is named in keeper/app/config/settings.yaml" in named.text, named.text
+    assert "other" not in named.text
     assert named.citations[-1].line == 2 and named.confidence <= 0.5
 
 
