@@ -145,10 +145,21 @@ class Config(ConfigEntries):
 
     def with_own_version(self, scoped: ResolvedMentions, found: Found | None) -> Found | None:
         """What the images of services say of their versions, after the version that a service's own settings
-        ask its image to run."""
+        ask its image to run; of releases that name no image the versions of their charts."""
         about = subject_of(scoped)
-        if found is None or about is None or scoped.question.yes_no:
+        if about is None or scoped.question.yes_no:
             return found
+        if found is None:
+            charts = [(s, v) for s in about[1][:MAX_SHOWN] if (v := self.chart_version(s)) is not None]
+            told = [
+                CitedStatement(
+                    f"{s.name} ({s.project}) is installed by the chart"
+                    f" {s.properties.get('chart') or s.name} of version {v.shown}.",
+                    [v.cite],
+                )
+                for s, v in charts
+            ]
+            return Found(told, about[2], looked_for="the version") if told else None
         said = [
             value_statement([p])
             for service in about[1][:MAX_SHOWN]
@@ -165,7 +176,7 @@ class Config(ConfigEntries):
             return None
         _, services, used = about
         statements, checks = [], []
-        closed = {s.name for s in services if not left_open(s, "ports")}
+        closed = {s.name for s in services if not (left_open(s, "ports") or self.is_of_chart(s))}
         for service in services[:5]:
             values = self.of_service(service)
             named = [

@@ -171,6 +171,8 @@ WORDS = re.compile(r"[a-z0-9]+")
 _SECTIONS = frozenset({"services", "networks", "volumes", "secrets", "configs"})
 #: The ends of a range.
 _EXTREMES = frozenset({"min", "max"})
+#: Who asks for the form in which an object of Kubernetes is written.
+_API = re.compile(r"\bapi ?version")
 #: Who asks for these asks whom the process is, not under which name it logs in elsewhere.
 _RUNS_AS = re.compile(r"\b(?:runs?|running|start\w*) (?:as|under)\b")
 
@@ -186,6 +188,9 @@ class Match:
 
 def best_value(question: Question, values: Sequence[ConfigEntry], used: set[int]) -> Found | None:
     """The values that answer a question about the thing that the words ``used`` name; None if none fits."""
+    if not _API.search(question.lower):
+        # It says in which form a thing is described, and is no version of it.
+        values = [v for v in values if v.value.path[-1] != "apiVersion"]
     matches = _by_table(question, values, used)
     words = [] if _RUNS_AS.search(question.lower) else _by_words(question, values, used)
     by_words = False

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import islice, product
 
 from taboot_pipelines.model.stores import BROKERS, CACHES, DATABASES, alike
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
 from taboot_pipelines.retrieval.answering.entity_linking import Mention
-from taboot_pipelines.retrieval.answering.fact_base import FactKind
+from taboot_pipelines.retrieval.answering.fact_base import NAMING, FactKind
 from taboot_pipelines.retrieval.answering.question import Question
 from taboot_pipelines.retrieval.answering.typed_facts import TypedFacts
 from taboot_pipelines.retrieval.answering.vocabulary import FILLER, STORES
@@ -179,7 +180,8 @@ class Dependencies(FactKind):
         # With their projects: both may be called db.
         ends = [listed(list(dict.fromkeys(map(self.called, self._ends(edges))))) for edges in uses]
         said = [f"{self.called(s)} uses {end}" for s, end in zip(services, ends, strict=True)]
-        text = f"{'No: ' if yes_no else ''}{' and '.join(said)}."
+        sure = yes_no and not any(map(self._typed.is_of_chart, services))
+        text = f"{'No: ' if sure else ''}{' and '.join(said)}."
         return CitedStatement(text, cites(e for edges in uses for e in edges))
 
     def _ends(self, edges: Iterable[Edge]) -> list[Service]:
@@ -307,21 +309,28 @@ class Dependencies(FactKind):
             called = [self.called(s) if s.name == target else s.name for s in ends]
             target = self.called(right[0]) if target in {s.name for s in ends} else target
             verb = "depends on" if all(e.type == "DEPENDS_ON" for e in edges) else "uses"
-            told, where = ("", []) if ends or after else self.named_elsewhere(service, right[0])
+            told, where = ("", []) if after else self.named_beside(service, right[0])
+            if not (told or ends or after):
+                told, where = self.named_elsewhere(service, right[0])
+            # Of what a chart that is not here needs by itself nothing is known.
+            if not (told or after) and self._typed.is_of_chart(service):
+                told = "its chart, which is not here, may have one"
             said = f"{self.called(service)} declares no dependency, so none on {target}"
-            said += f"; both are named in {told.removeprefix('it is named in ')}." if told else "."
-            if ends:
+            if ends and not told:
                 on = "on " if verb == "depends on" else ""
-                said = f"{self.called(service)} {verb} {listed(called)}, not {on}{target}."
+                said = f"{self.called(service)} {verb} {listed(called)}, not {on}{target}"
+            elif ends:
+                said = (
+                    f"{self.called(service)} {verb} {listed(called)}, and declares no dependency on {target}"
+                )
             if after:
-                said = f"{self.called(service)} only starts after {target}."
+                said = f"{self.called(service)} only starts after {target}"
+            stands = cites(after or edges) or self.declaration([service])
+            if told:
+                stands = [replace(c, confidence=min(c.confidence, NAMING)) for c in stands]
+                said += f"; {told}"
             return Found(
-                [
-                    CitedStatement(
-                        f"{'' if told else 'No: '}{said}",
-                        (cites(after or edges) or self.declaration([service])) + where,
-                    )
-                ],
+                [CitedStatement(f"{'' if told else 'No: '}{said}.", stands + where)],
                 used | more,
                 looked_for="the dependency",
             )

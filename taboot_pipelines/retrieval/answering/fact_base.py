@@ -17,17 +17,23 @@ from taboot_pipelines.retrieval.queries.citations import (
     CitedStatement,
     Found,
     StatementSpan,
+    cite,
     cites,
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.queries.relations import declaring_edges, product_of, unexplained_mentions
+from taboot_pipelines.retrieval.queries.relations import (
+    declaring_edges,
+    named_in_full,
+    product_of,
+    unexplained_mentions,
+)
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
 
 #: Documents that are named of those that name a service.
 _MAX_NAMING = 3
 #: How sure it is that a document that names a service states what is asked of it.
-_NAMING = 0.5
+NAMING = 0.5
 
 
 def over(services: Sequence[Service]) -> str:
@@ -76,15 +82,24 @@ class FactKind:
         """``it is named in …``, and where: the documents of which nothing more is known about a service, of
         these those that name another one that is given. What is declared nowhere may be said there; empty
         where there are none."""
-        named = unexplained_mentions(self.house, service)
+        edges = unexplained_mentions(self.house, service)
         if beside is not None:
             both = {e.doc_id for e in self.house.mentions(beside.number)}
-            named = [e for e in named if e.doc_id in both]
-        paths = [self.house.documents[e.doc_id].path for e in named[:_MAX_NAMING]]
+            return self._naming("both are", [cite(e) for e in edges if e.doc_id in both])
+        known = {e.doc_id for e in edges}
+        in_full = [c for c in named_in_full(self.house, service) if c.doc_id not in known]
+        return self._naming("it is", [*map(cite, edges), *in_full])
+
+    def named_beside(self, service: Service, other: Service) -> tuple[str, list[StatementSpan]]:
+        """The same of another service that the files of a service name in full."""
+        return self._naming(f"{other.name} is", named_in_full(self.house, other, service))
+
+    def _naming(self, who: str, named: list[StatementSpan]) -> tuple[str, list[StatementSpan]]:
+        paths = [self.house.documents[c.doc_id].path for c in named[:_MAX_NAMING]]
         more = [f"{len(named) - _MAX_NAMING} more"] if len(named) > _MAX_NAMING else []
         # What these say of it is not read, so an answer that rests on them is not sure.
-        places = [replace(c, confidence=_NAMING) for c in cites(named[:_MAX_NAMING])]
-        return (f"it is named in {listed(paths + more)}" if named else ""), places
+        places = [replace(c, confidence=NAMING) for c in named[:_MAX_NAMING]]
+        return (f"{who} named in {listed(paths + more)}" if named else ""), places
 
     @cached_property
     def products(self) -> dict[int, dict[str, Edge]]:

@@ -66,9 +66,10 @@ class Ports(FactKind):
             if reached is not None and not published:
                 statements.append(reached)
             elif service.declared and published:
-                begin = "No: " if question.yes_no else ""
-                text = f"{begin}{self.called(service)} publishes no port."
-                statements.append(CitedStatement(text, self.declaration([service]), denies=True))
+                known, more, where = self._typed.by_chart(service, self.declaration([service]))
+                begin = "No: " if question.yes_no and known else ""
+                text = f"{begin}{self.called(service)} publishes no port{more}."
+                statements.append(CitedStatement(text, where, denies=True))
         statements = [s for s in statements if s.cites]
         if len(statements) > 1:
             statements = [s for s in statements if "publishes no port" not in s.text] or statements[:1]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions, subject_of
 from taboot_pipelines.retrieval.answering.entity_linking import Mention
-from taboot_pipelines.retrieval.answering.fact_base import FactKind, over
+from taboot_pipelines.retrieval.answering.fact_base import NAMING, FactKind, over
 from taboot_pipelines.retrieval.answering.vocabulary import LABELS, STORES
 from taboot_pipelines.retrieval.queries.catalog import QUERIES, Query, Sentence
 from taboot_pipelines.retrieval.queries.citations import (
@@ -154,6 +154,20 @@ class TypedFacts(FactKind):
     def __init__(self, asked_of: House) -> None:
         super().__init__(asked_of.index)
         self._asked_of = asked_of
+
+    def is_of_chart(self, service: Service) -> bool:
+        """Whether a chart that is not here may set more of a service than is read."""
+        return self._asked_of.entries.is_of_chart(service)
+
+    def by_chart(self, service: Service, cited: list[StatementSpan]) -> tuple[bool, str, list[StatementSpan]]:
+        """What is to be said where a service has no port and no way in: whether that is known as far as its
+        declaration is, what a chart leaves open, and the places as sure as they are then."""
+        if not self.is_of_chart(service):
+            return True, "", cited
+        known = not self._asked_of.is_opaque(service)
+        sure = _DOUBT if known else NAMING
+        places = [replace(c, confidence=min(c.confidence, sure)) for c in cited]
+        return known, "; its chart, which is not here, may set more", places
 
     def find(self, kind: str, scoped: ResolvedMentions) -> Found | None:
         """What the query of a kind of question says; None if it says nothing."""
@@ -297,8 +311,9 @@ class TypedFacts(FactKind):
         if not service.declared or left_open(service, query.field or "ports"):
             return None
         named, where = self.named_elsewhere(service) if not query.closed else ("", [])
-        text = f"{'No: ' if not named else ''}{self.called(service)}: {query.none}{named and f'; {named}'}."
-        cited = self.declaration([service])
+        known, more, cited = self.by_chart(service, self.declaration([service]))
+        begin = "No: " if known and not named else ""
+        text = f"{begin}{self.called(service)}: {query.none}{named and f'; {named}'}{more}."
         said = CitedStatement(text, cited and cited + where, denies=True)
         return Found([said], used, looked_for=query.name.replace("_", " ")) if cited else None
 

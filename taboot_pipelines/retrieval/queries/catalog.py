@@ -31,7 +31,7 @@ class Query:
     """A typed query. ``reads``: the relations of the graph, or ``settings`` of files; ``answers``: the types
     of questions that it answers (``answering.question_types``), whose wordings are its examples; ``none``:
     what is said where it has no row; ``field``: of a declaration that says it, which variables may leave
-    open; ``doubt``: says of what else it is not known whether it is a row, or nothing."""
+    open; ``doubts``: each says of what else it is not known whether it is a row, or nothing."""
 
     name: str
     summary: str
@@ -44,7 +44,10 @@ class Query:
     closed: bool = True
     answers: tuple[str, ...] = ()
     field: str = ""
-    doubt: Callable[[House, Arguments], str] | None = None
+    doubts: tuple[Callable[[House, Arguments], str], ...] = (
+        settings.charts_in_doubt,
+        settings.operators_in_doubt,
+    )
 
 
 def _parameter(name: str, kind: str, required: bool = False) -> QueryParameter:
@@ -158,7 +161,7 @@ _ALL = (
         Sentence("", "have it:", "{service}", ("value",)),
         "no service has it",
         answers=("setting_value",),
-        doubt=settings.settings_in_doubt,
+        doubts=(settings.settings_in_doubt, settings.operators_in_doubt),
     ),
     Query(
         "services_without",
@@ -170,7 +173,7 @@ _ALL = (
         Sentence("", "lack it:", "{service}"),
         "no service without it is declared",
         answers=("lacking",),
-        doubt=settings.settings_in_doubt,
+        doubts=(settings.settings_in_doubt, settings.operators_in_doubt),
     ),
     Query(
         "values_counted",
@@ -404,7 +407,7 @@ _ALL = (
         Sentence("", "ask for no login at the proxy:", "{hostname}{path}", ("target",)),
         "no route without a login is declared",
         answers=("lacking",),
-        doubt=routes.logins_in_doubt,
+        doubts=(routes.logins_in_doubt, settings.charts_in_doubt, settings.operators_in_doubt),
     ),
     Query(
         "missing_upstreams",

@@ -35,7 +35,15 @@ from taboot_pipelines.extraction.tier_a.yaml_nodes import MAPPING, SCALAR, SEQUE
 from taboot_pipelines.extraction.tier_a.yaml_nodes import parse as parse_yaml
 from taboot_pipelines.model.records import FileView
 from taboot_pipelines.retrieval.queries.citations import StatementSpan, listed
-from taboot_pipelines.retrieval.queries.manifest_values import Setting, middlewares, of_manifests, own_words
+from taboot_pipelines.retrieval.queries.manifest_values import (
+    Setting,
+    is_release,
+    middlewares,
+    of_charts,
+    of_manifests,
+    own_words,
+    repositories,
+)
 from taboot_pipelines.retrieval.queries.service_index import (
     Document,
     Service,
@@ -77,6 +85,18 @@ _MOUNTED_AT = re.compile(r":(?P<target>/[^:{}$]*)(?P<options>:[\w,]+)?$")
 _HOLE = re.compile(r"\$\{[^{}]*\}|\$\w+|\{\{[^{}]*\}\}")
 _INI_SECTION = re.compile(r"\s*\[+([^\]\n]+)\]+\s*(?:[#;].*)?$")
 _INI_VALUE = re.compile(r"\s*(?P<key>[\w.\- ]+?)\s*[=:]\s*(?P<value>.*?)\s*$")
+#: A resource of an API group that somebody defined; and the groups that Kubernetes keeps for itself
+#: (KEP-2337), or whose resources are read.
+_CUSTOM = re.compile(
+    r"""^[^#\n]*?\bapiVersion["']?\s*:\s*["']?(?P<group>[\w-]+(?:\.[\w-]+)+)/\w+["']?\s*,?\s*"""
+    r"""(?:["']?kind["']?\s*:\s*["']?(?P<kind>\w+))?""",
+    re.MULTILINE,
+)
+_READ_GROUPS = re.compile(r"\.k8s\.io$|\.kubernetes\.io$|\.toolkit\.fluxcd\.io$|^traefik\.")
+#: Files of values that a chart is given (helm.sh, "Values Files").
+_OF_CHARTS = re.compile(r"(?:^|/)values[\w.-]*\.ya?ml$")
+#: Where a release says of which version its chart is, beside which chart.
+_CHART_VERSIONS = (("spec", "chart", "spec", "version"), ("spec", "source", "targetRevision"))
 _SHELL_WORD = re.compile(r"[^\s\"']+|\"[^\"]*\"|'[^']*'")
 
 
@@ -187,13 +207,16 @@ class ConfigFile:
     """The values of one file. ``extends``: of each service that extends another, (file or "", service);
     ``middlewares``: of Traefik's that are resources of Kubernetes, under the keys of its dynamic files;
     ``own``: of workloads and releases of Kubernetes what ``values`` has under the keys of Compose, under
-    those that stand in the file; ``whole``: whether all of the file was read."""
+    those that stand in the file; ``repositories``: the versions that those of charts have; ``charted``: the
+    names of what charts bring by values in it; ``whole``: whether all of the file was read."""
 
     doc_id: str
     values: list[Value] = field(default_factory=list)
     middlewares: list[Value] = field(default_factory=list)
     own: list[Value] = field(default_factory=list)
     extends: dict[str, tuple[str, str]] = field(default_factory=dict)
+    repositories: list[Value] = field(default_factory=list)
+    charted: frozenset[str] = frozenset()
     whole: bool = True
 
 
@@ -213,6 +236,8 @@ def read(doc_id: str, path: str, mime: str, text: str) -> ConfigFile:
         # What says the same as a setting of Compose is found as that, wherever a manifest has it.
         own = _said(of_manifests(trees), ("services",), text, lines)
         found.own = _said(own_words(trees), ("services",), text, lines)[:MAX_VALUES]
+        found.charted = of_charts(trees)
+        found.repositories = _said(repositories(trees), ("repositories",), text, lines)
         found.middlewares = _said(middlewares(trees), ("http", "middlewares"), text, lines)
         _take(found, iter(own))
         told = {(value.start, value.end) for value in own}
@@ -743,8 +768,62 @@ class ConfigEntries:
     def whole(self, service: Service) -> bool:
         """Whether all that a service is declared with is known: all of it was read, and no chart brings what
         runs."""
-        built = bool(self.house.out(service.number, "BUILDS"))
-        return built and bool(self.house.declaring(service)) and self.was_read(service)
+        if self.is_of_chart(service) or not self.house.out(service.number, "BUILDS"):
+            return False
+        return bool(self.house.declaring(service)) and self.was_read(service)
+
+    def is_of_chart(self, service: Service) -> bool:
+        """Whether a chart brings a service: it may set of it what no values say."""
+        charted, _ = self._clusters
+        files = self.house.stating(service) if charted else ()
+        return any(service.name in charted.get(doc_id, ()) for doc_id in files) or any(
+            _OF_CHARTS.search(self.house.documents[doc_id].path) for doc_id in self.house.declaring(service)
+        )
+
+    @property
+    def operated(self) -> list[str]:
+        """The kinds of resources in files in force whose meaning their operators alone know: by them more may
+        run than any file says."""
+        return self._clusters[1]
+
+    @cached_property
+    def _clusters(self) -> tuple[dict[str, frozenset[str]], list[str]]:
+        """What charts bring, by the documents of their releases, and the kinds of resources that are not
+        read. Every query asks, so each text is looked at once, and no other file is parsed."""
+        charted, kinds = {}, set()
+        for document in self.house.config_documents:
+            text = self.house.text(document.doc_id)
+            if "apiVersion" not in text:
+                continue
+            if is_release(text):
+                charted[document.doc_id] = self.file(document.doc_id).charted
+            for match in _CUSTOM.finditer(text) if not document.example else ():
+                if _READ_GROUPS.search(match["group"]) is None:
+                    kinds.add(match["kind"] or match["group"])
+        return charted, sorted(kinds)
+
+    def chart_version(self, service: Service) -> ConfigEntry | None:
+        """The version of the chart that a release installs: its own, or that of the repository which it
+        names; None where several are called so in other folders."""
+        own = {
+            e.value.path[2:]: e for d in self.house.stating(service) for e in self.own_words(d, service.name)
+        }
+        for keys in _CHART_VERSIONS:
+            if keys in own and (*keys[:-1], "chart") in own:
+                return own[keys]
+        named = own.get(("spec", "chartRef", "name"))
+        if named is None:
+            return None
+        held = [
+            ConfigEntry(document, value, 2)
+            for document in self.house.config_documents
+            if not document.example and "OCIRepository" in self.house.text(document.doc_id)
+            for value in self.file(document.doc_id).repositories
+            if value.path[1] == named.value.value and document.source == named.document.source
+        ]
+        folder = posixpath.dirname(named.document.path)
+        beside = [e for e in held if posixpath.dirname(e.document.path) == folder] or held
+        return beside[0] if len({e.value.value for e in beside}) == 1 else None
 
     def was_read(self, service: Service) -> bool:
         """Whether all that declares a service was read: its files whole, and no file that it extends is

@@ -221,11 +221,18 @@ class House:
         return [e for d in self.index.config_documents for e in self.entries.own_words(d.doc_id)]
 
     def own_words_of(self, service: Service) -> list[ConfigEntry]:
-        # A release whose chart is not here states no relation, so that its file declares nothing of it.
-        stating = self.index.graph.nodes.column("doc_ids")[service.number].as_py() or ()
-        known = (self.index.documents.get(d) for d in (*self.index.declaring(service), *stating))
-        files = dict.fromkeys(d.doc_id for d in known if d is not None and d.declares)
+        files = self.index.stating(service)
         return [e for d in files for e in self.entries.own_words(d, service.name)]
+
+    def is_of_cluster(self, service: Service) -> bool:
+        """Whether manifests of Kubernetes declare a service."""
+        return any("apiVersion" in self.index.text(d) for d in self.index.stating(service))
+
+    def is_opaque(self, service: Service) -> bool:
+        """Whether a chart brings a service, and no values say what runs or no port of it: where the chart has
+        ports and routes of itself, nothing here says so."""
+        known = {e.type for e in self.index.out(service.number, "BUILDS", "EXPOSES_ENDPOINT")}
+        return len(known) < 2 and self.entries.is_of_chart(service)
 
     # --- cells
 

@@ -74,10 +74,33 @@ def of_manifests(trees: Sequence[Node]) -> Iterator[Setting]:
         return
     for one in objects(trees):
         yield from _of_object(one)
-        if _RELEASES.get(one.kind) == one.group:
-            for values in _values(one):
-                for brought in rendered(values, one.name, one.namespace):
-                    yield from _of_object(brought)
+        for brought in _brought(one):
+            yield from _of_object(brought)
+
+
+def is_release(text: str) -> bool:
+    """Whether a file may hold a release of a chart."""
+    return any(kind in text for kind in _RELEASES)
+
+
+def of_charts(trees: Sequence[Node]) -> frozenset[str]:
+    """The names of the releases of a file, and of the workloads and Services that these bring by their
+    values. What their charts set besides stands in none of them."""
+    releases = [one for one in objects(trees) if _RELEASES.get(one.kind) == one.group]
+    brought = (made for one in releases for made in _brought(one) if made.is_workload or made.is_service)
+    return frozenset(one.name.text for one in (*releases, *brought))
+
+
+def repositories(trees: Sequence[Node]) -> Iterator[Setting]:
+    """The version of the chart that each of Flux' OCI repositories of a file holds."""
+    for one in objects(trees):
+        if one.kind == "OCIRepository" and one.spec is not None:
+            held = one.spec.get("ref")
+            for key in ("digest", "semver", "tag"):  # the first that is there counts (fluxcd.io, "Reference")
+                said = held.scalar(key) if held is not None else None
+                if said is not None:
+                    yield Setting(one.name.text, (key,), said.text, said)
+                    break
 
 
 def middlewares(trees: Sequence[Node]) -> Iterator[Setting]:
@@ -116,10 +139,16 @@ def _leaves(name: str, keys: tuple[str, ...], node: Node) -> Iterator[Setting]:
         yield from _leaves(name, keys, item)
 
 
+def _brought(one: Object) -> Iterator[Object]:
+    """What an object brings, if it is a release, by its values."""
+    for values in _values(one):
+        yield from rendered(values, one.name, one.namespace)
+
+
 def _values(one: Object) -> Iterator[Node]:
     """The values that a release gives its charts."""
     spec = one.spec
-    if spec is None:
+    if spec is None or _RELEASES.get(one.kind) != one.group:
         return
     source = spec.get("source")
     charts = [c for s in [*([source] if source is not None else []), *listed(spec, "sources")]

@@ -103,6 +103,35 @@ def unexplained_mentions(house: ServiceIndex, service: Service) -> list[Edge]:
     return sorted(once.values(), key=lambda e: (folder(e.doc_id) not in own, house.documents[e.doc_id].path))
 
 
+#: What the names of Services in full have in common (kubernetes.io, "DNS for Services and Pods").
+_IN_FULL = r"(?<![\w.-])(?:[\w-]+\.)*{name}(?:-[\w-]+)*\.{namespace}\.svc\b"
+
+
+def named_in_full(house: ServiceIndex, other: Service, service: Service | None = None) -> list[StatementSpan]:
+    """Where files that state nothing name a service of a cluster in full, or what is called after it, as
+    charts and operators call their Services: of each file the first place. ``service``: only the files at or
+    below those that declare it, and these themselves."""
+    name, namespace = re.escape(other.name), re.escape(other.project)
+    pattern = re.compile(_IN_FULL.format(name=name, namespace=namespace)) if other.project else None
+    # Those that only need it state it too.
+    own = house.declaring(service) or house.stating(service) if service is not None else []
+    within = {(house.documents[d].source, posixpath.dirname(house.documents[d].path)) for d in own}
+    found = []
+    for document in house.config_documents if pattern is not None else ():
+        above = posixpath.dirname(document.path)
+        near = service is None or any(
+            document.source == source and (not folder or f"{above}/".startswith(f"{folder}/"))
+            for source, folder in within
+        )
+        states = document.doc_id in house.graph.stating and document.doc_id not in own
+        text = house.text(document.doc_id) if near and not states and not document.example else ""
+        match = pattern.search(text) if pattern is not None and ".svc" in text else None
+        if match is not None:
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(StatementSpan(document.doc_id, line, match.start(), match.end()))
+    return found
+
+
 # --- Networks
 
 

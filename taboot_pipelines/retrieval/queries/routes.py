@@ -146,13 +146,14 @@ def way_of_row(cells: Mapping[str, Cell]) -> str:
 
 def unexposed_services(house: House, args: Arguments) -> Iterator[Row]:
     for service in house.declared(args):
-        if not _is_led_to(house, service) and not reachable(house.index.out(service.number, "BINDS")):
+        led = _is_led_to(house, service) or reachable(house.index.out(service.number, "BINDS"))
+        if not (led or house.is_opaque(service)):
             yield Row(house.service(service), house.declaration(service))
 
 
 def services_behind_no_proxy(house: House, args: Arguments) -> Iterator[Row]:
     for service in house.declared(args):
-        if not _is_led_to(house, service):
+        if not (_is_led_to(house, service) or house.is_opaque(service)):
             yield Row(house.service(service), house.declaration(service))
 
 

@@ -85,8 +85,9 @@ def run(house: House, query: Query, given: Mapping[str, Any], limit: int) -> Que
         )
         for row in rows[:limit]
     )
-    doubt = query.doubt(house, args) if query.doubt is not None else ""
-    unseen = (*unread(house.view), *([doubt] if doubt else []))
+    # Of what nothing can be complete no more needs to be said.
+    doubts = [said for doubt in query.doubts if query.closed and (said := doubt(house, args))]
+    unseen = (*unread(house.view), *doubts)
     looked_at = (args.services or house.declared(args)) if query.field else ()
     left = any(left_open(s, query.field) for s in looked_at)
     asked = args.services if not rows else ()

@@ -442,6 +442,13 @@ class ServiceIndex:
             known = self._declaring[service.number] = self._find_declaring(service)
         return known
 
+    def stating(self, service: Service) -> list[str]:
+        """The documents that declare a service, and those that state it without any relation: a release whose
+        chart is not here."""
+        stated = self.graph.nodes.column("doc_ids")[service.number].as_py() or ()
+        known = (self.documents.get(d) for d in (*self.declaring(service), *stated))
+        return list(dict.fromkeys(d.doc_id for d in known if d is not None and d.declares))
+
     def _find_declaring(self, service: Service) -> list[str]:
         edges = self.out(service.number, "BUILDS", "BINDS", "DEPENDS_ON", "CONNECTS_TO")
         container = self.container_of.get(service.number)

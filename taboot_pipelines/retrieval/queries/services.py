@@ -42,7 +42,8 @@ def _binding(house: House, service: Service, edge: Edge) -> Row:
 
 def services_without_published_ports(house: House, args: Arguments) -> Iterator[Row]:
     for service in house.declared(args):
-        if not (house.index.out(service.number, "BINDS") or left_open(service, "ports")):
+        bound = house.index.out(service.number, "BINDS") or left_open(service, "ports")
+        if not (bound or house.is_opaque(service)):
             yield Row(house.service(service), house.declaration(service))
 
 
@@ -180,7 +181,7 @@ def unreached_services(house: House, args: Arguments) -> Iterator[Row]:
     for service in house.declared(args):
         led = house.index.into(service.number, "ROUTES_TO", "DEPENDS_ON", "CONNECTS_TO")
         bound = house.index.out(service.number, "BINDS")
-        if not led and not bound:
+        if not (led or bound or house.is_opaque(service)):
             yield Row(house.service(service), house.declaration(service))
 
 

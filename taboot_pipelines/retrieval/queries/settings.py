@@ -150,6 +150,22 @@ def settings_in_doubt(house: House, args: Arguments) -> str:
     )
 
 
+def charts_in_doubt(house: House, args: Arguments) -> str:
+    """Of which services charts may set more than is read."""
+    held = [s.name for s in house.asked(args) if house.entries.is_of_chart(s)]
+    return f"Charts that are not here may set more than their values say of {listed(held)}." if held else ""
+
+
+def operators_in_doubt(house: House, args: Arguments) -> str:
+    """By which resources operators may run more than is read; of a service that is named they say nothing."""
+    if args.services:
+        return ""
+    if (args.projects or args.hosts) and not any(map(house.is_of_cluster, house.declared(args))):
+        return ""
+    kinds = listed(house.entries.operated) if house.entries.operated else ""
+    return f"Operators may run more by resources that are not read: {kinds}." if kinds else ""
+
+
 def services_without(house: House, args: Arguments) -> Iterator[Row]:
     having = {(r.cells["service"], r.cells["project"]) for r in services_with(house, args)}
     for service in house.asked(args):

@@ -106,6 +106,84 @@ def test_what_lies_in_an_archive_is_not_in_force(kb: KnowledgeBase) -> None:
     assert {"gallery", "pictures-server"} <= {e["start_name"] for e in kb.edges().to_pylist()}
 
 
+KEPT = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: keeper, namespace: office}
+spec: {chartRef: {kind: OCIRepository, name: keeper}, values: {crds: {enabled: true}}}
+"""
+KEPT_CHART = """\
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: OCIRepository
+metadata: {name: keeper, namespace: office}
+spec: {url: "oci://registry.example.org/charts/warden", ref: {tag: v1.20.2}}
+"""
+WAITS = """\
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: keeper, namespace: office}
+spec: {dependsOn: [{name: ledger}], path: ./office/keeper}
+"""
+LEDGER = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: ledger, namespace: office}
+spec: {chart: {spec: {chart: books, version: 3.1.0}}}
+---
+apiVersion: postgresql.cnpg.io/v1
+kind: Cluster
+metadata: {name: pg, namespace: db}
+spec: {instances: 1}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: plain, namespace: office}
+spec:
+  template:
+    spec: {containers: [{name: a, image: "acme/plain:1", env: [{name: BOOKS_URL, value: "http://ledger:80"}]}]}
+"""
+
+
+def test_a_chart_has_a_version_and_may_need_what_its_values_do_not_say(world: World) -> None:
+    folder: Path = world.source("cluster", interpret=True)
+    for path, text in {
+        "keeper/app/release.yaml": KEPT,
+        "keeper/app/chart.yaml": KEPT_CHART,
+        "keeper/ks.yaml": WAITS,
+        "ledger/ledger.yaml": LEDGER,
+    }.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    world.ingest()
+    kb = world.kb()
+    for service, said in (
+        ("keeper", "chart warden of version v1.20.2"),
+        ("ledger", "books of version 3.1.0"),
+    ):
+        answer = kb.answer(f"Which version of {service} is installed?")
+        assert said in answer.text and answer.citations, answer.text
+    assert "kustomize.toolkit.fluxcd.io/v1" in kb.answer("Which API version does keeper have?").text
+    # Only what is declared whole is denied; what names it in full may be a need.
+    assert kb.answer("Does plain depend on pg?").text.startswith("No: plain (office)")
+    asked = "Does keeper depend on pg?"
+    unsure = kb.answer(asked)
+    assert unsure.text.startswith("keeper (office) depends on ledger, and declares no dependency on pg;")
+    assert "its chart, which is not here" in unsure.text and unsure.confidence <= 0.5
+    (folder / "keeper/app/config").mkdir()
+    (folder / "other").mkdir()
+    other = WAITS.replace("name: keeper", "name: other").replace("name: ledger", "name: keeper")
+    (folder / "other/ks.yaml").write_text(other)
+    (folder / "other/settings.yaml").write_text("store: {at: 'pg-rw.db.svc.cluster.local:5432'}\n")
+    (folder / "keeper/app/config/settings.yaml").write_text(
+        "store:\n  at: 'pg-rw.db.svc.cluster.local:5432'\n"
+    )
+    world.ingest()
+    named = world.kb().answer(asked)
+    assert "pg is named in keeper/app/config/settings.yaml" in named.text, named.text
+    assert "other" not in named.text
+    assert named.citations[-1].line == 2 and named.confidence <= 0.5
+
+
 GUARDED = """\
 services:
   films:

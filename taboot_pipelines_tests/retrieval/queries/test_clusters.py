@@ -129,7 +129,8 @@ def test_a_route_that_is_guarded_by_what_nobody_knows_is_not_provably_open(kb: K
     found = kb.query("unprotected_routes")
     assert {r.cells["hostname"] for r in found.rows} == {"framed.example.org", "open.example.org"}
     assert not found.complete
-    (doubt,) = found.unseen
+    doubt, charts = found.unseen
+    assert charts == "Charts that are not here may set more than their values say of chart."
     assert doubt == "Whether a login is asked for is not known of asked.example.org and unknown.example.org."
     for name, words in (("open", True), ("unknown", False), ("chained", False), ("asked", False)):
         answer = kb.answer(f"Does {name}.example.org ask for a login?")
@@ -180,6 +181,115 @@ def test_what_is_reached_through_a_release_of_a_proxy_hangs_on_it(kb: KnowledgeB
     assert {(item.name, item.at) for item in group.items} == {
         (n, f"{n}.example.org") for n in (*ROUTES, "asked")
     }
+
+
+#: A release of the common library, one whose values say of no pod, and one that names what runs, but no port.
+CHARTED = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: radio, namespace: media}
+spec:
+  values:
+    controllers: {main: {containers: {main: {image: {repository: acme/radio, tag: "3"}}}}}
+    service: {main: {ports: {http: {port: 80}}}}
+---
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: closed, namespace: media}
+spec: {values: {image: {repository: acme/closed}, doors: {front: {type: LoadBalancer}}}}
+---
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: half, namespace: media}
+spec: {values: {image: {repository: acme/half, tag: "1"}, doors: {front: {type: LoadBalancer}}}}
+"""
+OPERATED = (
+    "apiVersion: flies.example.org/v1\nkind: Dragon\nmetadata: {name: fire}\nspec: {image: acme/fire}\n"
+)
+#: What is looked for in vain: a query, and with what it is asked.
+VAIN = [
+    ("images", {"service": "closed"}),
+    ("volumes", {"service": "radio"}),
+    ("health_checks", {"service": "radio"}),
+    ("users", {}),
+    ("schedules", {}),
+    ("mounters", {"path": "/media"}),
+    ("published_ports", {}),
+    ("dependencies", {"service": "radio"}),
+    ("port_conflicts", {}),
+]
+
+
+@pytest.fixture(scope="module")
+def charted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
+    with FakeTei(dimension=16) as embedder:
+        world = World(tmp_path_factory.mktemp("charted"), embedder.url)
+        folder = world.source("cluster", interpret=True)
+        (folder / "charted.yaml").write_text(CHARTED)
+        (folder / "work.yaml").write_text(WORK)
+        (folder / "shop").mkdir()
+        (folder / "shop" / "stall.yaml").write_text(WORK.replace("rich", "stall").replace("poor", "booth"))
+        stacks = world.source("stacks", "compose", host="nas")
+        (stacks / "compose.yaml").write_text("services: {web: {image: 'acme/web:1'}}\n")
+        world.ingest()
+        yield world.kb()
+        world.workspace.close()
+
+
+@pytest.mark.parametrize(("name", "asked"), VAIN)
+def test_what_charts_that_are_not_here_may_set_is_not_provably_absent(
+    charted: KnowledgeBase, name: str, asked: dict[str, str]
+) -> None:
+    found = charted.query(name, **asked)
+    assert (found.rows, found.complete) == ((), False)
+    (doubt,) = found.unseen
+    assert doubt.startswith("Charts that are not here may set more than their values say of ")
+    assert asked.get("service", "closed, half and radio") in doubt
+    # Of what manifests and Compose files declare whole nothing else is known to say it.
+    for service in ("poor", "web"):
+        assert charted.query("volumes", service=service).complete
+
+
+def test_who_has_none_is_told_of_those_whose_declaration_is_known(charted: KnowledgeBase) -> None:
+    for name in (
+        "unexposed_services",
+        "services_without_published_ports",
+        "services_behind_no_proxy",
+        "unreached_services",
+    ):
+        found = charted.query(name)
+        told = {r.cells["service"] for r in found.rows}
+        assert {"radio", "poor", "web"} <= told and not {"closed", "half"} & told and not found.complete
+    lacking = charted.query("services_without", key="healthcheck")
+    assert {"poor", "web"} <= {r.cells["service"] for r in lacking.rows}
+    assert "radio" not in {r.cells["service"] for r in lacking.rows} and "radio" in lacking.unseen[0]
+    assert not charted.answer("Does radio have a health check?").found
+    for service, begin, sure in (("radio", "No: radio (media)", 0.85), ("half", "half (media)", 0.5)):
+        for question in (f"Is {service} exposed to the internet?", f"Does {service} publish a port?"):
+            answer = charted.answer(question)
+            assert answer.text.startswith(begin) and "its chart, which is not here" in answer.text
+            assert answer.confidence <= sure
+    assert charted.answer("Does web publish a port?").text.startswith("No: web (stacks) publishes no port.")
+
+
+def test_what_operators_may_run_is_not_provably_absent(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    folder = world.source("cluster", interpret=True)
+    (folder / "work.yaml").write_text(WORK)
+    (folder / "known.yaml").write_text(f"{GATE}---\n{INGRESS}")
+    stacks = world.source("stacks", "compose", host="nas")
+    (stacks / "compose.yaml").write_text("services: {web: {image: 'acme/web:1'}}\n")
+    world.ingest()
+    assert world.kb().query("volumes").complete
+    (folder / "fire.yaml").write_text(OPERATED)
+    world.ingest()
+    kb = world.kb()
+    for asked in ({}, {"project": "shop"}):
+        found = kb.query("volumes", **asked)
+        assert not found.complete
+        assert found.unseen == ("Operators may run more by resources that are not read: Dragon.",)
+    for asked in ({"service": "poor"}, {"project": "stacks"}):
+        assert kb.query("volumes", **asked).complete
 
 
 def test_an_address_is_asked_for_as_its_host(kb: KnowledgeBase) -> None:

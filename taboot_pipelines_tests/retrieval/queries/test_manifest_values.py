@@ -166,6 +166,95 @@ def test_what_a_release_brings_by_its_values_is_said_alike() -> None:
     assert told["deploy.resources.limits.memory"] == "300Mi"
 
 
+#: Values in the form of the common library, with what they say of pods.
+LIBRARY = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: radio, namespace: media}
+spec:
+  values:
+    defaultPodOptions: {securityContext: {runAsUser: 1000}, hostNetwork: true}
+    defaultContainerOptions: {image: {repository: acme/radio, tag: "3"}}
+    controllers:
+      radio:
+        type: statefulset
+        replicas: 2
+        containers:
+          main:
+            securityContext: {readOnlyRootFilesystem: true}
+            probes:
+              liveness:
+                {enabled: true, custom: true, spec: {httpGet: {path: /ping, port: 80}, periodSeconds: 5}}
+          helper:
+            probes:
+              liveness: {enabled: true, type: HTTP, path: /up, port: 81, spec: {failureThreshold: 4}}
+              startup: {type: TCP, port: 82}
+      sweep:
+        type: cronjob
+        cronjob: {schedule: "@daily", timeZone: Europe/Berlin, suspend: true}
+        pod: {securityContext: {runAsUser: 5}, hostNetwork: false}
+        containers: {main: {}}
+    persistence:
+      conf: {existingClaim: "{{ .Release.Name }}-conf"}
+      own: {accessMode: ReadWriteOnce, size: 1Gi, globalMounts: [{path: /own, subPath: a, readOnly: true}]}
+      share: {type: nfs, server: nas, path: /export}
+      port: {type: hostPath, hostPath: /dev/port}
+      keys: {type: secret, name: radio-keys, advancedMounts: {sweep: {main: [{path: /keys}]}}}
+      text: {type: configMap, name: radio-text, advancedMounts: {radio: {helper: [{path: /text}]}}}
+      off: {enabled: false, existingClaim: gone}
+"""
+
+
+def test_what_the_values_of_the_common_library_say_of_pods_is_said_alike() -> None:
+    file = read("d", "radio.yaml", "application/yaml", LIBRARY)
+    told, swept = said(file, "radio"), said(file, "radio-sweep")
+    radio = {
+        "image": "acme/radio:3",
+        "user": "1000",
+        "network_mode": "host",
+        "deploy.replicas": "2",
+        "restart": "Always",
+        "read_only": "true",
+        "healthcheck.test": "GET :80/ping",
+        "healthcheck.interval": "5s",
+        "containers.helper.healthcheck.test": "GET :81/up",
+        "containers.helper.healthcheck.retries": "4",
+    }
+    assert {key: told.get(key) for key in radio} == radio
+    assert swept["schedule"] == "@daily in Europe/Berlin" and swept["suspend"] == "true"
+    # What ends starts no more, and no default comes before what a controller says of itself.
+    assert swept["user"] == "5" and not {"restart", "network_mode", "healthcheck.test"} & swept.keys()
+    mounts = {
+        name: [
+            v.value
+            for v in file.values
+            if v.path[1:2] == (name,) and v.path[-1] == "volumes" and v.path[2:3] == inner
+        ]
+        for name, inner in (("radio", ("volumes",)), ("radio-sweep", ("volumes",)))
+    }
+    everywhere = ["radio-conf:/conf", "radio/a:/own:ro", "nas:/export:/share", "/dev/port:/dev/port"]
+    assert mounts == {"radio": everywhere, "radio-sweep": [*everywhere, "radio-keys:/keys"]}
+    assert "radio-text:/text" in {v.value for v in file.values if v.path[2:4] == ("containers", "helper")}
+    assert {"radio", "radio-sweep"} <= file.charted
+
+
+def test_what_helm_create_lays_out_of_a_pod_is_said_alike() -> None:
+    values = (
+        "{image: {repository: acme/wiki, tag: '4'}, replicaCount: 3, podSecurityContext: {runAsUser: 7},"
+        " securityContext: {privileged: true}, volumes: [{name: a, hostPath: {path: /srv}}],"
+        " volumeMounts: [{name: a, mountPath: /in}], startupProbe: {tcpSocket: {port: 80}}}"
+    )
+    release = RELEASE.partition("  values:")[0]
+    told = said(read("d", "w.yaml", "application/yaml", f"{release}  values: {values}\n"), "radio")
+    assert {
+        "deploy.replicas": "3",
+        "user": "7",
+        "privileged": "true",
+        "volumes": "/srv:/in",
+        "healthcheck.test": "TCP :80",
+    }.items() <= told.items()
+
+
 KEYS = st.sampled_from(
     [
         *("spec", "template", "containers", "name", "image", "env", "value", "valueFrom", "volumeMounts"),

@@ -1,9 +1,9 @@
 """What charts bring whose values have a known form: the objects that they render, as far as the values tell.
 
 Two forms are conventions, which hundreds of charts follow: what ``helm create`` lays out (``image``,
-``service``, ``ingress``), at the top or under the name of a component; and that of the common library of
-bjw-s (``controllers``, ``service``, ``ingress``, ``route``, each by identifiers). What a chart does beyond
-them only its templates know.
+``service``, ``ingress``, ``httpRoute``), at the top or under the name of a component; and that of the common
+library of bjw-s (``controllers``, ``service``, ``ingress``, ``route``, ``persistence``, each by identifiers).
+What a chart does beyond them only its templates know.
 
 Reference: helm.sh/docs (``helm create``, best practices), bjw-s-labs.github.io/helm-charts (common library).
 """
@@ -21,6 +21,8 @@ from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     Entry,
     Node,
     is_open,
+    listed,
+    told,
     with_children,
     with_text,
 )
@@ -31,6 +33,31 @@ _RELEASE = re.compile(r"\{\{-?\s*\.Release\.(Name|Namespace)\s*-?\}\}")
 _LABEL = "app.kubernetes.io/controller"
 #: Protocols of the common library that are no transports, but what is spoken over TCP.
 _SPOKEN = frozenset({"HTTP", "HTTPS"})
+#: The keys of values of ``helm create`` that are those of a container and of a pod as they are.
+_OF_CONTAINER = (
+    "resources",
+    "securityContext",
+    "volumeMounts",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+)
+_OF_POD = ("nodeSelector", "volumes")
+#: What a controller of the common library is by its ``type``; without one a Deployment.
+_KINDS = {
+    "daemonset": ("apps", "DaemonSet"),
+    "statefulset": ("apps", "StatefulSet"),
+    "cronjob": ("batch", "CronJob"),
+    "job": ("batch", "Job"),
+}
+#: The fields of a volume by the types of ``persistence``: {the field's key: that of the values}.
+_VOLUMES = {
+    "configMap": {"name": "name"},
+    "secret": {"secretName": "name"},
+    "hostPath": {"path": "hostPath"},
+    "nfs": {"server": "server", "path": "path"},
+    "emptyDir": {"medium": "medium", "sizeLimit": "sizeLimit"},
+}
 
 
 def is_of_library(values: Node) -> bool:
@@ -48,7 +75,7 @@ def rendered(values: Node, release: Node, namespace: str) -> list[Object]:
         return list(_Library(values, release, namespace).objects())
     found = list(_of_scaffold(values, release, namespace))
     for key, (name, component) in values.entries.items():
-        if component.kind == MAPPING and _ingress(component) is not None:
+        if component.kind == MAPPING and (_ingress(component) is not None or _scaffold_routes(component)):
             full = release if key == release.text else with_text(name, f"{release.text}-{key}")
             found += _of_scaffold(component, full, namespace)
     return found
@@ -60,13 +87,22 @@ def rendered(values: Node, release: Node, namespace: str) -> list[Object]:
 def _of_scaffold(values: Node, name: Node, namespace: str) -> Iterator[Object]:
     image, service, ingress = _image(values), values.get("service"), _ingress(values)
     if image is not None:
-        same = {key: values.get(key) for key in ("resources", "livenessProbe", "readinessProbe")}
-        pod = _mapping(values, containers=_sequence(image, [_mapping(image, image=image, **same)]))
-        yield _workload(name, namespace, pod, name.text)
+        same = {key: values.get(key) for key in _OF_CONTAINER}
+        pod = _mapping(
+            values,
+            containers=_sequence(image, [_mapping(image, image=image, **same)]),
+            securityContext=values.get("podSecurityContext"),
+            **{key: values.get(key) for key in _OF_POD},
+        )
+        yield _workload(name, namespace, pod, name.text, replicas=values.scalar("replicaCount"))
     ports = list(_scaffold_ports(service)) if service is not None else []
     if service is not None and (ports or ingress is not None):
         # A ClusterIP as a rule, so that only what says otherwise is published.
         yield _service(name, namespace, service, ports, None)
+    for route in _scaffold_routes(values):
+        backend = _mapping(route, name=name, port=ports[0].get("port") if len(ports) == 1 else None)
+        rule = _mapping(route, matches=route.get("matches"), backendRefs=_sequence(route, [backend]))
+        yield _route_object(name, namespace, route, route.get("hostnames"), [rule])
     if ingress is None:
         return
     entry = ingress.entries["ingress"][1]
@@ -85,6 +121,22 @@ def _ingress(values: Node) -> Node | None:
     ingress = values.get("ingress")
     enabled = ingress.get("enabled") if ingress is not None else None
     return values if enabled is not None and enabled.boolean() else None
+
+
+def _scaffold_routes(values: Node) -> list[Node]:
+    """The routes of the Gateway API that are enabled: ``httpRoute``, and those by identifiers in ``route``.
+    They are known by the fields of the API that they have."""
+    alone, several = values.get("httpRoute"), values.get("route")
+    routes = [alone] if alone is not None else []
+    routes += [route for _, route in several.entries.values()] if several is not None else []
+    return [
+        route
+        for route in routes
+        if (enabled := route.get("enabled")) is not None
+        and enabled.boolean()
+        and listed(route, "parentRefs")
+        and route.get("hostnames") is not None
+    ]
 
 
 def _scaffold_ports(service: Node) -> Iterator[Node]:
@@ -140,9 +192,8 @@ class _Library:
 
     def objects(self) -> Iterator[Object]:
         for key, (name, controller) in self._controllers.items():
-            yield _workload(
-                self._name(self._controllers, key, name), self._namespace, self._pod(key, controller), key
-            )
+            own = self._name(self._controllers, key, name)
+            yield _controller_object(own, self._namespace, self._pod(key, controller), key, controller)
         for key, (name, service) in self._services.items():
             yield _service(
                 self._name(self._services, key, name),
@@ -190,19 +241,76 @@ class _Library:
             for port in _library_ports(service)
             if number(port.get("targetPort") or port.get("port")) is not None
         ]
-        parts: dict[str, Node | None] = {}
+        parts: dict[str, Node | None] = {k: e[1] for k, e in self._options(controller, "pod").items()}
         for kind in ("initContainers", "containers"):
-            made = [_container(container) for _, container in _enabled(controller, kind).values()]
+            made = []
+            for called, (name, container) in _enabled(controller, kind).items():
+                options = self._options(controller, "container", container) | {"name": (name, name)}
+                mounts = list(self._mounts(key, called))
+                made.append(_container(with_children(container, entries=options), mounts))
             if kind == "containers" and made and ports:
-                made[0] = with_children(
-                    made[0],
-                    entries={**made[0].entries, "ports": (made[0], _sequence(controller, ports))},
-                )
+                every = _sequence(controller, [*listed(made[0], "ports"), *ports])
+                made[0] = with_children(made[0], entries={**made[0].entries, "ports": (made[0], every)})
             parts[kind] = _sequence(controller, made)
-        defaults, own = self._values.get("defaultPodOptions"), controller.get("pod")
-        shared = [p.get("hostNetwork") for p in (own, defaults) if p is not None]
-        parts["hostNetwork"] = next((s for s in shared if s is not None), None)
+        held = _enabled(self._values, "persistence")
+        parts["volumes"] = _sequence(controller, [self._volume(k, held[k]) for k in held])
         return _mapping(controller, **parts)
+
+    def _options(self, controller: Node, of: str, own: Node | None = None) -> dict[str, Entry]:
+        """The options of a controller's pod or of a container: its own, key by key, before the defaults of
+        the controller and of all."""
+        name = f"default{of.title()}Options"
+        given = (self._values.get(name), controller.get(name), controller.get(of) if own is None else own)
+        return {
+            key: entry
+            for part in given
+            if part is not None
+            for key, entry in part.entries.items()
+            if not entry[1].is_null
+        }
+
+    def _volume(self, key: str, entry: Entry) -> Node:
+        """A volume of the pods. A claim that the chart makes is called as its other objects are."""
+        name, given = entry
+        kind = given.scalar("type")
+        said = kind.text if kind is not None else "persistentVolumeClaim"
+        called = with_text(name, key)
+        if said == "custom":
+            held = given.get("volumeSpec")
+            return with_children(
+                given, entries={**(held.entries if held is not None else {}), "name": (name, called)}
+            )
+        if said in ("pvc", "persistentVolumeClaim"):
+            claim = given.scalar("existingClaim")
+            claims = {
+                k: e for k, e in _enabled(self._values, "persistence").items()
+                if e[1].scalar("existingClaim") is None
+                and told(e[1].scalar("type"), "pvc") in ("pvc", "persistentVolumeClaim")
+            }  # fmt: skip
+            made = self._told(claim) if claim is not None else self._name(claims, key, name)
+            return _mapping(given, name=called, persistentVolumeClaim=_mapping(given, claimName=made))
+        fields = {own: self._told(node) for own, k in _VOLUMES.get(said, {}).items()
+                  if (node := given.scalar(k)) is not None}  # fmt: skip
+        return _mapping(given, name=called, **{said: _mapping(given, **fields)})
+
+    def _mounts(self, controller: str, container: str) -> Iterator[Node]:
+        """Where a container has what is kept: where every one has it (``globalMounts``), or it alone
+        (``advancedMounts``), and where nothing says so, at the path of its identifier."""
+        for key, (name, given) in _enabled(self._values, "persistence").items():
+            chosen = given.get("advancedMounts")
+            of_it = chosen.get(controller) if chosen is not None else None
+            mounts = [*listed(given, "globalMounts"), *listed(of_it, container)]
+            if not (listed(given, "globalMounts") or (chosen is not None and chosen.entries)):
+                mounts = [_mapping(name)]
+            same = given.scalar("hostPath") if told(given.scalar("type"), "") == "hostPath" else None
+            for mount in mounts:
+                yield _mapping(
+                    mount,
+                    name=with_text(name, key),
+                    mountPath=mount.scalar("path") or same or with_text(name, f"/{key}"),
+                    subPath=mount.scalar("subPath"),
+                    readOnly=mount.scalar("readOnly"),
+                )
 
     def _rules(self, ingress: Node) -> Iterator[Node]:
         hosts = ingress.get("hosts")
@@ -251,7 +359,7 @@ class _Library:
     def _route(self, name: Node, route: Node) -> Object:
         """A route of the Gateway API; without rules it leads to the first service."""
         hosts = route.get("hostnames")
-        told = [self._told(host) for host in hosts.each()] if hosts is not None else []
+        names = [self._told(host) for host in hosts.each()] if hosts is not None else []
         given = route.get("rules")
         rules = [
             _mapping(
@@ -261,14 +369,7 @@ class _Library:
             )
             for rule in (given.items if given is not None and given.items else [route])
         ]
-        kind = route.scalar("kind")
-        spec = _mapping(
-            route,
-            hostnames=_sequence(route, told),
-            parentRefs=route.get("parentRefs"),
-            rules=_sequence(route, rules),
-        )
-        return _object(GATEWAY, kind.text if kind is not None else "HTTPRoute", name, self._namespace, spec)
+        return _route_object(name, self._namespace, route, _sequence(route, names), rules)
 
     def _references(self, place: Node, given: Node | None) -> Iterator[Node]:
         for each in given.items if given is not None and given.items else (None,):
@@ -277,7 +378,39 @@ class _Library:
                 yield _mapping(each or place, name=led[0], port=led[1])
 
 
-def _container(values: Node) -> Node:
+def _controller_object(name: Node, namespace: str, pod: Node, label: str, controller: Node) -> Object:
+    """The workload that a controller is."""
+    group, kind = _KINDS.get(told(controller.scalar("type"), ""), ("apps", "Deployment"))
+    if kind != "CronJob":
+        return _workload(name, namespace, pod, label, group, kind, controller.scalar("replicas"))
+    timed = controller.get("cronjob")
+    job = _workload(name, namespace, pod, label).spec
+    spec = _mapping(
+        controller,
+        jobTemplate=_mapping(controller, spec=job),
+        **{k: timed.scalar(k) if timed is not None else None for k in ("schedule", "timeZone", "suspend")},
+    )
+    return _object(group, kind, name, namespace, spec)
+
+
+def _probes(container: Node) -> dict[str, Node]:
+    """The probes of a container that are enabled: as they are written, or by their type, path and port."""
+    found = {}
+    for key, (_, probe) in _enabled(container, "probes").items():
+        if probe.get("enabled") is None:
+            continue  # off, unless it is said to be on
+        custom, kind, spec = probe.get("custom"), told(probe.scalar("type"), "TCP"), probe.get("spec")
+        parts = {k: node for k, (_, node) in spec.entries.items()} if spec is not None else {}
+        if custom is None or not custom.boolean():
+            by = "httpGet" if kind in _SPOKEN else "tcpSocket"
+            asked = _mapping(probe, path=probe.scalar("path"), port=probe.scalar("port"))
+            command = probe.get("command")
+            parts |= {by: asked} if command is None else {"exec": _mapping(probe, command=command)}
+        found[f"{key}Probe"] = _mapping(probe, **parts)
+    return found
+
+
+def _container(values: Node, mounts: list[Node]) -> Node:
     """A container of a pod, out of its values."""
     env = values.get("env")
     variables = [] if env is None else env.items
@@ -293,6 +426,7 @@ def _container(values: Node) -> Node:
         ]
     return _mapping(
         values,
+        name=values.get("name"),
         image=_image(values),
         env=_sequence(values, variables),
         envFrom=values.get("envFrom"),
@@ -300,6 +434,10 @@ def _container(values: Node) -> Node:
         args=values.get("args"),
         resources=values.get("resources"),
         securityContext=values.get("securityContext"),
+        workingDir=values.get("workingDir"),
+        ports=values.get("ports"),
+        volumeMounts=_sequence(values, mounts),
+        **_probes(values),
     )
 
 
@@ -349,10 +487,18 @@ def _image(values: Node) -> Node | None:
     return with_text(image, f"{text}@{digest.text}" if digest is not None else text)
 
 
-def _workload(name: Node, namespace: str, pod: Node, label: str) -> Object:
+def _workload(
+    name: Node,
+    namespace: str,
+    pod: Node,
+    label: str,
+    group: str = "apps",
+    kind: str = "Deployment",
+    replicas: Node | None = None,
+) -> Object:
     labels = _mapping(pod, labels=_mapping(pod, **{_LABEL: with_text(pod, label)}))
-    spec = _mapping(pod, template=_mapping(pod, metadata=labels, spec=pod))
-    return _object("apps", "Deployment", name, namespace, spec)
+    spec = _mapping(pod, replicas=replicas, template=_mapping(pod, metadata=labels, spec=pod))
+    return _object(group, kind, name, namespace, spec)
 
 
 def _service(name: Node, namespace: str, values: Node, ports: list[Node], controller: str | None) -> Object:
@@ -382,6 +528,16 @@ def _ingress_object(name: Node, namespace: str, values: Node, rules: list[Node])
         tls=values.get("tls"),
     )
     return _object("networking.k8s.io", "Ingress", name, namespace, spec, values.get("annotations"))
+
+
+def _route_object(
+    name: Node, namespace: str, route: Node, hostnames: Node | None, rules: list[Node]
+) -> Object:
+    kind = route.scalar("kind")
+    spec = _mapping(
+        route, hostnames=hostnames, parentRefs=route.get("parentRefs"), rules=_sequence(route, rules)
+    )
+    return _object(GATEWAY, kind.text if kind is not None else "HTTPRoute", name, namespace, spec)
 
 
 def _object(

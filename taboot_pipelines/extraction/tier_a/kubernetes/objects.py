@@ -129,6 +129,8 @@ class Known:
     services: dict[tuple[str, str], Node] = field(default_factory=dict)
     #: {(namespace, name): the ConfigMap}
     configs: dict[tuple[str, str], Node] = field(default_factory=dict)
+    #: {(namespace, name): Flux' OCI repository, which holds one chart}
+    repositories: dict[tuple[str, str], Node] = field(default_factory=dict)
     #: {(namespace, label, value): workloads whose pods have it, as (name, labels, pod)}
     labelled: dict[tuple[str, str, str], list[tuple[str, dict[str, str], Node]]] = field(default_factory=dict)
 
@@ -138,6 +140,8 @@ class Known:
             self.services.setdefault(key, one.node)
         elif one.kind == "ConfigMap" and one.group == "":
             self.configs.setdefault(key, one.node)
+        elif one.kind == "OCIRepository" and one.group == "source.toolkit.fluxcd.io":
+            self.repositories.setdefault(key, one.node)
         elif one.is_workload:
             metadata, spec = one.pod
             labels = texts_of(metadata.get("labels") if metadata is not None else None)
@@ -185,6 +189,10 @@ class Surroundings:
     def config(self, namespace: str, name: str) -> Node | None:
         key = (namespace, name)
         return self._own.configs.get(key) or self._beside().configs.get(key)
+
+    def repository(self, namespace: str, name: str) -> Node | None:
+        key = (namespace, name)
+        return self._own.repositories.get(key) or self._beside().repositories.get(key)
 
     def selected(self, namespace: str, selector: dict[str, str]) -> list[tuple[str, Node]]:
         found = self._own.selected(namespace, selector)

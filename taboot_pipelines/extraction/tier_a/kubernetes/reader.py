@@ -88,7 +88,7 @@ class ManifestReader:
     """
 
     name = "kubernetes"
-    version = "11"
+    version = "12"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
         texts = UnitTexts(view)

@@ -48,7 +48,7 @@ def claim_of_flux(claims: ClaimBuilder, one: Object, surroundings: Surroundings)
     start = claims.node(
         service_ref(claims, one.namespace, one.name.text),
         one.name,
-        {"schemaVersion": SCHEMA_VERSION, "chart": _chart(spec)} if released else {},
+        {"schemaVersion": SCHEMA_VERSION, "chart": _chart(one, surroundings)} if released else {},
         declared=released,
     )
     if released and start is not None:
@@ -74,10 +74,18 @@ def claim_of_flux(claims: ClaimBuilder, one: Object, surroundings: Surroundings)
             )
 
 
-def _chart(spec: Node | None) -> str | None:
-    """The chart that a HelmRelease installs by its name (``spec.chart.spec.chart``)."""
-    chart = spec.get("chart") if spec is not None else None
-    return _named_chart(chart.get("spec")) if chart is not None else None
+def _chart(one: Object, surroundings: Surroundings) -> str | None:
+    """The chart that a HelmRelease installs by its name (``spec.chart.spec.chart``), or the last part of the
+    address of the repository that it names, which holds that chart alone (``spec.chartRef``)."""
+    spec = one.spec
+    chart, named = (spec.get(key) if spec is not None else None for key in ("chart", "chartRef"))
+    if chart is not None or named is None:
+        return _named_chart(chart.get("spec")) if chart is not None else None
+    namespace, name = told(named.scalar("namespace"), one.namespace), told(named.scalar("name"), "")
+    held = surroundings.repository(namespace, name)
+    said = held.get("spec") if held is not None else None
+    url = told(said.scalar("url"), "") if said is not None else ""
+    return posixpath.basename(url.rstrip("/")) or None
 
 
 def _named_chart(source: Node | None) -> str | None:

@@ -343,12 +343,19 @@ def test_values_of_a_release_are_connections_as_an_environment_is() -> None:
         ("HelmRelease", "helm.toolkit.fluxcd.io/v2", "chart: {spec: {chart: '${CHART}'}}", None),
         ("HelmRelease", "helm.toolkit.fluxcd.io/v2", "chartRef: {kind: OCIRepository, name: x}", None),
         ("Application", "argoproj.io/v1alpha1", "source: {chart: wiki, helm: {values: 'a: 1'}}", "wiki"),
+        ("HelmRelease", "helm.toolkit.fluxcd.io/v2", "chartRef: {kind: OCIRepository, name: wikis}", "wiki"),
+        ("HelmRelease", "helm.toolkit.fluxcd.io/v2", "chartRef: {name: wikis, namespace: far}", None),
         ("Application", "argoproj.io/v1alpha1", "sources: [{ref: x}, {chart: wiki, helm: {}}]", "wiki"),
     ],
 )
 def test_a_release_says_which_chart_it_installs(kind: str, group: str, spec: str, chart: str | None) -> None:
-    said = one("all.yaml", f"apiVersion: {group}\nkind: {kind}\nmetadata: {{name: one}}\nspec:\n  {spec}\n")
-    (release,) = [n for n in said.nodes if n.declared]
+    repository = "apiVersion: source.toolkit.fluxcd.io/v1\nkind: OCIRepository\nmetadata: {name: wikis}\n"
+    repository += "spec: {url: oci://registry.example.org/charts/wiki/, ref: {tag: 1.2.3}}\n"
+    files = {
+        "one.yaml": f"apiVersion: {group}\nkind: {kind}\nmetadata: {{name: one}}\nspec:\n  {spec}\n",
+        "two.yaml": repository,
+    }
+    (release,) = [n for n in interpret(files)["one.yaml"].nodes if n.declared]
     assert release.properties.get("chart") == chart
 
 
@@ -509,6 +516,26 @@ def test_what_helm_create_lays_out_is_read_at_the_top_and_of_components() -> Non
     }
     (exposes,) = edges(said, "EXPOSES_ENDPOINT")
     assert exposes.end.key == ("tcp", "shop", 3000, "/")
+
+
+ROUTED = """\
+httpRoute: {enabled: true, hostnames: [wiki.example.com], parentRefs: [{name: edge, sectionName: https}]}
+service: {port: 3000}
+server:
+  route:
+    main: {enabled: true, hostnames: ["a.example.com", "b.example.com"], parentRefs: [{name: inner}]}
+    off: {enabled: false, hostnames: [c.example.com], parentRefs: [{name: inner}]}
+    other: {enabled: true, receiver: chat}
+alerts: {route: {receiver: chat, routes: [{receiver: mail}]}}
+"""
+
+
+def test_routes_of_the_gateway_api_in_values_of_any_chart_lead_to_what_they_are_of() -> None:
+    assert said_of(one("release.yaml", release_of(ROUTED)), "ROUTES_TO") == {
+        ("edge", "shop", "wiki.example.com", "/", 3000, True),
+        ("inner", "shop-server", "a.example.com", "/", False),
+        ("inner", "shop-server", "b.example.com", "/", False),
+    }
 
 
 @pytest.mark.parametrize(
