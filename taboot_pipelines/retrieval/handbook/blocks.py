@@ -54,10 +54,10 @@ class Blocks:
         document = self._index.documents.get(span.doc_id)
         if document is None or not span.line:
             return None
-        quote = self._index.line_text(span.doc_id, span.line) if _has_lines(document.mime) else ""
+        quote = self._index.line_text(span.doc_id, span.line) if has_lines(document.mime) else ""
         quote = quote or self._index.text(span.doc_id)[span.start : span.end].strip().partition("\n")[0]
         file = self._files.get(span.doc_id, "")
-        page = self._page_of.get(("text", span.doc_id), "")
+        page = next(filter(None, (self._page_of.get((kind, span.doc_id)) for kind in ("text", "script"))), "")
         return Place(file, span.line, quote[:_QUOTE], page)
 
     @cached_property
@@ -77,7 +77,7 @@ class Blocks:
 
     def span(self, text: Text, s: TextStatement) -> StatementSpan:
         doc_id = text.document.doc_id
-        if _has_lines(text.document.mime):
+        if has_lines(text.document.mime):
             line = text.text.count("\n", 0, s.start) + 1
         else:
             line = self._line_of(doc_id, s.start, s.end)
@@ -140,7 +140,10 @@ class Blocks:
             for at, said in dict.fromkeys(shown)
         ]
         remark = f"By its name and its first comment this is to {' and to '.join(script.actions)}."
-        return Passage(code, script.document.path, "", "", remark)
+        if script.beside and service >= 0 and not script.named[service]:
+            remark += f" It lies where {self._index.services[service].name} is declared."
+        page = self._page_of.get(("script", script.document.doc_id), "") if service >= 0 else ""
+        return Passage(code, script.document.path, page, "", remark)
 
     def at(self, excerpt: Excerpt) -> str:
         """The page of an excerpt's document, at the heading that it stands under."""
@@ -163,7 +166,7 @@ class Blocks:
         return Counter(d.title for d in self._index.documents.values())
 
 
-def _has_lines(mime: str) -> bool:
+def has_lines(mime: str) -> bool:
     """Whether the text of a document has the lines of its file."""
     return (mime.startswith("text/") and "html" not in mime) or is_code(mime)
 

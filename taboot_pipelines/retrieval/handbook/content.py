@@ -8,19 +8,20 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import PurePosixPath
 
 from taboot_pipelines.documents.mime import is_code
-from taboot_pipelines.retrieval.handbook.blocks import LineOf, table
-from taboot_pipelines.retrieval.handbook.facts import Facts
+from taboot_pipelines.retrieval.handbook.blocks import LineOf, has_lines, table
+from taboot_pipelines.retrieval.handbook.facts import Facts, when
 from taboot_pipelines.retrieval.handbook.instructions import (
     ACTIONS,
     Excerpt,
     Names,
     Text,
-    declared_beside,
     instructions,
     is_followed,
     read_text,
+    says,
 )
 from taboot_pipelines.retrieval.handbook.naming import What, page_names
 from taboot_pipelines.retrieval.handbook.pages import (
@@ -34,7 +35,7 @@ from taboot_pipelines.retrieval.handbook.pages import (
     Section,
     Table,
 )
-from taboot_pipelines.retrieval.handbook.scripts import scripts
+from taboot_pipelines.retrieval.handbook.scripts import Script, scripts, words
 from taboot_pipelines.retrieval.handbook.urgent import urgent
 from taboot_pipelines.retrieval.pictures.drawn import DrawnEdge, DrawnNode, choose
 from taboot_pipelines.retrieval.pictures.grouped import lay_out_groups
@@ -42,10 +43,11 @@ from taboot_pipelines.retrieval.pictures.layout import Layout, lay_out
 from taboot_pipelines.retrieval.pictures.mermaid import mermaid
 from taboot_pipelines.retrieval.pictures.picture import MAX_DRAWN
 from taboot_pipelines.retrieval.pictures.svg import svg
-from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, listed, plural
+from taboot_pipelines.retrieval.queries.catalog import QUERIES
+from taboot_pipelines.retrieval.queries.citations import StatementSpan, cite, cites, listed, plural
 from taboot_pipelines.retrieval.queries.house import Arguments, House
 from taboot_pipelines.retrieval.queries.relations import is_built_in, left_open, networks_of
-from taboot_pipelines.retrieval.queries.service_index import Edge, Service, distinct
+from taboot_pipelines.retrieval.queries.service_index import Document, Edge, Service, distinct
 
 #: Documents that are listed of those that name a service; passages about one action; urgent ones.
 _NAMING, _EXCERPTS, _URGENT = 20, 5, 8
@@ -79,10 +81,12 @@ class Handbook(Facts):
         names = Names(house.index, house.declared(Arguments()))
         texts = [read_text(house.index, names, d) for d in chosen]
         self._page_of: dict[What, str] = {}
-        super().__init__(house, self._page_of, line_of, texts)
+        super().__init__(house, self._page_of, line_of, texts, names)
         self._how = instructions(house.index, texts, names)
-        beside = declared_beside(house.index, names.services)
-        self._scripts = list(scripts(house.index, documents, names, beside))
+        self._scripts = [
+            replace(s, named={n: x for n, x in s.named.items() if not self._all_done_by(n, s.actions)})
+            for s in scripts(house.index, documents, names, self._beside)
+        ]
         self._urgent = urgent(texts)
         own = set(self.host_of.values())
         hosts = [n for n in self._index.of_label("Host") if n in own or self.is_machine(n)]
@@ -103,7 +107,8 @@ class Handbook(Facts):
             *(self._service(s) for s in self.services),
             *(self._host(n) for n in self._hosts),
             *(self._network(n) for n in self._members),
-            *(self._runbook(t) for t in self._runbooks),
+            *(self._script(s) for s in self._scripts),
+            *(self._text(t) for t in self._read),
         ]
 
     def _is_one_network(self, node: int, members: Sequence[tuple[Service, Edge]]) -> bool:
@@ -117,7 +122,11 @@ class Handbook(Facts):
     def _name_pages(self) -> None:
         followed = [e for held in (self._how.of, self._how.general) for es in held.values() for e in es]
         told = {e.text.document.doc_id for e in (*followed, *self._urgent)}
-        self._runbooks = [t for t in self._texts if t.document.doc_id in told or is_followed(t)]
+        runbooks = [t for t in self._texts if t.document.doc_id in told or is_followed(t)]
+        self._runbooks = {t.document.doc_id for t in runbooks}
+        # What has no lines, as a page of the web, is only listed, but what is followed.
+        whole = (t for t in self._texts if t.statements and has_lines(t.document.mime))
+        self._read = [*runbooks, *(t for t in whole if t.document.doc_id not in self._runbooks)]
         wanted: list[tuple[What, str, str, str]] = []
         for s in self.services:
             key = f"{s.place}/{s.project}/{s.name}"
@@ -126,10 +135,16 @@ class Handbook(Facts):
             for node in nodes:
                 name = self._index.name(node)
                 wanted.append(((kind, node), f"{kind}s", name, f"{name} {self._index.key(node)}"))
-        for text in self._runbooks:
-            document = text.document
-            name = re.sub(r"\.\w{1,8}$", "", document.path)
-            wanted.append((("text", document.doc_id), "runbooks", name, f"{document.source}/{document.path}"))
+        for kind, documents in (
+            ("text", [t.document for t in self._read]),
+            ("script", [s.document for s in self._scripts]),
+        ):
+            for d in documents:
+                name = re.sub(r"\.\w{1,8}$", "", d.path)
+                folder = (
+                    "runbooks" if d.doc_id in self._runbooks else "documents" if kind == "text" else "scripts"
+                )
+                wanted.append(((kind, d.doc_id), folder, name, f"{d.source}/{d.path}"))
         self._page_of |= page_names(wanted)
 
     # --- Pages
@@ -145,7 +160,7 @@ class Handbook(Facts):
         routes, ports = self.route_table(self.routes.get(service.number, ())), self.port_table([service])
         sections = [
             Section("What it is", [Passage([described]) if described else what]),
-            Section("At a glance", [self.glance(service)]),
+            _told("At a glance", self.glance(service), f"No file that was read declares {name}."),
             self._how_to(service, "restart"),
             Section("Map", [self._around(service)]),
             _told("Needs", needs, self._none(service, "What {} needs", _NEEDS, "need anything")),
@@ -184,6 +199,8 @@ class Handbook(Facts):
         return f"{service.name} is not declared to {lacking}."
 
     def _how_to(self, service: Service, action: str) -> Section:
+        if _does(service, action):
+            return Section(_HOW_TO[action], [Note(f"By its name {service.name} is what does so to others.")])
         found = (self.passage(e) for e in self._how.of.get((service.number, action), ())[:_EXCERPTS])
         passages: list[Block] = [p for p in found if p is not None]
         passages += [
@@ -198,9 +215,13 @@ class Handbook(Facts):
         looked_at = f"({plural(len(self._texts), 'document')} looked at)"
         return Note(f"Nothing was found that says {what} {looked_at}.", gap=True)
 
+    def _all_done_by(self, service: int, actions: Iterable[str]) -> bool:
+        return all(_does(self._index.services[service], a) for a in actions)
+
     def _is_told(self, service: Service, action: str) -> bool:
-        return bool(self._how.of.get((service.number, action))) or any(
-            action in s.actions and service.number in s.named for s in self._scripts
+        return not _does(service, action) and (
+            bool(self._how.of.get((service.number, action)))
+            or any(action in s.actions and service.number in s.named for s in self._scripts)
         )
 
     def _contradictions(self, service: Service | None = None) -> Table | None:
@@ -218,9 +239,9 @@ class Handbook(Facts):
 
     @cached_property
     def _named_in(self) -> dict[int, Counter[str]]:
-        """Of each service the runbooks that name it, and in how many statements."""
+        """Of each service the texts that name it, and in how many statements."""
         found: dict[int, Counter[str]] = defaultdict(Counter)
-        for text in self._runbooks:
+        for text in self._read:
             for named in text.named:
                 for number in {s.number for services in named.values() for s in services}:
                     found[number][text.document.doc_id] += 1
@@ -272,7 +293,18 @@ class Handbook(Facts):
         sections = [Section("Who is on it", [table(("Service", "Project"), rows)])]
         return Page(self._page_of["network", node], self._index.name(node), "Network", sections)
 
-    def _runbook(self, text: Text) -> Page:
+    def _script(self, script: Script) -> Page:
+        sections = [Section("What it says of itself", [self.of_script(script)])]
+        if script.named:
+            links = [(self.cell(n), self._index.services[n].project) for n in script.named]
+            sections.append(Section("Services that it is of", [Links(links)]))
+        document = script.document
+        page = self._page_of["script", document.doc_id]
+        return Page(
+            page, PurePosixPath(document.path).name, "Script", sections, f"{document.source}:{document.path}"
+        )
+
+    def _text(self, text: Text) -> Page:
         named = dict.fromkeys(s.number for held in text.named for services in held.values() for s in services)
         sections = [Section("Text", [Passage(self.said(text, range(len(text.statements))))])]
         if named:
@@ -281,13 +313,25 @@ class Handbook(Facts):
             ]
             sections.append(Section("Services that it names", [Links(links)]))
         document = text.document
+        if leads := self._leads_to(document):
+            sections.append(Section("Documents that it leads to", [Links(leads)]))
         return Page(
             self._page_of["text", document.doc_id],
             self.title(document),
-            "Runbook",
+            "Runbook" if document.doc_id in self._runbooks else "Document",
             sections,
             f"{document.source}:{document.path}",
         )
+
+    def _leads_to(self, document: Document) -> list[tuple[Cell, str]]:
+        """The texts with pages that one has links to, in their order."""
+        graph = self._house.view.links
+        row = graph.row(document.doc_id)
+        edges = range(*graph.starts[row : row + 2]) if row is not None else ()
+        ids = graph.documents.column("doc_id")
+        found = dict.fromkeys(ids[int(graph.target[e])].as_py() for e in edges if not graph.titled[e])
+        held = [(self._index.documents[d], page) for d in found if (page := self._page_of.get(("text", d)))]
+        return [(Cell(self.title(d), page), d.path) for d, page in held]
 
     def _ways_in(self) -> Page:
         routes = [r for held in self.routes.values() for r in held]
@@ -314,27 +358,27 @@ class Handbook(Facts):
             at = list(dict.fromkeys(routed)) or list(dict.fromkeys(ports))
             told = [a for a in ACTIONS if self._is_told(service, a)]
             spans = [
-                *self._house.declaration(service),
+                *self.declaration(service),
                 *(cite(e) for e, _ in self.routes.get(service.number, ())[:1]),
                 *(self.begin(es[0]) for a in told if (es := self._how.of.get((service.number, a)))),
                 *(self.head_of(s) for s in self._scripts if service.number in s.named),
             ]
             cells = (
-                Cell(service.name, self._page_of["service", service.number]),
+                self.cell(service.number),
                 service.project,
                 self.cell(node) if node is not None else "",
                 Cell(" ".join(at[:2]), code=bool(at)),
                 ", ".join(told),
             )
-            rows.append(self.row(cells, spans))
+            rows.append(self.row(cells, spans or cites(self._index.into(service.number))))
         services = _of_worth(table(("Service", "Project", "Host", "Reached at", "Told how to"), rows))
         procedures: list[Block] = [held] if (held := self._procedures()).rows else []
-        procedures += [self.of_script(s) for s in self._scripts]
         sections = [
             *([Section("Read first", self._first())] if self._urgent else []),
             Section("Map", [self._whole()]),
             Section("How to read this", [Note(_READING)]),
             _told("Services", services, "No service is declared in what was read."),
+            *([Section("What runs by itself", [timed])] if (timed := self._scheduled()).rows else []),
             Section("Procedures", procedures or [self._gap("how to do anything")]),
             *([Section("What contradicts", [drift])] if (drift := self._contradictions()) else []),
             *([Section("Gaps", gaps)] if (gaps := self._gaps()) else []),
@@ -342,17 +386,32 @@ class Handbook(Facts):
         for title, kind, nodes in (("Hosts", "host", self._hosts), ("Networks", "network", self._members)):
             links = [(Cell(self._index.name(n), self._page_of[kind, n]), "") for n in nodes]
             sections += [Section(title, [Links(links)])] if links else []
-        books = [
-            (Cell(self.title(t.document), self._page_of["text", t.document.doc_id]), t.document.path)
-            for t in self._runbooks
-        ]
-        sections += [Section("Runbooks", [Links(books)])] if books else []
+        for title, followed in (("Runbooks", True), ("Other documents", False)):
+            books = [
+                (
+                    Cell(self.title(t.document), self._page_of.get(("text", t.document.doc_id), "")),
+                    t.document.path,
+                )
+                for t in self._texts
+                if (t.document.doc_id in self._runbooks) is followed
+            ]
+            sections += [Section(title, [Links(books)])] if books else []
         sources = [
             (Cell(name, code=True), f"{entry.type}, {entry.root}" if entry.root else entry.type)
             for name, entry in sorted(self._house.view.manifest.sources.items())
         ]
         sections.append(Section("What it was made from", [Links(sources)]))
         return Page("index", "The house", "Overview", sections)
+
+    def _scheduled(self) -> Table:
+        """What has a schedule."""
+        known = {(s.name, s.project): s.number for s in self.services}
+        rows = []
+        for row in QUERIES["schedules"].run(self._house, Arguments()):
+            name, project = str(row.cells["service"]), str(row.cells["project"])
+            of = self.cell(known[name, project]) if (name, project) in known else Cell(name)
+            rows.append(self.row((of, when(row)), row.cites))
+        return table(("What", "When"), rows)
 
     def _first(self) -> list[Block]:
         """What texts say is urgent; what is more than can be read first, as a number."""
@@ -378,12 +437,17 @@ class Handbook(Facts):
                     where = f"{title}: {'; '.join(sections)}" if sections else title
                     cells = (action.capitalize(), cell, Cell(where, self.at(held[0])))
                     rows.append(self.row(cells, map(self.begin, held)))
+            for script in (s for s in self._scripts if action in s.actions):
+                whom = [self.cell(n) for n in script.named]
+                of_all = whom[0] if len(whom) == 1 else Cell(listed([c.text for c in whom]) if whom else "")
+                place = Cell(script.document.path, self._page_of["script", script.document.doc_id])
+                rows.append(self.row((action.capitalize(), of_all, place), [self.head_of(script)]))
         return table(("What", "Of", "Where it is told"), rows)
 
     def _gaps(self) -> list[Block]:
         gaps: list[Block] = []
         for action in ACTIONS:
-            without = [s for s in self.services if not self._is_told(s, action)]
+            without = [s for s in self.services if not (_does(s, action) or self._is_told(s, action))]
             some = f"{len(without)} of {plural(len(self.services), 'service')}"
             whom = "any service" if len(without) == len(self.services) else some
             general = self._how.general.get(action) or any(action in s.actions for s in self._scripts)
@@ -427,6 +491,11 @@ class Handbook(Facts):
     def _line(self, edge: Edge) -> DrawnEdge:
         start, end = ((self._index.label(n), str(n)) for n in (edge.start, edge.end))
         return DrawnEdge(edge.type, start, end)
+
+
+def _does(service: Service, action: str) -> bool:
+    """Whether a service is what backs up, or updates, by its own name: it is not what that is done to."""
+    return action in says(words(service.name))
 
 
 #: The arrow of each type of relation in Mermaid.

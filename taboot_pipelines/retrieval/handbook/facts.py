@@ -8,9 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
+from taboot_pipelines.knowledge.mentions import fold
 from taboot_pipelines.packaged import sections
 from taboot_pipelines.retrieval.handbook.blocks import Blocks, LineOf, table
-from taboot_pipelines.retrieval.handbook.instructions import Text
+from taboot_pipelines.retrieval.handbook.instructions import Names, Text, declared_beside, path_of, says
 from taboot_pipelines.retrieval.handbook.naming import What
 from taboot_pipelines.retrieval.handbook.pages import Cell, Row, Said, Table
 from taboot_pipelines.retrieval.queries import house as queries
@@ -28,12 +29,17 @@ from taboot_pipelines.retrieval.queries.service_index import Edge, Service, plai
 from taboot_pipelines.retrieval.sentences import Form, TextStatement
 
 _LISTED = sections("taboot_pipelines.retrieval.handbook", "describing.txt")
-#: What says what a thing is: a verb behind its name, or the header of a column.
+#: What says what a thing is: the copula and a noun phrase behind its name ("the one" stands for another), or
+#: the header of a column.
 _IS = re.compile(
     r"\W{0,3}(?:\([^()]{1,60}\)\W{0,2})?(?:(?:service|container|stack)\s+)?"
-    rf"(?:{'|'.join(_LISTED['verbs'])})\b",
+    rf"(?:{'|'.join(_LISTED['copulas'])})\s+[*_`]*(?:{'|'.join(_LISTED['determiners'])})\s+(?!one\b)",
     re.IGNORECASE,
 )
+#: What stands behind a name in a title.
+_ASIDE = re.compile(r"\s+[-–—]+\s+|:\s+")
+#: A login at another service: which protocol that speaks is not what a proxy says of it.
+_ASKED = re.compile(r"oauth2 \(([^()]+)\)")
 _PURPOSE = re.compile("|".join(_LISTED["headers"]), re.IGNORECASE)
 _LABELLED = re.compile(rf"(?:{'|'.join(_LISTED['headers'])}): +(?=\S)(.+)", re.IGNORECASE | re.DOTALL)
 #: Letters of a sentence that may say what a thing is.
@@ -46,10 +52,16 @@ class Facts(Blocks):
     """Tables and passages about services; ``texts``: the house's own."""
 
     def __init__(
-        self, house: House, page_of: Mapping[What, str], line_of: LineOf, texts: Sequence[Text]
+        self,
+        house: House,
+        page_of: Mapping[What, str],
+        line_of: LineOf,
+        texts: Sequence[Text],
+        names: Names,
     ) -> None:
         super().__init__(house, page_of, line_of)
-        self._texts = texts
+        self._texts, self._names = texts, names
+        self._beside = declared_beside(house.index, self.services)
 
     def ask(self, name: str, service: Service) -> list[queries.Row]:
         return list(QUERIES[name].run(self._house, Arguments(services=(service,))))
@@ -80,7 +92,7 @@ class Facts(Blocks):
                 Cell(f"{to.text if to.page else c['target']}{port}", to.page),
                 self.cell(edge.start),
                 "yes" if c["tls"] else "",
-                "not known" if c["login"] is None else str(c["login"]),
+                "not known" if c["login"] is None else _ASKED.sub(r"by \1", str(c["login"])),
             )
             rows.append(self.row(cells, row.cites))
         return table(("Address", "Leads to", "Proxy", "TLS", "Login"), rows)
@@ -102,11 +114,16 @@ class Facts(Blocks):
         ordered = [row for _, row in sorted(rows, key=lambda r: (int(r[0][0] or 0), r[0][1]))]
         return table(("Port", *(("Service",) if of else ()), "In the container", "Address"), ordered)
 
+    def declaration(self, service: Service) -> list[StatementSpan]:
+        """Where a service is declared; of one without a relation, as a unit may be, its first setting."""
+        settings = self._house.entries.of_service(service)
+        return self._house.declaration(service) or [e.cite for e in settings[:1]]
+
     def glance(self, service: Service) -> Table:
         rows: list[Row | None] = []
         for row in self.ask("services", service):
-            c = row.cells
-            rows.append(self.row(("Project", str(c["project"])), row.cites))
+            c, declared = row.cells, row.cites or self.declaration(service)
+            rows.append(self.row(("Project", str(c["project"])), declared))
             if c["host"]:
                 node = self.host_of.get(service.number)
                 rows.append(
@@ -119,7 +136,12 @@ class Facts(Blocks):
                 known = not left_open(service, "container_name")
                 rows.append(self.row(("Container", Cell(str(c["container"]), code=known)), row.cites))
             if c["file"]:
-                rows.append(self.row(("Declared in", Cell(str(c["file"]), code=True)), row.cites))
+                rows.append(self.row(("Declared in", Cell(str(c["file"]), code=True)), declared))
+        for entry in self._house.entries.of_service(service):
+            if entry.document.is_unit and entry.value.path[entry.lead :] == ("command",):
+                rows.append(self.row(("Runs", Cell(entry.shown, code=True)), [entry.cite]))
+        for row in self.ask("schedules", service):
+            rows.append(self.row(("When", when(row)), row.cites))
         for row in self.ask("images", service):
             how = {"built here": "Image, built here", "built from": "Built from"}.get(
                 str(row.cells["how"]), "Image"
@@ -221,44 +243,65 @@ class Facts(Blocks):
 
     @cached_property
     def _sayings(self) -> dict[int, tuple[Text, TextStatement, str]]:
-        """The first statement that says what a service is: that begins with its name, stands first under a
-        heading that is its name or is labelled there as the column of a table is ("Purpose: …"), or is the
-        row of a table that it heads."""
-        called: dict[str, list[Service]] = defaultdict(list)
-        for service in self.services:
-            for name in {service.name, str(service.properties.get("containerName") or service.name)}:
-                called[plain_name(name)].append(service)
+        """What says what a service is: the title or the first words of a text of its own, else the first
+        statement that begins with its name, stands first under a heading that is its name or is labelled
+        there as the column of a table is ("Purpose: …"), or is the row of a table that it heads."""
         found: dict[int, tuple[Text, TextStatement, str]] = {}
+        for text in self._texts:
+            head, *below = text.statements[:2] or (None,)
+            if head is not None and head.form is Form.HEADING:
+                name, *aside = _ASIDE.split(head.said, maxsplit=1)
+                near = self._beside(text.document)
+                named = {s.number for services in text.named[0].values() for s in services}
+                own = [s for s in near if s.number in named] or [s for s in near if s.name == s.project]
+                for service in self._called(name, text) or own:
+                    for words in [head] if aside else [s for s in below if s.form is Form.SENTENCE]:
+                        found.setdefault(service.number, (text, words, words.said))
         for text in self._texts:
             for number, s in enumerate(text.statements):
                 said = s.said
                 if s.form is Form.ROW:
                     told = next((cell for header, cell in s.cells[1:] if _PURPOSE.search(header)), "")
                     said = told or said
-                    of = called.get(plain_name(s.cells[0][1].strip("*`[]")), ()) if told else ()
+                    of = self._called(s.cells[0][1].strip("*`[]"), text) if told else ()
                 elif s.form is Form.ITEM and (labelled := _LABELLED.match(s.said)):
                     said = labelled[1]
-                    of = called.get(plain_name(s.section.rpartition(" > ")[2].strip("*`")), ())
+                    of = self._called(s.section.rpartition(" > ")[2].strip("*`"), text)
                 elif number and text.statements[number - 1].form is Form.HEADING and len(s.said) > _SHORT:
                     heading = text.statements[number - 1].said
-                    of = called.get(plain_name(heading.strip("*`")), ()) if s.form is Form.SENTENCE else ()
+                    told_of = s.form is Form.SENTENCE and not any(map(says, path_of(text, number)))
+                    of = self._called(heading.strip("*`"), text) if told_of else ()
                 else:
                     of = ()
                 if not of and s.form in (Form.SENTENCE, Form.ITEM):
                     of = [
                         service
-                        for name, services in text.named[number].items()
+                        for name in text.named[number]
                         if (
-                            head := re.match(
+                            begun := re.match(
                                 rf"[\W_]*(?:The |Der |Die |Das )?{re.escape(name)}\b", s.said, re.I
                             )
                         )
-                        and _IS.match(s.said, head.end())
-                        for service in services
+                        and _IS.match(s.said, begun.end())
+                        for service in self._called(name, text)
                     ]
                 for service in of:
                     found.setdefault(service.number, (text, s, said))
         return found
+
+    @cached_property
+    def _of_name(self) -> dict[str, list[Service]]:
+        found: dict[str, list[Service]] = defaultdict(list)
+        for service in self.services:
+            for name in {service.name, str(service.properties.get("containerName") or service.name)}:
+                found[plain_name(name)].append(service)
+        return found
+
+    def _called(self, name: str, text: Text) -> Sequence[Service]:
+        """Whom a name means in a text: who is declared beside it, else the only one who is called so."""
+        held = self._of_name.get(plain_name(name), [])
+        near = [s for s in held if s in self._beside(text.document)]
+        return near or (held if len(held) == 1 and not self._names.is_software(fold(name), held) else ())
 
     def relations(self, edges: Iterable[tuple[Edge, str]], end: str) -> Table:
         held: dict[tuple[int, str], list[Edge]] = defaultdict(list)
@@ -266,6 +309,11 @@ class Facts(Blocks):
             held[getattr(edge, end), how].append(edge)
         rows = [self.row((self.cell(node), how), cites(es)) for (node, how), es in held.items()]
         return table(("Service", "How"), rows)
+
+
+def when(row: queries.Row) -> Cell:
+    """The schedule that a row of the query says."""
+    return Cell(f"{row.cells['key']}={row.cells['value']}", code=True)
 
 
 def is_private(address: str) -> bool:

@@ -4,8 +4,10 @@ A section is about what its heading names ("Upgrade Gitea"), else about what the
 its document's title or its folder name, if it has steps. Elsewhere a sentence, a step or a command counts of
 which a service is the object ("Restart Traefik so that …", ``docker compose restart traefik``), with the
 commands that it leads in to, and a command that begins an item or a row or stands behind a label, also where
-it is about no service. A section without a step tells of what was or is so, and what a block of code draws
-is no command. What only happens to name a service is left out: a wrong instruction is worse than none.
+it is about no service; each is shown with the paragraph or step that it is of. A section without a step tells
+of what was or is so, but one that is called by an action alone where a service is declared ("Backup"), and
+what a block of code draws is no command. What only happens to name a service is left out: a wrong instruction
+is worse than none.
 """
 
 from __future__ import annotations
@@ -77,6 +79,8 @@ _CLAUSE, _EARLIER, _BETWEEN = re.compile(r"[,;:.!?()–—](?:\s|$)|\s[-–—]\
 _STEPS, _PART = 2, 0.2
 #: The tool that a command runs in its own container: it is not what the command is about.
 _TOOL = re.compile(r"\bexec (?:-\S+ )*(\S+) \1\b")
+#: Words in bold at the beginning of a paragraph, which head what follows.
+_BOLD = re.compile(r"\*\*|__")
 #: Lines of code, and comments between them.
 _IN_CODE = frozenset({Form.CODE, Form.SENTENCE})
 #: Statements of one excerpt, whose document has the rest; commands that one sentence leads in to.
@@ -152,6 +156,11 @@ class Names:
                     found.append((unit.start(), fold(unit[0]), services))
         return found
 
+    def is_software(self, name: str, services: Sequence[Service]) -> bool:
+        """Whether a name is that of a database or cache that others run too, whatever these are called: by
+        itself it means none of them."""
+        return any(s not in services for s in self._stores.get(name, ()))
+
     def of_heading(self, heading: str) -> dict[str, tuple[Service, ...]]:
         """The services that a heading, a title or the name of a file names, by name or by the database or
         cache that they run. Words of the language name none, but long ones that are written like names."""
@@ -212,14 +221,16 @@ def instructions(house: ServiceIndex, texts: Sequence[Text], names: Names) -> In
     beside = declared_beside(house, names.services)
     for text in texts:
         taken: set[tuple[int, int, str]] = set()
+        near = beside(text.document)
 
         def add(
             services: Sequence[Service],
             action: str,
             excerpt: Excerpt,
             taken: set[tuple[int, int, str]] = taken,
+            near: Sequence[Service] = near,
         ) -> None:
-            meant = _meant(services, excerpt)
+            meant = _meant(services, excerpt, names, near)
             for service in meant:
                 new = tuple(n for n in excerpt.numbers if (service.number, n, action) not in taken)
                 if new:
@@ -227,7 +238,7 @@ def instructions(house: ServiceIndex, texts: Sequence[Text], names: Names) -> In
                     told = replace(excerpt, numbers=new, meant=len(meant))
                     _join(found.of[service.number, action], told)
 
-        told_of = _sections(text, names)
+        told_of = _sections(text, names, near)
         for (root, action), numbers in told_of.items():
             subjects = _subjects(text, names, root, numbers)
             named = {path for path, _ in subjects}
@@ -236,12 +247,12 @@ def instructions(house: ServiceIndex, texts: Sequence[Text], names: Names) -> In
                 add(services, action, Excerpt(text, path, under[:MAX_STATEMENTS]))
             rest = tuple(n for n in numbers if not any(path_of(text, n)[: len(p)] == p for p in named))
             if rest:
-                excerpt, near = Excerpt(text, root, rest[:MAX_STATEMENTS]), beside(text.document)
+                excerpt = Excerpt(text, root, rest[:MAX_STATEMENTS])
                 for service in near:
                     add((service,), action, replace(excerpt, beside=True))
                 if not near:
                     found.general[action].append(excerpt)
-        for number, action, about in _told(text, beside(text.document)):
+        for number, action, about in _told(text, near):
             told = Excerpt(text, path_of(text, number), _with_commands(text, number), whole=False)
             add(about, action, told)
         in_section = {(n, action) for (_, action), numbers in told_of.items() for n in numbers}
@@ -275,9 +286,12 @@ def path_of(text: Text, number: int) -> tuple[str, ...]:
     return tuple(parts) if parts and parts[0] == title else (title, *parts)
 
 
-def _sections(text: Text, names: Names) -> dict[tuple[tuple[str, ...], str], list[int]]:
+def _sections(
+    text: Text, names: Names, near: Sequence[Service]
+) -> dict[tuple[tuple[str, ...], str], list[int]]:
     """(headings down to the innermost one that says what is done, what is done) -> what stands below it,
-    where that heading names a service, or there is a step below it: else it tells of what was or is so."""
+    where that heading names a service, says nothing else beside the declaration of one, or there is a step
+    below it: else it tells of what was or is so."""
     found: dict[tuple[tuple[str, ...], str], list[int]] = defaultdict(list)
     for number, statement in enumerate(text.statements):
         path = path_of(text, number)
@@ -291,8 +305,17 @@ def _sections(text: Text, names: Names) -> dict[tuple[tuple[str, ...], str], lis
         (path, action): n
         for (path, action), n in found.items()
         if any(map(text.is_step, n))
-        or (names.of_heading(path[-1]) and any(text.statements[i].form is not Form.HEADING for i in n))
+        or (
+            ((near and _is_action(path[-1])) or names.of_heading(path[-1]))
+            and any(text.statements[i].form is not Form.HEADING for i in n)
+        )
     }
+
+
+def _is_action(heading: str) -> bool:
+    """Whether a heading says what is done and nothing else ("Backup & restore")."""
+    parts = [part.strip() for part in _PARTS.split(_ASIDE.sub(" ", heading)) if part.strip()]
+    return bool(parts) and all(any(p.fullmatch(part) for p in _HEADED.values()) for part in parts)
 
 
 @lru_cache(maxsize=4096)
@@ -356,16 +379,22 @@ def declared_beside(
     return lambda document: held.get(folder(document), ())
 
 
-def _meant(services: Sequence[Service], excerpt: Excerpt) -> Sequence[Service]:
-    """Of services with one name those whose project the text names, if it names one."""
-    if len(services) < 2:
+def _meant(
+    services: Sequence[Service], excerpt: Excerpt, names: Names, near: Sequence[Service]
+) -> Sequence[Service]:
+    """Of services with one name those that are declared beside the text or whose project it names, if there
+    are any; none where the name is that of what others run too."""
+    software = any(names.is_software(fold(s.name), services) for s in services)
+    if len(services) < 2 and not software:
         return services
     said = " ".join(excerpt.text.statements[n].said for n in excerpt.numbers)
     around = re.sub(r"[-_./]", " ", f"{excerpt.text.document.path} {' '.join(excerpt.path)} {said}".lower())
     told = [
-        s for s in services if re.search(rf"\b{re.escape(re.sub('[-_.]', ' ', s.project.lower()))}\b", around)
+        s
+        for s in services
+        if s in near or re.search(rf"\b{re.escape(re.sub('[-_.]', ' ', s.project.lower()))}\b", around)
     ]
-    return told or services
+    return told or (() if software else services)
 
 
 def _told(text: Text, beside: Sequence[Service]) -> Iterator[tuple[int, str, Sequence[Service]]]:
@@ -482,17 +511,44 @@ def _without_programs(line: str) -> str:
 
 def is_object(name: str, line: str) -> bool:
     """Whether a line of code names something as what it is about: not in a path, as a program or a key."""
-    bare = rf"(?<![/\w.-]){re.escape(name)}(?![\w=-])"
+    bare = rf"(?<![/\w.-]){re.escape(name)}(?![\w=-]|\.\w)"
     return re.search(bare, _without_programs(line), re.IGNORECASE) is not None
 
 
 def _with_commands(text: Text, number: int) -> tuple[int, ...]:
-    """A statement with the commands that it leads in to; a command with what leads in to it."""
-    own = text.statements[number]
+    """A statement with its paragraph or step and the commands that this leads in to; a command with what
+    leads in to it. Both begin with the words in bold that head them, in place of a heading."""
+    own, first, last = text.statements[number], number, number
     if own.form is Form.CODE:
         before = text.statements[number - 1] if number else own
-        led = before.form in (Form.SENTENCE, Form.LEAD_IN) and before.said in own.lead
-        return (number - 1, number) if led else (number,)
-    following = text.statements[number + 1 : number + 1 + _COMMANDS_SHOWN]
-    led_to = takewhile(lambda s: s.form is Form.CODE and s.lead.startswith(own.said[:_LEAD]), following)
-    return tuple(range(number, number + 1 + len(list(led_to))))
+        if before.form not in (Form.SENTENCE, Form.LEAD_IN) or before.said not in own.lead:
+            return (number,)
+        first = number - 1
+    if first == number or text.statements[first].block != own.block:
+        first, end = _paragraph(text, first)
+        last = max(last, end)
+    following = text.statements[last + 1 : last + 1 + _COMMANDS_SHOWN] if own.form is not Form.CODE else ()
+    said = text.statements[last].said[:_LEAD]
+    led_to = takewhile(lambda s: s.form is Form.CODE and s.lead.startswith(said), following)
+    return tuple(range(first, last + 1 + len(list(led_to))))
+
+
+def _paragraph(text: Text, number: int) -> tuple[int, int]:
+    """The first and the last statement of the paragraph or step of one, from the words in bold above it on
+    that are near and of its section; of a comment in a block of code only itself."""
+    unit, own = text.units[number], text.statements[number]
+    first = last = number
+    while first and text.units[first - 1] == unit:
+        first -= 1
+    while last + 1 < len(text.units) and text.units[last + 1] == unit:
+        last += 1
+    if any(s.form is Form.CODE for s in text.statements[first : last + 1]):
+        return number, number
+    for above in range(first, max(-1, first - _COMMANDS_SHOWN), -1):
+        s = text.statements[above]
+        if s.section != own.section or s.form in (Form.HEADING, Form.ITEM):
+            break
+        begin = text.text.rfind("\n", 0, s.start) + 1
+        if _BOLD.match(text.text, begin) and not re.search(r"\w", text.text[begin : s.start]):
+            return above, last
+    return first, last

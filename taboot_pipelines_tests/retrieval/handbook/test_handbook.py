@@ -123,6 +123,9 @@ def test_a_service_is_told_whole(book: Path) -> None:
         "Never skip a minor release.",
     ):
         assert said in gitea, said
+    # A login at another service is called after that; which protocol it speaks is not known.
+    routes = (book / "routes.md").read_text("utf-8")
+    assert "| by authelia |" in routes and "oauth2" not in routes
     # The same picture as Mermaid and as SVG: the proxy leads to gitea, which leads to its page.
     nodes = dict(re.findall(r'(n\d+)\["(.+)"\]', gitea))
     lines = [(nodes[a], arrow, nodes[b]) for a, arrow, b in re.findall(r"  (n\d+) (\S+) (n\d+)", gitea)]
@@ -296,9 +299,14 @@ def test_scripts_that_restore_and_what_is_urgent_stand_on_the_overview(tmp_path:
         "!!! warning It is hot.",
     ]
     procedures = sections["Procedures"]
-    assert re.findall(r"^### (.*)", procedures, re.M) == ["db-restore.sh", "ops/nightly_backup.yml"]
-    assert "Usage:\n  db-restore.sh NAME   its name\n```" in procedures
-    assert "Backup of everything, nightly." in procedures
+    rows = re.findall(r"^\| (Back up|Restore) \| (.*?) \| \[(.*?)\]\((scripts/.*?)\)", procedures, re.M)
+    assert [row[:3] for row in rows] == [
+        ("Back up", "", "ops/nightly_backup.yml"),
+        ("Restore", "[gitea](services/stacks.gitea.md)", "db-restore.sh"),
+    ]
+    nightly, restore = ((book / row[3]).read_text() for row in rows)
+    assert "Usage:\n  db-restore.sh NAME   its name\n```" in restore
+    assert "Backup of everything, nightly." in nightly
     gitea, relay, engine = (
         next(book.glob(f"services/*.{n}.md")).read_text() for n in ("gitea", "relay", "engine")
     )
@@ -307,6 +315,124 @@ def test_scripts_that_restore_and_what_is_urgent_stand_on_the_overview(tmp_path:
     # Each line of a script leads to its line.
     places = [p for s in statements(book / "index.md") for p in s.places if p.file.endswith(".sh")]
     assert {(p.line, p.quote) for p in places} == {(2, "# Restore one dump. It stops the relay.")}
+    world.workspace.close()
+
+
+def how(book: Path, service: str, to: str) -> str:
+    """What the page of a service says of how something is done to it, without the marks of its places."""
+    page = next(book.glob(f"services/{service}.md")).read_text()
+    section = re.search(rf"^## {to}.*?\n\n(.*?)(?=^## |^---$)", page, re.M | re.S)
+    assert section is not None, page
+    return re.sub(r"\[\^\d+\]", "", section[1]).strip()
+
+
+def test_a_script_is_of_what_lies_beside_it_and_what_its_commands_name(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    stacks = world.source("stacks", "compose", host="nas")
+    projects = {
+        "forum": {"web": "a:1", "db": "postgres:17"},
+        "wiki": {"wiki": "a:1", "postgres": "postgres:17"},
+        "hall": {"lampd": "a:1", "bell": "a:1", "hornd": "a:1"},
+    }
+    for project, services in projects.items():
+        (stacks / project).mkdir()
+        held = "".join(f"  {name}:\n    image: {image}\n" for name, image in services.items())
+        (stacks / project / "compose.yaml").write_text(f"services:\n{held}")
+    (stacks / "ops").mkdir()
+    (stacks / "forum" / "restore.sh").write_text(
+        "#!/bin/sh\n#\n# Restore the forum.\n#\n"
+        'echo "==> Waiting for Postgres"; echo lampd\nread -p "lampd? " x\n'
+        "printf 'What is NOT touched:\nlampd and bell\n' | more\n"
+        "cat <<EOF\n3. lampd works\nEOF\ndocker compose exec postgres true # lampd\ndocker start bell\n"
+    )
+    (stacks / "ops" / "backup.sh").write_text(
+        "#!/bin/sh\n# Backup of one.\nBOX='lampd'\nALL=\"bell hornd\"\n"
+        'docker exec "${BOX}" tar c /x\ncp hornd.tar bell.conf /x\n'
+    )
+    world.source("notes", path="stacks", include=["**/*.md", "**/*.sh"])
+    (stacks / "ops" / "last.md").write_text(
+        "# Last\n\n1. Stop it:\n\n   ```sh\n   restic restore x --include /opt/forum/postgres\n   ```\n\n"
+        "2. Restore `postgres` now.\n"
+    )
+    world.ingest()
+    book = world.kb().handbook(tmp_path / "book").path
+    for service in ("forum.web", "forum.db"):
+        assert how(book, service, "How to restore").endswith("```\nRestore the forum.\n```\n\nSource:")
+        assert "It lies where" in how(book, service, "How to restore")
+    for service in ("wiki.wiki", "wiki.postgres", "hall.lampd", "hall.hornd"):
+        assert how(book, service, "How to restore").startswith("> Nothing was found"), service
+    assert "docker start bell" in how(book, "hall.bell", "How to restore")
+    assert 'docker exec "${BOX}" tar c /x' in how(book, "hall.lampd", "How to back")
+    for service in ("hall.bell", "hall.hornd"):
+        assert how(book, service, "How to back").startswith("> Nothing was found"), service
+    index = (book / "index.md").read_text()
+    assert "| Restore | db, web and bell | [forum/restore.sh](scripts/forum-restore.md) |" in index
+    world.workspace.close()
+
+
+def test_texts_of_a_service_tell_what_it_is_and_what_is_done_to_it(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    stacks = world.source("stacks", "compose", host="box.lan")
+    for project, names in {"hall": ("hall",), "wiki": ("wiki", "store"), "rest": ("bell", "horn")}.items():
+        (stacks / project).mkdir()
+        held = "".join(f"  {name}:\n    image: a:1\n" for name in names)
+        (stacks / project / "compose.yaml").write_text(f"services:\n{held}")
+    world.source("notes", path="stacks", include=["**/*.md"])
+    (stacks / "hall" / "README.md").write_text(
+        "# Hall-ng\n\nLights for the whole house.\n\n## Backup\n\nAll lies in one folder.\n\n"
+        "## Backups and updates\n\nBy hand alone.\n\n## Restore policy\n\nNever yet.\n"
+    )
+    (stacks / "other").mkdir()
+    (stacks / "other" / "wiki.md").write_text(
+        "# Wiki — what the house knows\n\nIt runs on box.lan. The wiki is down today.\n"
+        "Bell monitors the door. Horn is the one that went. See [facts](facts.md).\n\n"
+        "## Backup\n\nNightly.\n\n## Trouble\n\n"
+        "**Pages are old.** The cache is full. Look:\n\n```sh\ndocker exec wiki ls\n```\n\n"
+        "It must be empty. If it is not:\n\n```sh\ndocker compose restart wiki\n```\n\n"
+        "**Else.** Nothing is lost. Restart bell. Ring twice.\n"
+    )
+    (stacks / "other" / "facts.md").write_text("# Facts\n\nThe hall of box.lan has one door.\n")
+    units = world.source("units", interpret=True)
+    (units / "night-backup.service").write_text(
+        "[Unit]\nDescription=Copies all\n[Service]\nType=oneshot\nExecStart=/usr/bin/copy all\n"
+    )
+    (units / "night-backup.timer").write_text("[Timer]\nOnCalendar=*-*-* 01:00:00\n")
+    world.ingest()
+    book = world.kb().handbook(tmp_path / "book").path
+    whats = {s: how(book, s, "What it is") for s in ("hall.hall", "wiki.wiki", "rest.bell", "rest.horn")}
+    assert (whats["hall.hall"], whats["wiki.wiki"]) == (
+        "Lights for the whole house.",
+        "Wiki — what the house knows",
+    )
+    assert all(whats[s].startswith("> Nothing was found") for s in ("rest.bell", "rest.horn"))
+    backup = how(book, "hall.hall", "How to back")
+    assert "All lies in one folder." in backup and "By hand alone." in backup
+    assert "By hand alone." in how(book, "hall.hall", "How to update")
+    assert how(book, "hall.hall", "How to restore").startswith("> Nothing was found")
+    assert how(book, "wiki.wiki", "How to back").startswith("> Nothing was found")
+    # A command or a sentence stands with all that it is of.
+    restart = how(book, "wiki.wiki", "How to restart").partition("\n\n")[2]
+    assert restart.startswith("Pages are old. The cache is full. Look:\n\n```\ndocker exec wiki ls\n")
+    assert "It must be empty. If it is not:\n\n```\ndocker compose restart wiki\n" in restart
+    assert "Else" not in restart
+    assert how(book, "rest.bell", "How to restart").endswith(
+        "Else. Nothing is lost. Restart bell. Ring twice."
+    )
+    # Each text has its page, and leads to those that it links to.
+    index = (book / "index.md").read_text()
+    assert "## Other documents\n\n* [Facts](documents/other-facts.md) · other/facts.md\n" in index
+    links = (book / "runbooks" / "other-wiki.md").read_text().partition("## Documents that it leads to")[2]
+    assert links.startswith("\n\n* [Facts](../documents/other-facts.md) · other/facts.md\n")
+    # A unit of systemd has no relation, but a setting and a time.
+    glance = how(book, "systemd.night-backup", "At a glance")
+    assert "| Runs | `/usr/bin/copy all` |" in glance and "| When | `OnCalendar=*-*-* 01:00:00` |" in glance
+    assert how(book, "systemd.night-backup", "How to back") == (
+        "> By its name night-backup is what does so to others."
+    )
+    assert (
+        "| [night-backup](services/systemd.night-backup.md) | `OnCalendar=*-*-* 01:00:00` |"
+        in index.partition("## What runs by itself")[2].partition("##")[0]
+    )
     world.workspace.close()
 
 
@@ -379,7 +505,7 @@ def world(tmp_path: Path, tei: FakeTei) -> Iterator[World]:
     )
     (made.directory / "notes" / "box.md").write_text(
         "# The box\n\n## Backup schedule\n\nNightly at two.\n\n## Updates\n\n```sh\n./update.sh all\n```\n\n"
-        "A reboot takes down redis. It is up again soon. After an hour, restart redis.\n"
+        "A reboot takes down redis. It is up again soon.\n\nAfter an hour, restart redis.\n"
         "\nTo go back: stop all, take the line out, load it anew, restart redis.\n"
     )
     (stacks / "two" / "README.md").write_text("# Here\n\n## Restart\n\n```sh\n./again.sh all\n```\n")
