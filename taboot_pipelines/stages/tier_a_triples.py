@@ -15,6 +15,7 @@ from taboot_pipelines.extraction.tier_a.prose.claims import relations
 from taboot_pipelines.extraction.tier_a.prose.deciding import model_version
 from taboot_pipelines.extraction.tier_a.prose.finding import PROSE_VERSION, find_mentions
 from taboot_pipelines.extraction.tier_a.prose.scan import Mention
+from taboot_pipelines.extraction.tier_a.prose.segments import is_plan
 from taboot_pipelines.knowledge.document_units import DocumentText, DocumentUnits, SourceDocuments
 from taboot_pipelines.knowledge.project_units import FormatExtractor, ProjectExtractor, ProjectUnits
 from taboot_pipelines.knowledge.runs import Tier
@@ -100,7 +101,9 @@ class ProseExtractor:
             found = find_mentions(document.text, code=code)
             examples = () if code else find_examples(document.text)
             edges = [_mentions(document.node, m) for m in (*found, *examples)]
-            stated = () if code else relations(document.text, document.node.name)
+            # What a plan states is not so yet, for all that it names what there is.
+            silent = code or is_plan(document.node.name, document.text)
+            stated = () if silent else relations(document.text, document.node.name)
             yield records.Interpretation((), (*edges, *stated))
 
 

@@ -174,6 +174,8 @@ PLANTED = [
 
 #: (type, text): to be left exactly as it is.
 HARMLESS = [
+    (MD, "The password is `WIKI_ADMIN_PASSWORD` in `infra/wiki/.env`.\n"),
+    (MD, "| Secret | Rights |\n|---|---|\n| `REGISTRY_TOKEN` | `write:package` |\n"),
     (
         YAML,
         (

@@ -160,6 +160,7 @@ FORMS: list[tuple[list[str], str]] = [
     (["environment: {URL: 'postgres://host.docker.internal:5444/x'}"], ""),
     # Names of something else.
     (["environment: {POSTGRES_DB: cache, POSTGRES_USER: seerr, DB_TYPE: db}"], ""),
+    (["environment: {PGUSER: cache, PGDATABASE: seerr, PGPASSWORD: shared-db}"], ""),
     (["environment: {URL: 'postgres://cache:seerr@elsewhere/shared-db'}"], ""),
     (["environment: {URL: 'https://shared-db.example.org'}"], ""),
     (["environment: {URL: 'http://localhost:5432'}"], ""),

@@ -17,7 +17,7 @@ from taboot_pipelines.documents.secrets.values import (
 )
 
 #: Part of the parser's fingerprint: raise it when the same text would be masked otherwise.
-MASK_VERSION = "9"
+MASK_VERSION = "10"
 
 _NO_LINE_BREAK = re.compile(r"[^\r\n]")
 

@@ -95,8 +95,9 @@ _TABLE_VALUE = re.compile(
 )
 #: After a flag or a directive, on the same line or as the next item of a list.
 _SPACED = re.compile(r"[\"']?,?[ \t]{1,20}|[\"'],[ \t]{0,20}|[\"']?[ \t]{0,20}\r?\n[ \t]{0,80}-[ \t]{1,4}")
-#: Rights that a token has, as "a token with `write:packages`" says them.
-_SCOPE = re.compile(r"[A-Za-z]+(?::[A-Za-z*_-]+)+")
+#: What a text names of a secret and is none: the rights of a token ("a token with `write:packages`"), and the
+#: variable that holds one ("the password is `DB_ADMIN_PASSWORD`"; POSIX.1-2017, 8.1).
+_SCOPE = re.compile(r"[A-Za-z]+(?::[A-Za-z*_-]+)+|[A-Z]+(?:_[A-Z]+)+")
 _DEFAULT = re.compile(r":?[-+=]([^{}\n]{1,1024})\}")
 #: After the name of an element: its attributes, and all that it holds.
 _XML_VALUE = re.compile(
@@ -544,6 +545,7 @@ def _described(scan: Scanner, name: Name) -> None:
             (m["quote"] or is_unwordly(value))
             and not is_no_secret(value, literal=True)
             and not is_kind(value)
+            and not _SCOPE.fullmatch(value)
             and strength(value) is None
         ):
             scan.add(*m.span("value"))

@@ -11,10 +11,11 @@ from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.prose.claims import relations
 from taboot_pipelines.extraction.tier_a.prose.deciding import model_version
 from taboot_pipelines.extraction.tier_a.prose.reading import SENTENCES
+from taboot_pipelines.extraction.tier_a.prose.segments import is_plan
 from taboot_pipelines.model.records import Interpretation
 
 #: Raise it when equal text would give other claims.
-VERSION = "12"
+VERSION = "13"
 #: What decides, as runs name it.
 MODEL = "pair_regression"
 #: Code points that are worth a process of their own, which takes seconds to start.
@@ -56,7 +57,9 @@ def read_all(documents: Sequence[Prose], processes: int = 1) -> Iterator[Interpr
 
 
 def _read(documents: Sequence[Prose]) -> list[Interpretation]:
-    return [Interpretation((), relations(d.text, d.path, SENTENCES)) for d in documents]
+    """A plan states nothing of what there is."""
+    said = (() if is_plan(d.path, d.text) else relations(d.text, d.path, SENTENCES) for d in documents)
+    return [Interpretation((), edges) for edges in said]
 
 
 def _portions(documents: Iterable[Prose]) -> Iterator[list[Prose]]:

@@ -46,7 +46,7 @@ OF_PROXIES = frozenset({80, 443})
 _NOT_NOW = re.compile(
     r"(?i)\b(?:was|were|formerly|previous\w*|earlier|old|used to|until|before|moved|changed?|changing|instead"
     r"|default\w*|optional\w*|example|e\.g|such as|planned|will|upgrad\w+|migrat\w+|free|unused|blocked"
-    r"|closed)\b"
+    r"|closed|would|could|might|cannot|never|nothing)\b"
 )
 #: One that has one of these may speak of a port beside those that are declared.
 _PURPOSE = re.compile(

@@ -418,7 +418,9 @@ def _values_of(
             named = network.removesuffix(".network").removeprefix("systemd-")
             yield _Found(Property.NETWORK, plain_name(named))
     yield from _host_names(text, entry.value.value, is_host=_HOST_KEY.search(key) is not None)
-    if SETTING_KEY.fullmatch(key) and TOKEN.fullmatch(text):
+    # A variable's default is in force as long as nothing sets the variable, and what does is not all known.
+    is_default = not entry.known and "$" in entry.value.value
+    if SETTING_KEY.fullmatch(key) and TOKEN.fullmatch(text) and not is_default:
         yield _Found(Property.SETTING, text, (about_setting(key),))
 
 

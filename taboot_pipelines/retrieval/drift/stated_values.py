@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from taboot_pipelines.extraction.tier_a.prose.segments import Segment, Text, segments
+from taboot_pipelines.extraction.tier_a.prose.segments import Segment, Text, is_to_come, segments
 from taboot_pipelines.extraction.tier_a.prose.tables import header_roles
-from taboot_pipelines.extraction.tier_a.prose.things import Thing, addresses, is_ordinary_name
+from taboot_pipelines.extraction.tier_a.prose.things import OWNED, Thing, addresses, is_ordinary_name
 from taboot_pipelines.knowledge.drift.declared import (
     NOT_HTTP,
     OF_PROXIES,
@@ -79,7 +79,7 @@ def stated_values(
     for segment in segments(source, code=True):
         above = items.above(segment)
         values = list(_values(segment, configured))
-        if any(_TO_COME.search(said) for said in (path, *segment.headings)):
+        if any(is_to_come(said) for said in (path, *segment.headings)):
             continue
         if any(_ELSEWHEN.search(said) for said in (path, *segment.headings)):
             # Host names are what they are there too.
@@ -159,7 +159,7 @@ _COMMANDS = frozenset(
 )
 _MAPPING = re.compile(r"\d{2,5}\s*(?::|->|→|=>)\s*\d{2,5}")
 _NAME_AND_TAG = re.compile(
-    r"(?<![\w/.:@$}-])(?P<name>[a-z0-9][\w./-]*(?::\d+/[\w./-]+)?):(?P<tag>\w[\w.-]{0,127})(?![\w/:])"
+    r"(?<![\w/.:@$}-])(?P<name>[a-z0-9][\w./-]*(?::\d+/[\w./-]+)?):(?P<tag>\w(?:[\w.-]{0,126}\w)?)(?![\w/:]|[.-]\w)"
 )
 #: A host name whose domain is filled in elsewhere.
 _UNDER_PLACEHOLDER = re.compile(
@@ -343,6 +343,8 @@ class _Subjects:
     #: Of a cell beside the first the names that stand in it itself, by where it begins.
     of_cells: Mapping[int, Sequence[str]]
     of_row: Sequence[str] | None
+    #: The piece itself.
+    said: str
 
 
 _IN_PIECE = 1
@@ -381,7 +383,7 @@ def _subjects(
         # What stands in parentheses behind a name says whose that is.
         own = re.sub(r"\([^()]*\)", " ", subject)
         of_row = [*configured.named_in(own, folder), *_called(own, segment, configured)]
-    return _Subjects(levels, near, of_cells, of_row)
+    return _Subjects(levels, near, of_cells, of_row, whole)
 
 
 #: A folder that a text names, mostly by a link to it.
@@ -464,16 +466,19 @@ def _compared(
     if value.about:
         return _of_what_it_says(value, subjects.levels, folder, configured)
     if value.property is Property.HOST_NAME:
-        return _of_host_name(value, subjects.levels, folder, configured)
+        return _of_host_name(value, subjects, folder, configured)
     levels: Sequence[Sequence[str]] = subjects.levels[: subjects.near]
     if value.property is Property.VERSION and subjects.of_row is not None:
         levels = [subjects.of_row]
     if value.property is Property.PORT and (hop := _hop(value)):
         levels = [configured.named_in(hop, folder)]
-    if subjects.of_cells.get(value.text.start):
-        levels = [subjects.of_cells[value.text.start]]
+    if own := subjects.of_cells.get(value.text.start):
+        levels = [own]
     if before := _named_before(value, folder, configured):
         levels = [[before]]
+    if value.property is Property.VERSION:
+        # "1.2 (a release)": what says what a value is names nothing that has it.
+        levels = [[n for n in names if not _VERSIONED.fullmatch(n)] for names in levels]
     if value.of:
         held = configured.at_address(value.of) if IPV4.fullmatch(value.of) else [value.of]
         levels = [[], held] if held else levels
@@ -576,7 +581,7 @@ def _of_what_it_says(
 
 
 def _of_host_name(
-    value: _Value, levels: Sequence[Sequence[str]], folder: str, configured: DeclaredValues
+    value: _Value, subjects: _Subjects, folder: str, configured: DeclaredValues
 ) -> _Compared | None:
     """A host name under a domain of the house. One that nothing in configuration has differs from those of
     what the text speaks of; where that is not said close by, only from one that it is like."""
@@ -589,20 +594,25 @@ def _of_host_name(
     is_declared = labels in configured.answering
     if not is_declared and (domain not in configured.domains or labels in configured.zones):
         return None
-    # One that something asks for may be anybody's, unless it is like another.
-    is_asked_for = labels in configured.hosts
-    for level, names in enumerate(levels):
+    # One that something asks for may be anybody's, unless it is like another; and so may one whose first
+    # label the piece has by itself too: it is called after that, "`build.example.org` is the build machine".
+    by_itself = rf"(?<![\w.-]){re.escape(labels[0])}(?![\w-]|\.\w)"
+    is_called_after = not any(labels[0] in names for names in subjects.levels) and re.search(
+        by_itself, subjects.said.lower()
+    )
+    is_anybodys = labels in configured.hosts or is_called_after
+    for level, names in enumerate(subjects.levels):
         declared = _held(value, names, folder, configured)
         if any(labels_of(d.value) == labels for d in declared):
             return _Compared(_first(names, declared), declared, True)
         if is_declared or not declared:
             continue
-        close = not is_asked_for and level <= (0 if value.in_code else _IN_PIECE)
+        close = not is_anybodys and level <= (0 if value.in_code else _IN_PIECE)
         if (close or _is_like(labels, declared, 0.6)) and any(
             domain_of(labels_of(d.value)) == domain for d in declared
         ):
             return _Compared(_first(names, declared), declared, False)
-    if is_declared or is_asked_for:
+    if is_declared or labels in configured.hosts:
         return None
     alike = [d for d in configured.of_domain(domain) if _is_like(labels, [d], 0.75)]
     return _Compared(alike[0].value, alike, False) if alike else None
@@ -652,7 +662,6 @@ def _shape(text: str) -> str:
 # --- Whether a value that differs is said of now
 
 #: A heading or a path under which stands what is not in force: other times, other places, what goes wrong.
-_TO_COME = re.compile(r"(?i)roadmap|\btodo|\bplan(?:s|ned)?\b|\bplanning\b")
 _ELSEWHEN = re.compile(
     r"(?i)troubleshoot|\bfaq\b|example|change-?log|histor|migrat|upgrad"
     r"|\bresearch\b|known issues|\berrors?\b|problem|deprecat|alternativ"
@@ -664,13 +673,25 @@ _SINCE = re.compile(
     r"(?:in|with|by|from|as of)|since)(?:\s+[\w.-]+){0,2}\s+$"
 )
 #: What is written as a port's mapping is, and is an owner.
-_OWNER = re.compile(r"(?i)\b(?:chown|users?|p?uid|p?gid|owner\w*)\b")
+_OWNER = re.compile(rf"{OWNED.pattern}|\busers?\b")
 
 
 def _says_ports(whole: str, segment: Segment) -> bool:
     """Whether a piece says of its numbers that they are ports, and no owner and group."""
     headers = [cell.plain for cell in segment.table.header] if segment.table is not None else []
     return re.search(r"(?i)\bports?\b", " ".join((whole, *headers, *segment.headings[-1:]))) is not None
+
+
+def _column(segment: Segment, text: Text) -> str:
+    """What the cells above and below one say, and the header, if that promises no address: a purpose that
+    some of them name is what the column is about."""
+    column = next((k for k, cell in enumerate(segment.cells) if cell is text), 0)
+    if segment.table is None or not 0 < column < len(segment.table.header):
+        return ""
+    header = segment.table.header[column]
+    if header_roles(header.plain) != {""}:
+        return ""
+    return " | ".join(["", header.plain, *(r[column].plain for r in segment.table.rows if column < len(r))])
 
 
 def _is_in_force(value: _Value, whole: str, segment: Segment, found: _Compared) -> bool:
@@ -690,7 +711,7 @@ def _is_in_force(value: _Value, whole: str, segment: Segment, found: _Compared) 
         elif not value.of or IPV4.fullmatch(value.of):
             # What is headed "Port" is the port, whatever is said of it behind.
             key = _subject(segment) if segment.form == "key-value" else ""
-            said = key if "port" in header_roles(key) else around
+            said = key if "port" in header_roles(key) else around + _column(segment, value.text)
             if int(value.value) in NOT_HTTP or is_of_a_purpose(said):
                 return False
     if value.property is Property.ADDRESS and is_of_a_purpose(whole):

@@ -215,8 +215,7 @@ class Facts(Blocks):
             if ", " in value and any(v in value for v in rows if v != value):
                 continue  # the list as a whole, each of whose items is a row
             note = _OPEN.search(value)
-            source, _, rest = value[: note.start() if note else None].partition(":")
-            target, _, mode = rest.partition(":")
+            source, target, mode = _MOUNT.findall(value[: note.start() if note else None])[0]
             key = str(row.cells["key"])
             how = ", ".join(filter(None, (mode, key if key != "volumes" else "", note[1] if note else "")))
             cells = (Cell(source, code=True), Cell(target, code=bool(target)), how)
@@ -314,6 +313,10 @@ class Facts(Blocks):
 def when(row: queries.Row) -> Cell:
     """The schedule that a row of the query says."""
     return Cell(f"{row.cells['key']}={row.cells['value']}", code=True)
+
+
+#: What is mounted, where and how; a variable's default or demand may hold a colon as well.
+_MOUNT = re.compile(r"((?:\$\{[^{}]*\}|[^:])*):?((?:\$\{[^{}]*\}|[^:])*):?(.*)")
 
 
 def is_private(address: str) -> bool:

@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 from taboot_pipelines.extraction.tier_a.prose.claims import relations
 from taboot_pipelines.extraction.tier_a.prose.reading import SENTENCES, STRUCTURED
 from taboot_pipelines.extraction.tier_a.prose.segments import read_text, segments
+from taboot_pipelines.knowledge.document_units import DocumentText
 from taboot_pipelines.model.graph import Basis, check_edge, check_node
+from taboot_pipelines.model.records import NodeRef
+from taboot_pipelines.stages.tier_a_triples import ProseExtractor
+from taboot_pipelines.stages.tier_b_triples import RelationExtractor
 
 Fact = tuple[str, str, str, int | None]
 
@@ -72,11 +76,57 @@ def test_what_is_for_another_is_needed_by_it_only_as_a_store(row: str, needed: b
         ("Source | Check", "`box-one` | TCP to 192.168.73.2"),
         ("Host | Cache | Host | Cache", "`box-one` | 2 GB | `box-two` | 3 GB"),
         ("App | Running", "`box-one` | 5.2.3-libtorrent-2.0.13"),
+        # How often something is done, and the first labels of host names.
+        ("Every | Machine | Operation", "**5 min** | box-one | Alert rules are evaluated"),
+        ("Service | Host", "Wikila | `notes.`"),
     ],
 )
 def test_numbers_and_names_that_are_no_ports_and_no_hosts(header: str, row: str) -> None:
     rule = "|".join("---" for _ in header.split("|"))
     assert facts(f"# House\n\n| {header} |\n|{rule}|\n| {row} |\n") == set()
+
+
+@pytest.mark.parametrize(
+    ("path", "title", "states"),
+    [
+        ("docs/house.md", "House", True),
+        ("docs/design.md", "Design", True),
+        ("stacks/todo/README.md", "Lists", True),
+        ("docs/specs/2026-02-03-wiki-design.md", "Wiki", False),
+        ("docs/house.md", "Implementation plan", False),
+    ],
+)
+def test_a_plan_states_nothing_of_what_there_is(path: str, title: str, states: bool) -> None:
+    text = SERVICES.replace("House", title) + "\nBlogger listens on port 8300.\n"
+    documents = [DocumentText(NodeRef("Document", ("house", path), path), text, "text/markdown")]
+    for tier in (ProseExtractor(), RelationExtractor(1)):
+        (found,) = tier.interpret(documents)
+        assert any(e.type != "MENTIONS" for e in found.edges) is states, tier.name
+
+
+def test_a_url_is_an_endpoint_and_no_service() -> None:
+    row = "| Wikila Web | HTTP | `https://wikila.lab.net` |"
+    text = f"# House\n\n| Name | Type | Target |\n|---|---|---|\n{row}\n"
+    assert facts(text) == {("wikila-web", "EXPOSES_ENDPOINT", "https://wikila.lab.net", None)}
+
+
+def test_a_table_of_the_settings_of_several_machines_places_none_on_another() -> None:
+    rows = "| Name | `shelf` | `attic` |\n| OS | Debian 12 image | Debian 13 image |\n"
+    assert facts(f"# House\n\n| Setting | shelf VM | attic VM |\n|---|---|---|\n{rows}") == set()
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "**`tank` is nearly full but `df` shows plenty on `attic`.**",
+        "It `chown`s the folders of Wikila to `1000:1000`, the UID of the image.",
+        "The proof: Vector scraped it, remote-wrote it, Prometheus stored it.",
+        "[Wikila](https://wikila.dev) is reached on this VM's own address at port **8000**.",
+        "Expect `200`, then search Kibana → Wikila for the id.",
+    ],
+)
+def test_what_a_sentence_says_of_something_else_relates_nothing(sentence: str) -> None:
+    assert facts(f"# House\n\n{sentence}\n") == set()
 
 
 @pytest.mark.parametrize("others", [False, True], ids=["services", "files"])

@@ -25,6 +25,7 @@ services:
     environment:
       FORGEJO__server__SSH_PORT: "2222"
       WORKERS: "4"
+      FORGEJO__cron__MODE: ${CRON_MODE:-daily}
     labels:
       - traefik.http.routers.forgejo.rule=Host(`code.hearth.example`)
   forgejo-db:
@@ -64,6 +65,7 @@ ingress:
   hosts:
     - host: wiki.hearth.example
 """,
+    "ci/release.yaml": "jobs:\n  release:\n    image: python:3.14-bookworm\n",
     "etc/wireguard.yaml": "hosts:\n  attic:\n    ansible_host: 10.20.0.7\n",
 }
 
@@ -177,10 +179,42 @@ def test_each_value_is_compared_with_that_of_the_thing_it_is_said_of(
         "Forgejo is reached at https://code.other.example.",
         "10.20.0.0/24 is the network of attic.",
         "| KEY | Default |\n|---|---|\n| `FORGEJO__server__SSH_PORT` | 22 |",
+        # A port behind a name that ends a sentence, what would be, and what nothing answers.
+        "Runners reach `code.hearth.example` and not `forgejo:3000`. That is by design.",
+        "Runners do not reach `forgejo:3000`.",
+        "Then forgejo would dial its own `:8124`.",
+        "Of forgejo nothing listens on port 8123.",
+        # A column that is about metrics, of which one cell says so.
+        "| Service | What is on |\n|---|---|\n| Forgejo | listens on `:9300` |\n"
+        "| Mosquitto | metrics on `:9301` |",
+        # Examples of the tags that a release gets.
+        "| Job | Tags |\n|---|---|\n| `release.yml` | `1.2.3`, `1.2` (a release) |",
+        # A machine under the house's domain, which something asks for.
+        "Forgejo pushes to `builds.hearth.example:9100`, the builds machine.",
+        "| Name | What |\n|---|---|\n| `builds.hearth.example` | the builds machine, asked by Forgejo |",
+        # A default, which something else may set.
+        "`FORGEJO__cron__MODE=hourly` overrides it for forgejo.",
+        # Plans.
+        "# Roadmap\n\n- **Forgejo**: port 3399",
     ],
 )
 def test_what_is_said_of_another_time_purpose_or_house_differs_from_nothing(text: str) -> None:
     assert differing(text) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "counts"),
+    [
+        ("docs/specs/2026-02-03-git-design.md", False),
+        ("docs/2026-02/designs/git.md", False),
+        ("docs/proposals/git.md", False),
+        # Of what there is, for all that its name tells.
+        ("docs/design.md", True),
+        ("docs/2026-02-03-git.md", True),
+    ],
+)
+def test_what_a_plan_says_differs_from_nothing(path: str, counts: bool) -> None:
+    assert bool(differing("- **Forgejo**: port 3399", path)) is counts
 
 
 CHARTS = declared(

@@ -173,6 +173,19 @@ def test_what_a_service_is_is_read_below_its_name(tmp_path: Path, tei: FakeTei) 
     world.workspace.close()
 
 
+def test_a_mount_is_cut_outside_of_its_variables(tmp_path: Path, tei: FakeTei) -> None:
+    world = World(tmp_path, tei.url)
+    mounts = "['${REPO:?run setup.sh: it sets REPO}:/repo:ro', '${DATA:-/srv}:/data']"
+    compose = f"services:\n  wiki:\n    image: a:1\n    volumes: {mounts}\n"
+    (world.source("stacks", "compose") / "compose.yaml").write_text(compose)
+    world.ingest()
+    (page,) = (world.kb().handbook(tmp_path / "book").path / "services").glob("*wiki.md")
+    found = [line for line in page.read_text().splitlines() if "`/repo`" in line or "`/data`" in line]
+    assert any(re.match(r"\| `\$\{REPO[^|]*\}` \| `/repo` \| ro", line) for line in found), found
+    assert any("`/data`" in line for line in found), found
+    world.workspace.close()
+
+
 def test_commands_that_a_text_lists_are_procedures(tmp_path: Path, tei: FakeTei) -> None:
     world = World(tmp_path, tei.url)
     services = "".join(f"  {name}:\n    image: a:1\n" for name in ("gitea", "db", "docker"))

@@ -344,7 +344,9 @@ def _of_host(key: str, exact: bool) -> float:
     last = words[-1].lower() if words else ""
     if last in _OF_HOSTS or last.endswith(("host", "server", "hostname")):
         return 0.9
-    return 0 if exact or not last or last in _OF_OTHERS else 0.8
+    # Also in one word, as libpq has it: PGUSER, PGDATABASE.
+    is_of_other = last in _OF_OTHERS or last.endswith(("user", "username", "database", "dbname", "password"))
+    return 0 if exact or not last or is_of_other else 0.8
 
 
 def _port(text: str | None) -> int | None:

@@ -404,7 +404,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "22"
+    version = "23"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every

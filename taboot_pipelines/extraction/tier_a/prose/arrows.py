@@ -454,6 +454,8 @@ def _is_clause(said: str) -> bool:
     """Whether words are no name, since one of them is a verb that tells what somebody does or is to do: "Flux
     watches the repository", "deploy the store"."""
     first, *others = said.split()
+    if others and first.islower() and first in roles()["leading"] - roles()["article"]:
+        return True  # "then search the logs"
     if others and begins_order(first) and (first.islower() or others[0].islower()):
         return True
     return any(word.islower() and word.endswith(("s", "ed")) and word in _SAID for word in (first, *others))

@@ -103,7 +103,10 @@ def address_endpoint(text: str, scheme: str = "") -> NodeRef | None:
 
 
 def named(thing: Thing, role: re.Pattern[str] = _ROLE) -> str | None:
-    """Return the name in keys of what a text names, without the word for its kind (``role``)."""
+    """Return the name in keys of what a text names, without the word for its kind (``role``); None for a URL,
+    which names a place."""
+    if "://" in thing.text:
+        return None
     text = _POSSESSIVE.sub("", re.sub(r"\s*\([^()]*\)?\Z", "", thing.text))
     return service_name(role.sub("", text)) or service_name(text)
 

@@ -172,6 +172,8 @@ _UNREAL_WORDS = (
     *("not", "n't", "n’t", "never", "could", "might", "may", "can", "should", "would", "must"),
     *("no longer", "instead of", "rather than"),
 )
+#: What sets two clauses against each other, of which the second says nothing of what the first names.
+_CONTRAST = re.compile(r"(?i)\b(?:but|whereas|while|although|though)\b|;")
 _SUPPOSED_WORDS = ("if", "unless", "whether", "should", "suppose", "assuming", "imagine", "optionally")
 #: What begins a sentence of which nothing holds as it stands.
 _SUPPOSED = re.compile(rf"(?i)(?:^|[.,;:(]\s*)(?:{'|'.join(_SUPPOSED_WORDS)})\b")
@@ -186,6 +188,7 @@ ELSEWHERE = re.compile(
 @lru_cache(maxsize=20_000)
 def is_generic(text: str) -> bool:
     """Whether it says what any system has (a user, the internet, a database) or what is embedded."""
+    text = text.removesuffix("'s").removesuffix("’s")
     if "." in text.strip("."):
         return False  # A host.
     words = re.findall(r"[a-z]+", text.lower())
@@ -246,6 +249,10 @@ def text_candidates(segment: Segment, things: Sequence[Thing], vocabulary: Vocab
             if segment.text.place(one.start, one.end)[0] >= segment.text.place(other.start, other.end)[1]:
                 continue
             for kind, start, end in found_types:
+                if kind == "RUNS" and end.kind == "name" and _CONTRAST.search(plain, one.end, other.start):
+                    continue
+                if kind == "CONNECTS_TO" and start is other and _is_active(plain[one.end : other.start]):
+                    continue
                 if start.kind == "name" and (
                     is_setting(start.text) or (kind in _NAMED and is_generic(start.text))
                 ):
@@ -274,6 +281,16 @@ def text_candidates(segment: Segment, things: Sequence[Thing], vocabulary: Vocab
                 if j > i + 1:
                     found.features.append(f"{kind} skips {min(j - i - 1, 3)}")
                 yield found
+
+
+def _is_active(gap: str) -> bool:
+    """Whether what stands between two names states nothing that the second does to the first: verbs in the
+    past of which the first is the subject ("the agent scraped it, and the store kept it"), since no passive
+    is without "by", "from" or a form of "be"."""
+    said = {w.lower() for w in _SAID.findall(gap)}
+    verbal = said & verbs()["CONNECTS_TO<"]
+    passive = {"by", "from", "is", "are", "be", "gets", "being", "been"}
+    return bool(verbal) and all(w.endswith("ed") for w in verbal) and said.isdisjoint(passive)
 
 
 def _possible(plain: str) -> list[tuple[str, bool]]:

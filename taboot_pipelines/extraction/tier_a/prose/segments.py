@@ -82,6 +82,28 @@ _SPECIAL = re.compile(r"[`*_\[<\\\n&]|\]\(")
 _ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&nbsp;": " ", "&quot;": '"'}
 
 
+#: What a path or a heading calls what is to come. A design or a specification may as well be of what there
+#: is; one of a day (ISO 8601) was written before.
+_TO_COME = re.compile(
+    r"(?i)roadmap|\b(?:plans?|planned|planning)\b|(?:\A|[\s/])todos?\b(?![/_-])"
+    r"|(?:\A|[/_.-])proposals?(?:[/_.-]|\Z)"
+    r"|(?:\A|\W)(?:19|20)\d\d-[01]\d(?:-[0-3]\d)?\b.*\b(?:designs?|specs?|specifications?)\b"
+    r"|\b(?:designs?|specs?|specifications?)\b.*\W(?:19|20)\d\d-[01]\d"
+)
+_TITLE = re.compile(r"^#[ \t]+(.+)$", re.MULTILINE)
+
+
+def is_to_come(said: str) -> bool:
+    """Whether a path, or a heading, says of what stands beneath it that it is a plan, and so not in force."""
+    return _TO_COME.search(said) is not None
+
+
+def is_plan(path: str, source: str) -> bool:
+    """Whether a document says of itself, by its path or its title, that it is a plan."""
+    title = _TITLE.search(source)
+    return is_to_come(path) or (title is not None and is_to_come(title[1]))
+
+
 @dataclass(slots=True)
 class Text:
     """What a stretch of a document reads as. ``marks``: (start, end, ``code``, ``bold`` or ``link``), by

@@ -25,6 +25,7 @@ from taboot_pipelines.extraction.tier_a.prose.things import (
     addresses,
     is_file,
     is_ordinary_name,
+    is_quantity,
     is_setting,
     names,
     roles,
@@ -174,8 +175,10 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
     ]
     if {w for name in header[: at + 1] for w in re.findall(r"[a-z]+", name.lower())} & roles()["part"]:
         return  # Of the parts of a machine, or of what is let through.
-    if "setting" in header_roles(header[at]) and "subject" not in header_roles(header[at]):
-        return  # Of one thing's settings.
+    if any(
+        "setting" in header_roles(h) and "subject" not in header_roles(h) for h in (header[0], header[at])
+    ):
+        return  # Of one thing's settings, or of several side by side.
     if table.files is None:
         table.files = _files(table, at)
     subject = name_of(cells[at]) if table.files != at else None
@@ -346,12 +349,14 @@ def name_of(cell: Text) -> Thing | None:
             inner = plain[start:end]
             cut = _AFTER_NAME.search(inner, 1)
             end = start + cut.start() if cut and mark != "code" else end
+            if is_quantity(inner) or (mark == "code" and inner.endswith(".")):
+                return None  # An interval; the first labels of a host name.
             if plain[start:end].strip():
                 return Thing(start, end, plain[start:end], "name", mark)
     tail = _AFTER_NAME.search(plain, begin + 1) if begin < len(plain) else None
     end = tail.start() if tail else len(plain)
     text = plain[begin:end].rstrip(" .:*")
-    if not text or len(text) > 60 or not any(c.isalpha() for c in text):
+    if not text or len(text) > 60 or is_quantity(text) or not any(c.isalpha() for c in text):
         return None
     if not _PHRASE.isdisjoint(text.lower().split()):
         return None  # "the house and the tunnel" describes, and names nothing.

@@ -53,6 +53,13 @@ _MAPPED = re.compile(
 )
 #: A unit of measurement behind a number (SI and IEC 80000-13), which is a quantity then.
 _UNIT = r" ?(?:[KMGT]i?(?:B|b|Hz)?(?:/s)?|[kmµn]?(?:Hz|s|W|V|A|m)|\w+/s|rpm|°C?)\b"
+#: An amount, or how often something is done: a number with its unit, and nothing else.
+_QUANTITY = re.compile(
+    rf"[~≈<>]?\d+(?:[.,]\d+)?(?:{_UNIT}|\s?(?:%|secs?|seconds?|mins?|minutes?|h|hrs?|hours?|d|days?|weeks?|months?"
+    r"|years?)\b)"
+)
+#: An owner and a group (chown(1)), which are written as two ports are.
+OWNED = re.compile(r"(?i)\b(?:chown\w*|p?uids?|p?gids?|owner\w*)\b")
 #: A time of day (ISO 8601), which is written as two ports are.
 _CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d")
 #: "the web UI on 3000": a number of at least four digits behind a preposition of place.
@@ -128,6 +135,11 @@ def is_setting(text: str) -> bool:
     """Whether a word is called like a variable, an option, a path or a file, and so is no system; the file of
     a unit ("nginx.service") is that unit."""
     return _has_ending(text) or _SETTING.fullmatch(text) is not None
+
+
+def is_quantity(text: str) -> bool:
+    """Whether a text is an amount or an interval, and so names nothing: "1 min", "150 GB"."""
+    return _QUANTITY.fullmatch(text.strip()) is not None
 
 
 def is_file(text: str) -> bool:
@@ -233,6 +245,8 @@ def _address(match: re.Match[str], plain: str) -> Thing | None:
         return Thing(start, end, said, "ip", host=said)
     if match["mapping"] is not None:
         if _CLOCK.fullmatch(said) and match["outer"] != match["inner"]:
+            return None
+        if OWNED.search(plain) and "port" not in plain.lower():
             return None
         if match["inner"][0] == "0" or match["outer"][0] == "0":
             return None  # A time of day.
@@ -362,6 +376,7 @@ def names(text: Text, taken: Iterable[Thing], vocabulary: Vocabulary | None = No
                 and not _NO_NAME.fullmatch(said)
                 and _PLAIN_NAME.fullmatch(said)
                 and not (" " in said and said.islower())
+                and not said.endswith(".")  # The first labels of a host name, whose domain is told elsewhere.
             ):
                 put(start, with_role(end), "code")
             else:
