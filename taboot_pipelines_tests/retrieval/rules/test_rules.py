@@ -85,14 +85,21 @@ services:
   c4: {image: "example/c:1", restart: always, environment: {REDIS_URL: "redis://cache:6379"}}
   c5: {image: "example/c:1", restart: always, environment: {REDIS_URL: "redis://cache:6379"}}
   old: {image: "postgres:12-alpine", restart: always}
-  small: {image: "example/small:alpine", restart: always}
+  small:
+    image: example/small:alpine
+    restart: always
+    labels: ["traefik.http.routers.s.rule=Host(`small.example.org`)", "traefik.docker.network=nowhere"]
   door:
     image: tecnativa/docker-socket-proxy:1
     restart: always
     ports: ["2375:2375"]
     volumes: ["/var/run/docker.sock:/var/run/docker.sock"]
   asks: {image: "example/asks:1", restart: always, environment: {DATABASE_URL: "postgres://u@old:5432/a"}}
-  traefik: {image: "traefik:3", restart: always, command: ["--api.insecure=true"], ports: ["8085:8080"]}
+  traefik:
+    image: traefik:3
+    restart: always
+    command: ["--api.insecure=true", "--providers.docker.exposedByDefault=false"]
+    ports: ["8085:8080"]
   prometheus:
     image: prom/prometheus:v3
     restart: always
@@ -228,12 +235,14 @@ FOUND = {
     "login-switched-off": {"shop/api"},
     "name-with-two-addresses": {"nas.lan"},
     "needs-the-undeclared": {"shop/web"},
+    "network-of-no-name": {"other/small"},
     "no-restart-policy": {"other/made", "shop/web"},
     "port-taken-twice": {"nas"},
     "privileged": {"shop/api"},
     "reference-that-moves": {"k8s/kustomization.yaml", "shop/compose.yaml"},
     "root-user": {"shop/api"},
     "route-to-wrong-port": {"kopia"},
+    "router-not-taken": {"other/small"},
     "route-twice": {"two.example.org"},
     "route-without-login": {"plain.example.org", "two.example.org"},
     "route-without-tls": {"plain.example.org"},
