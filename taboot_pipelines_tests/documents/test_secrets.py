@@ -238,6 +238,7 @@ HARMLESS = [
     (MD, "## Basic authentication\n\nBasic authentication and bearer tokens are supported.\n"),
     (MD, "| Parameter | Type |\n|---|---|\n| password | string |\n| token | string |\n"),
     (JSON, '{"token": null, "password": "", "auth": false, "secretName": "tls-cert", "keys": ["a", "b"]}'),
+    (YAML, "environment:\n  - APP_KEY=base64:${APP_KEY_BASE64_32}\n"),
     (INI, "password = {{ vault_password }}\ntoken = %(token)s\n"),
     ("text/x-hcl", "password = var.db_password\nsecret = data.vault.secret\n"),
     # What stands in angle brackets is an element only if it is closed by its name.

@@ -53,8 +53,10 @@ _KINDS = re.compile(
     r"(?i)required|optional|enabled?|disabled?|string|str|int|text|bool(?:ean)?|object|secret"
     r"|basic|bearer|digest|plain|any|empty|default|n/a|external"
 )
+#: A variable, also behind a word that says how its value is written or whose it is (``base64:${KEY}``).
 _VARIABLE = re.compile(
     r"\$\$?[A-Za-z_][A-Za-z0-9_]*|\$__[a-z]+\{[^{}]*\}|\$\$?\{[^{}]*\}|\$\$?\(.*\)?|\$\{\{.*\}\}"
+    r"|[a-z][a-z0-9]{1,15}:\$\{[A-Za-z_][A-Za-z0-9_]*\}"
     r"|%[A-Za-z_][A-Za-z0-9_]*%|%\([^()]*\)s|@[A-Z_]+@|__[A-Z_]+__"
 )
 _TEMPLATE = re.compile(

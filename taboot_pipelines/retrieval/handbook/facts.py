@@ -26,6 +26,7 @@ from taboot_pipelines.retrieval.queries.relations import (
 )
 from taboot_pipelines.retrieval.queries.routes import route
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, plain_name
+from taboot_pipelines.retrieval.queries.settings import mount_of
 from taboot_pipelines.retrieval.sentences import Form, TextStatement
 
 _LISTED = sections("taboot_pipelines.retrieval.handbook", "describing.txt")
@@ -215,7 +216,7 @@ class Facts(Blocks):
             if ", " in value and any(v in value for v in rows if v != value):
                 continue  # the list as a whole, each of whose items is a row
             note = _OPEN.search(value)
-            source, target, mode = _MOUNT.findall(value[: note.start() if note else None])[0]
+            source, target, mode = mount_of(value[: note.start() if note else None])
             key = str(row.cells["key"])
             how = ", ".join(filter(None, (mode, key if key != "volumes" else "", note[1] if note else "")))
             cells = (Cell(source, code=True), Cell(target, code=bool(target)), how)
@@ -313,10 +314,6 @@ class Facts(Blocks):
 def when(row: queries.Row) -> Cell:
     """The schedule that a row of the query says."""
     return Cell(f"{row.cells['key']}={row.cells['value']}", code=True)
-
-
-#: What is mounted, where and how; a variable's default or demand may hold a colon as well.
-_MOUNT = re.compile(r"((?:\$\{[^{}]*\}|[^:])*):?((?:\$\{[^{}]*\}|[^:])*):?(.*)")
 
 
 def is_private(address: str) -> bool:

@@ -109,13 +109,28 @@ def schedules(house: House, args: Arguments) -> Iterator[Row]:
                 yield Row(cells, [entry.cite, *entry.also])
 
 
+#: What is mounted, where and how; a variable's default or demand may hold a colon, a comma as well.
+_MOUNT = re.compile(r"((?:\$\{[^{}]*\}|[^:])*):?((?:\$\{[^{}]*\}|[^:])*):?(.*)")
+_DEMAND = re.compile(r"\$\{[^{}]*\}")
+
+
+def mount_of(text: str) -> tuple[str, str, str]:
+    """What a mount in Compose's short form takes, where it is in the container, and its options. What a
+    server exports is ``server:/path``."""
+    found = _MOUNT.fullmatch(text)
+    source, target, mode = found.groups() if found is not None else (text, "", "")
+    if mode.startswith("/"):
+        source = f"{source}:{target}"
+        target, _, mode = mode.partition(":")
+    return source, target, mode
+
+
 def mounters(house: House, args: Arguments) -> Iterator[Row]:
     wanted = args.text["path"].rstrip("/") or "/"
     for row in of_services(VOLUMES)(house, args):
-        source, _, rest = str(row.cells["value"]).partition(":")
-        target = rest.partition(":")[0]
-        if ", " in source:
+        if ", " in _DEMAND.sub("", str(row.cells["value"])):
             continue  # the list as a whole; each of its items is a row
+        source, target, _ = mount_of(str(row.cells["value"]))
         if any(p == wanted or p.startswith(f"{wanted.rstrip('/')}/") for p in (source, target)):
             cells = {c: row.cells[c] for c in ("service", "project")}
             yield Row({**cells, "source": source, "target": target}, row.cites)

@@ -123,9 +123,9 @@ def test_a_service_is_told_whole(book: Path) -> None:
         "Never skip a minor release.",
     ):
         assert said in gitea, said
-    # A login at another service is called after that; which protocol it speaks is not known.
+    # A login at another service is called after that, and never by a protocol that nothing says.
     routes = (book / "routes.md").read_text("utf-8")
-    assert "| by authelia |" in routes and "oauth2" not in routes
+    assert "(authelia) |" in routes and "oauth2" not in routes
     # The same picture as Mermaid and as SVG: the proxy leads to gitea, which leads to its page.
     nodes = dict(re.findall(r'(n\d+)\["(.+)"\]', gitea))
     lines = [(nodes[a], arrow, nodes[b]) for a, arrow, b in re.findall(r"  (n\d+) (\S+) (n\d+)", gitea)]

@@ -70,7 +70,7 @@ services:
     image: postgres:16@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
     container_name: shared-db
     networks: [backend]
-    volumes: ["/srv/pg:/var/lib/postgresql/data"]
+    volumes: ["/srv/pg:/var/lib/postgresql/data", "/opt/pg:/etc/postgresql", "nas:/tank/pg:/old"]
   lonely:
     image: busybox:1.36
     ports: ["127.0.0.1:9000:80"]
@@ -188,6 +188,7 @@ def test_what_the_house_says(kb: KnowledgeBase) -> None:
         "app",
     ]
     assert told("mounters", "service", "target", path="/srv") == {("db", "/var/lib/postgresql/data")}
+    assert told("mounters", "source", "target", path="/old") == {("nas:/tank/pg", "/old")}
     assert told("namespace_sharers", "service", "owner", project="git") == {("sidecar", "app")}
     assert told("shared_networks", "service", "peer", service="app", other="db", host="nas") == {
         ("app", "db")
