@@ -78,11 +78,10 @@ def impact(
     asked = _Asked(house, project, transitive)
     node = _address(house, thing) if kind in (None, "host") else None
     if node is not None:
-        held = {e.start for e in house.index.into(node, "RESOLVES_TO")}
-        machines = {n for n in held if house.index.into(n, "RUNS")} or held
-        if len(machines) != 1:
+        machine = machine_at(house.index, node)
+        if machine is None:
             return _of_address(asked, thing, node)
-        thing, kind = house.index.name(min(machines)), "host"
+        thing, kind = house.index.name(machine), "host"
     # What narrows to a project means a service. Of one that no file declares, first what else is called so.
     kinds = [kind] if kind is not None else KINDS if project is None else KINDS[:1]
     if len(kinds) > 1 and not _is_declared(house, thing):
@@ -100,6 +99,13 @@ def impact(
         raise nothing
     known = (house.index.name(n) for label in _LABELS for n in house.index.of_label(label))
     raise TabootError("E_NOT_FOUND", f"Nothing named {thing[:100]!r} is known.{or_near(thing, set(known))}")
+
+
+def machine_at(index: ServiceIndex, address: int) -> int | None:
+    """The machine of an address, if it is of one: of several names the one on which something runs."""
+    held = {e.start for e in index.into(address, "RESOLVES_TO")}
+    machines = {n for n in held if index.into(n, "RUNS")} or held
+    return min(machines) if len(machines) == 1 else None
 
 
 def _address(house: House, thing: str) -> int | None:
