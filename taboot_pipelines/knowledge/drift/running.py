@@ -264,7 +264,7 @@ class _Comparing:
                 continue
             if any(r.ambiguous and r.container.service == service.name for r in ran):
                 continue
-            span = StatedSpan(dump.doc_id, 1, 0, min(len(dump.text), 1))
+            span = StatedSpan(dump.doc_id, 1, 0, 0)  # nothing of the dump says so
             yield Drift(
                 DriftKind.NOT_RUNNING,
                 "Service",
