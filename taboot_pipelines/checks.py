@@ -9,6 +9,7 @@ check that a person runs by itself looks at everything.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -363,7 +364,7 @@ def _no_drift(run: CheckRun) -> CheckResult:
             run.workspace, namespace, {ids.digest(item.kind, item.key, item.statement) for item in here}
         )
         found += here
-    metadata: dict[str, Any] = {"drifts": len(found)}
+    metadata: dict[str, Any] = {"drifts": len(found), **Counter(item.kind for item in found)}
     if found:
         metadata["edges"] = Rows([_drift_row(item, run.names) for item in found[:SHOWN]])
     return CheckResult(not found, metadata)

@@ -30,8 +30,6 @@ def alert(labels: tuple[str, ...], namespace: str | None, as_json: bool) -> None
     `-`, the JSON body of Alertmanager's webhook is read from stdin.
     """
     alerts = [_alert(labels)] if labels not in ((), ("-",)) else _body()
-    from taboot_pipelines.retrieval.impact import affected
-
     kb = open_kb(namespace, embedding=True)
     guides = [kb.for_alert(said, told) for said, told in alerts]
     if as_json:
@@ -54,11 +52,9 @@ def alert(labels: tuple[str, ...], namespace: str | None, as_json: bool) -> None
         for thing in guide.things:
             scope = f" in {thing.scope}" if thing.scope else ""
             print_wrapped(f"meant: {thing.label} {thing.name}{scope} (by {thing.said_by})", "  ", width)
-        hanging: dict[str, list[str]] = {}
-        for row in guide.dependents:
-            hanging.setdefault(str(row.cells["how"]), []).append(affected(row).text)
-        for how, names in hanging.items():
-            print_wrapped(f"{how}: {', '.join(names)}", "  ", width, hang="    ")
+        for group in guide.dependents:
+            names = ", ".join(item.text for item in group.items)
+            print_wrapped(f"{group.how}: {names}", "  ", width, hang="    ")
         for change in guide.changes:
             why = f" ({change.commit.subject})" if change.commit is not None else ""
             print_wrapped(

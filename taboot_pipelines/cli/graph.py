@@ -161,7 +161,7 @@ def _show_neighbors(graph: Subgraph, places: Places, every_mention: bool) -> Non
 
 
 def _ago(at: datetime) -> str:
-    """A time with how long ago it was: a dump says what ran then."""
+    """A time with how long ago it was: a dump says what ran then, or before."""
     minutes = max(0, int((datetime.now(UTC) - at).total_seconds() // 60))
     unit, count = next((u, minutes // n) for u, n in _UNITS if minutes >= n or n == 1)
     return f"{at:%Y-%m-%d %H:%M} UTC, {counted(count, unit)} ago"
@@ -192,7 +192,7 @@ def drift(kinds: tuple[str, ...], limit: int, namespace: str | None, as_json: bo
     for item in found.items:
         of_a_day = "  (a text of a day)" if item.record else ""
         if item.as_of is not None:
-            of_a_day = f"  (told {_ago(item.as_of)})"
+            of_a_day = f"  (first read {_ago(item.as_of)})"
         print_wrapped(f"{item.kind}: {item.statement}{of_a_day}", "", width, bold=True)
         for side in item.sides:
             shown = next((i[:SHOWN_ID] if width else i for i in side.edge_ids), "")
@@ -202,7 +202,7 @@ def drift(kinds: tuple[str, ...], limit: int, namespace: str | None, as_json: bo
     if not found.items:
         plain("Nothing drifted.")
     if found.truncated:
-        plain("Cut at the limit.")
+        plain(f"{counted(found.total - len(found.items), 'drift')} more; --limit {found.total} shows all.")
 
 
 @click.command()

@@ -31,7 +31,17 @@ from taboot_pipelines.model.runtime import Form, form_of
 #: Members that change by themselves while nothing is done to a container.
 _VOLATILE = frozenset(
     (
-        *("Health", "Pid", "ConmonPid", "StartedAt", "FinishedAt", "RestartCount", "ExecIDs", "SizeRw"),
+        *(
+            "Log",
+            "FailingStreak",
+            "Pid",
+            "ConmonPid",
+            "StartedAt",
+            "FinishedAt",
+            "RestartCount",
+            "ExecIDs",
+            "SizeRw",
+        ),
         *("SandboxID", "SandboxKey", "EndpointID", "lockNumber", "CgroupPath", "OciVersion", "GraphDriver"),
         *("resourceVersion", "managedFields", "lastProbeTime", "lastTransitionTime", "lastUpdateTime"),
     )

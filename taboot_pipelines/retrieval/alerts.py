@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import islice, takewhile
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -26,11 +26,11 @@ from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.texts import Problems
 from taboot_pipelines.extraction.tier_a.yaml_nodes import Node, Origin, parse
+from taboot_pipelines.model.graph import is_ip
 from taboot_pipelines.packaged import word_list
 from taboot_pipelines.retrieval.drift.report import OF_A_DAY
 from taboot_pipelines.retrieval.evidence import text_of
-from taboot_pipelines.retrieval.impact import unseen
-from taboot_pipelines.retrieval.queries.citations import unread
+from taboot_pipelines.retrieval.impact import machine_of
 from taboot_pipelines.retrieval.queries.config_files import config_entries
 from taboot_pipelines.retrieval.queries.service_index import Document, service_index
 from taboot_pipelines.retrieval.results.alerts import (
@@ -40,14 +40,14 @@ from taboot_pipelines.retrieval.results.alerts import (
     AlertThing,
 )
 from taboot_pipelines.retrieval.results.changes import DocumentChanges
-from taboot_pipelines.retrieval.results.queries import QueryResult, QueryRow
 from taboot_pipelines.retrieval.session import Session, View
 
 if TYPE_CHECKING:
     from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
+    from taboot_pipelines.retrieval.results.impact import Impact
 
-#: Documents, things, dependents, changes and rules that are told.
-_DOCUMENTS, _THINGS, _DEPENDENTS, _CHANGES, _RULES = 5, 5, 50, 20, 5
+#: Documents, things, changes and rules that are told.
+_DOCUMENTS, _THINGS, _CHANGES, _RULES = 5, 5, 20, 5
 #: Labels and annotations that are looked at, and code points of a value.
 _MOST, _MAX_CHARS = 64, 1000
 #: Hits that documents are made of.
@@ -56,8 +56,12 @@ _HITS = 40
 _READ = ["prose", "list", "table"]
 #: What a document for the moment is worth more than another that fits as well, and one of a day less.
 _RUNBOOK_WEIGHT, _RECORD_WEIGHT = 1.5, 0.7
+#: How much of the words of two alerts' names is in both, where the runbook of one is of use for the other.
+_AKIN = 0.5
 #: How slowly the rank of a hit tells, and letters by which words are compared.
 _FIRST, _STEM = 10, 5
+#: A heading of one word, as arrow finds it too.
+_HEADING = re.compile(r"(?m)^#{1,6} +`?([A-Za-z0-9]+)`?\s*$")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\W]+")
 _WORD = re.compile(r"[\W_]+")
 #: What Prometheus puts a label or a value in place of.
@@ -66,14 +70,10 @@ _TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _RULE_KINDS = frozenset({"PrometheusRule", "VMRule"})
 #: Lines of a file that a link of GitHub leads to.
 _LINES = re.compile(r"L([0-9]{1,7})(?:C[0-9]+)?(?:-L?[0-9]+(?:C[0-9]+)?)?")
-#: Labels that say in which namespace or project the thing is; the first is what Prometheus makes of the
-#: target's own label where its scrape has one of that name.
-_SPACES = (
-    "exported_namespace",
-    "namespace",
-    "container_label_com_docker_compose_project",
-    "compose_project",
-)
+#: What Prometheus puts before a target's own label where its scrape has one of that name.
+_EXPORTED = "exported_"
+#: Labels that say in which namespace or project the thing is.
+_SPACES = ("namespace", "container_label_com_docker_compose_project", "compose_project")
 #: Labels that name a thing, the most specific first, and the nodes that each may mean.
 _LABELS: Mapping[str, tuple[str, ...]] = {
     # As cAdvisor tells the labels of a container.
@@ -89,12 +89,18 @@ _LABELS: Mapping[str, tuple[str, ...]] = {
     "statefulset": ("Service",),
     "daemonset": ("Service",),
     "job": ("Service",),
-    "host": ("Host",),
+    "host": ("Host", "IP"),
     "hostname": ("Host",),
-    "node": ("Host",),
+    "node": ("Host", "IP"),
     "nodename": ("Host",),
-    "instance": ("Host", "Service", "Container"),
+    "instance": ("Host", "Service", "Container", "IP"),
 }
+#: Labels of what a metric is about: where they name another than the job, that is only who tells of it.
+_ABOUT = (
+    "container_label_com_docker_compose_service",
+    *("compose_service", "container", "container_name", "name", "pod"),
+    *("deployment", "statefulset", "daemonset", "node", "persistentvolumeclaim"),
+)
 #: A service's name in a cluster (kubernetes.io, "DNS for Services and Pods").
 _IN_CLUSTER = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\..+)?")
 _POD = re.compile(r"-(?:[a-f0-9]{6,10}-[a-z0-9]{5}|[a-z0-9]{5}|[0-9]{1,3})$")
@@ -102,19 +108,19 @@ _SINCE, _REMEMBERED_SECONDS = "7d", 60.0
 
 
 class Alerts:
-    """``search``, ``query``, ``changes``: those of the knowledge base; ``first_ingests``: when the first
+    """``search``, ``impact``, ``changes``: those of the knowledge base; ``first_ingests``: when the first
     ingest of each source ended. Safe to use from several threads."""
 
     def __init__(
         self,
         session: Session,
         search: Callable[..., SearchResult],
-        query: Callable[..., QueryResult],
+        impact: Callable[..., Impact],
         changes: Callable[..., DocumentChanges],
         first_ingests: Callable[[], Mapping[str, datetime]],
     ) -> None:
         self._session, self._first_ingests = session, first_ingests
-        self._search, self._query, self._changed_since = search, query, changes
+        self._search, self._impact, self._changed_since = search, impact, changes
         self._lock = threading.Lock()
         #: What changed, and until when (monotonic) that is not looked for again.
         self._changed: tuple[float, View, DocumentChanges | None, str] | None = None
@@ -133,22 +139,22 @@ class Alerts:
         for rule in rules:
             # Who asks by the alert's name alone has not its annotations.
             told = {k: _TEMPLATE.sub(" ", v)[:_MAX_CHARS] for k, v in rule.annotations.items()} | told
-        things = list(_things(view, said))
+        own = said | {k.removeprefix(_EXPORTED): v for k, v in said.items() if k.startswith(_EXPORTED)}
+        things = _things(view, own)
         words = " ".join(
             filter(
                 None,
                 (_words(name), told.get("summary", ""), told.get("description", told.get("message", ""))),
             )
         )
-        things = things or list(_named(view, words, _space(said)))
+        things = things or list(_named(view, words, _space(own)))
         notes: list[str] = []
         documents = self._documents(view, name, words, told, things, hits, notes)
         if name and not rules and all(d.why == "text" for d in documents):
             documents = self._alike(name, told.get("summary", ""), things, hits, documents, notes)
         changed, note = self._changes(view)
         doc_ids, names = {d.doc_id for d in documents[:1]}, {t.name for t in things}
-        rows, why = self._dependents(things)
-        unknown = tuple(unseen(service_index(view), unread(view)))
+        hanging, why = self._hanging(view, things)
         notes += [n for n in (note, why) if n]
         facts = (
             []
@@ -162,11 +168,11 @@ class Alerts:
             rules=tuple(rules),
             documents=tuple(documents),
             things=tuple(things[:_THINGS]),
-            dependents=rows,
+            dependents=tuple(g for g in hanging.groups if not g.how.startswith("shares ")) if hanging else (),
             changes=tuple(x for x in changed.items if x.doc_id in doc_ids)[:_CHANGES] if changed else (),
             facts=tuple(facts[:_CHANGES]),
             notes=tuple(notes),
-            unknown=unknown if any(t.label == "Service" for t in things) else (),
+            unknown=hanging.unknown if hanging else (),
         )
 
     # --- the documents --------------------------------------------------------------------------------------
@@ -196,6 +202,8 @@ class Alerts:
             found.setdefault(row["doc_id"], _document(view, row, why="link", **place))
         for row, place in self._called(view, name, hits):
             found.setdefault(row["doc_id"], _document(view, row, why="name", **place))
+        for row, place in _akin(view, name, things):
+            found.setdefault(row["doc_id"], _document(view, row, why="text", **place))
         query = " ".join(dict.fromkeys([words, *(t.name for t in things[:2])]))
         if query.strip():
             for hit in _by_document(self._search(query, _HITS, content_type=_READ).hits, query):
@@ -254,15 +262,21 @@ class Alerts:
 
     # --- what hangs on it, and what changed -----------------------------------------------------------------
 
-    def _dependents(self, things: list[AlertThing]) -> tuple[tuple[QueryRow, ...], str]:
-        service = next((t for t in things if t.label == "Service"), None)
-        if service is None:
-            return (), ""
-        try:
-            found = self._query("impact", _DEPENDENTS, service=service.key, transitive=True)
-        except TabootError as error:
-            return (), f"What hangs on {service.name} is not known: {error.message}"
-        return found.rows, ""
+    def _hanging(self, view: View, things: list[AlertThing]) -> tuple[Impact | None, str]:
+        """What hangs on the first thing of which that can be asked: of a container, on its service."""
+        for thing in things:
+            asked, kind = (thing.name, None) if thing.label == "IP" else (thing.key, thing.label.lower())
+            if thing.label == "Container":
+                index = service_index(view)
+                services = [n for n, c in index.container_of.items() if index.key(c) == thing.key]
+                if not services:
+                    continue
+                asked, kind = index.key(services[0]), "service"
+            try:
+                return self._impact(asked, kind=kind), ""
+            except TabootError as error:
+                return None, f"What hangs on {thing.name} is not known: {error.message}"
+        return None, ""
 
     def _changes(self, view: View) -> tuple[DocumentChanges | None, str]:
         """What changed lately; alerts come in flocks, and it is looked for once a minute."""
@@ -449,6 +463,51 @@ def _place(view: View, row: Mapping[str, Any], wanted: _Wanted) -> dict[str, Any
     return {"line": begin + 1 if own else None, "section": path, "text": said[:_MAX_CHARS]}
 
 
+def _names_of_alerts(view: View) -> list[tuple[str, str, frozenset[str]]]:
+    """(doc_id, name, its words) of headings and files of running text that are called by one made name of
+    several words, as alerts are: ``DockerHostDown``."""
+    table, index = view.graph.documents, view.index
+    paths = zip(*(table.column(name).to_pylist() for name in ("doc_id", "path", "mime")), strict=True)
+    prose = {doc_id: _stem(path) for doc_id, path, mime in paths if not is_code(mime)}
+    called = set(prose.items())
+    ids, texts = index.documents.column("doc_id").to_pylist(), (s.chunks.column("text") for s in index.shards)
+    for start, held in zip(index.starts.tolist(), texts, strict=False):
+        rows = pc.indices_nonzero(pc.match_substring_regex(held, _HEADING.pattern)).to_pylist()
+        for doc_id, text in ((ids[index.document[start + r]], held[r].as_py()) for r in rows):
+            called.update((doc_id, name) for name in _HEADING.findall(text) if doc_id in prose)
+    made = [(doc_id, name, frozenset(_stems(name))) for doc_id, name in sorted(called) if name.isalnum()]
+    return [found for found in made if len(found[2]) > 1]
+
+
+def _subject(name: str) -> set[str]:
+    return _stems(_words(name).partition(" ")[0])
+
+
+def _akin(
+    view: View, name: str, things: Sequence[AlertThing]
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The documents that have, or are, the runbook of an alert whose name has most of the same words, the
+    nearest first, each with the place. What kind of thing is meant is a word too; and one of the two names
+    begins with a word of the other, since what it is about stands before how that is."""
+    known = view.once(_names_of_alerts)
+    shared = Counter(word for _, _, words in known for word in words)
+    weights = {word: math.log(1 + len(known) / count) for word, count in shared.items()}
+    own, kinds = _stems(name) & weights.keys(), _stems(" ".join(t.label for t in things[:1]))
+    near: list[tuple[float, str, str]] = []
+    for doc_id, called, words in known:
+        both = words & (own | kinds)
+        worth = sum(weights[w] for w in both) / sum(weights[w] for w in words | own)
+        about = words & (_subject(name) | kinds) or own & _subject(called)
+        if about and len(both) > 1 and worth >= _AKIN:
+            near.append((-worth, doc_id, called))
+    for _, doc_id, called in sorted(near)[:_DOCUMENTS]:
+        row = _row(view.graph.documents, doc_id)
+        place = _place(view, row, _calls(called))
+        # A comment of a script in a text is no heading.
+        if place is not None or called == _stem(row["path"]):
+            yield row, place or {}
+
+
 def _row(table: pa.Table, doc_id: str) -> dict[str, Any]:
     row: dict[str, Any] = table.slice(pc.index(table.column("doc_id"), doc_id).as_py(), 1).to_pylist()[0]
     return row
@@ -502,24 +561,51 @@ def _document(view: View, row: Mapping[str, Any], **told: Any) -> AlertDocument:
 # --- The things
 
 
-def _things(view: View, labels: Mapping[str, str]) -> Iterator[AlertThing]:
-    """The nodes that labels name, the most specific label first."""
-    seen = set[tuple[str, str]]()
-    for key, kinds in _LABELS.items():
-        for name, space in _spellings(key, labels.get(key, "")):
-            # What asks for metrics may be of another namespace than what it asks.
-            space = space or _space(labels)
-            found = [thing for kind in kinds for thing in _nodes(view, kind, name, key, space)]
-            for thing in found:
-                if (thing.label, thing.key) not in seen:
-                    seen.add((thing.label, thing.key))
-                    yield thing
-            if found:
-                break
+def _things(view: View, labels: Mapping[str, str]) -> list[AlertThing]:
+    """The nodes that labels name, the most specific label first. The job is none of them where another label
+    names what its metrics are about; and where the instance is a machine, that comes first but of an alert
+    that has the job in its name."""
+    job = labels.get("job", "").rpartition("/")[2]
+    about = [labels[key] for key in _ABOUT if labels.get(key)]
+    others = bool(about) and not any(v == job or v.startswith(f"{job}-") for v in about)
+    meant = {
+        key: list(_meant(view, key, labels))
+        for key in _LABELS
+        # An operator calls a job as the service is that is asked.
+        if labels.get(key) and not (others and (key == "job" or (key == "service" and labels[key] == job)))
+    }
+    index = service_index(view)
+    machines = {t.key for t in meant.get("instance", ()) if t.label == "Host"}
+    for thing in meant.get("instance", ()):
+        if thing.label == "IP":
+            edges = (e for n in _found(view, "IP", thing.key) for e in index.into(n, "RESOLVES_TO"))
+            machines |= {index.key(e.start) for e in edges}
+    if machines and not others:
+        elsewhere = set(map(index.key, index.of_label("Host"))) - machines
+        # What answers at a machine's address runs there.
+        meant = {
+            k: [t for t in found if (t.scope or "").rpartition("/")[0] not in elsewhere]
+            for k, found in meant.items()
+        }
+        if not _stems(job) <= _stems(labels.get("alertname", "")):
+            meant = {"instance": meant["instance"], **meant}
     claim = labels.get("persistentvolumeclaim", "")
-    for thing in _claiming(view, claim, _space(labels)) if claim else ():
-        if (thing.label, thing.key) not in seen:
-            yield thing
+    claiming = _claiming(view, claim, _space(labels)) if claim else ()
+    seen: dict[tuple[str, str], AlertThing] = {}
+    for thing in chain(*meant.values(), claiming):
+        seen.setdefault((thing.label, thing.key), thing)
+    return list(seen.values())
+
+
+def _meant(view: View, key: str, labels: Mapping[str, str]) -> list[AlertThing]:
+    """The nodes that one label names."""
+    for name, space in _spellings(key, labels[key]):
+        # What asks for metrics may be of another namespace than what it asks.
+        space = space or _space(labels)
+        found = [thing for kind in _LABELS[key] for thing in _nodes(view, kind, name, key, space)]
+        if found:
+            return found
+    return list(_releasing(view, labels[key], key, _space(labels))) if "Service" in _LABELS[key] else []
 
 
 def _space(labels: Mapping[str, str]) -> str:
@@ -535,10 +621,13 @@ def _spellings(key: str, value: str) -> Iterator[tuple[str, str]]:
     yield value, ""
     if key in ("instance", "node", "host"):
         name = value.rpartition("://")[2].partition("/")[0]
-        name = (name.rpartition(":")[0] if re.search(r":[0-9]+$", name) else name).strip("[]").casefold()
+        # What is no address yet may be one with a port.
+        name = name if is_ip(name) or not re.search(r":[0-9]+$", name) else name.rpartition(":")[0]
+        name = name.strip("[]").casefold()
         yield name, ""
         in_cluster = _IN_CLUSTER.fullmatch(name)
-        yield (in_cluster[1], in_cluster[2]) if in_cluster else (name.partition(".")[0], "")
+        if not is_ip(name):
+            yield (in_cluster[1], in_cluster[2]) if in_cluster else (name.partition(".")[0], "")
     elif key == "pod":
         while (shorter := _POD.sub("", value)) != value:
             yield shorter, ""
@@ -550,15 +639,42 @@ def _spellings(key: str, value: str) -> Iterator[tuple[str, str]]:
 
 
 def _nodes(view: View, label: str, name: str, said_by: str, space: str) -> Iterator[AlertThing]:
-    """The nodes of a name; none of another namespace or project than ``space``, where there is one."""
+    """The nodes of a name; none of another namespace or project than ``space``, where there is one. An
+    address is the machine that has it; a service that is only named is the machine that is called so, if
+    something runs there; a container that runs is the one that is declared."""
+    index = service_index(view)
+    numbers = _found(view, label, name)
+    if label == "Container":
+        numbers = [n for n in numbers if index.properties(n).get("declared", True)] or numbers
+    for number in numbers:
+        node = view.graph.node(number)
+        if space and node.scope and node.scope.rpartition("/")[2] != space:
+            continue
+        if label == "IP":
+            machine = machine_of(index, {e.start for e in index.into(number, "RESOLVES_TO")})
+            number = number if machine is None else machine
+        elif label == "Service" and not node.scope:
+            number = next((n for n in _found(view, "Host", name) if index.into(n, "RUNS")), number)
+        node = view.graph.node(number)
+        yield AlertThing(label=node.label, key=node.key, name=node.name, scope=node.scope, said_by=said_by)
+
+
+def _found(view: View, label: str, name: str) -> list[int]:
     try:
-        numbers = view.graph.find(name, label)
+        return [int(n) for n in view.graph.find(name, label)]
     except TabootError:
-        return
-    nodes = (view.graph.node(number) for number in numbers.tolist())
-    held = (n for n in nodes if not space or not n.scope or n.scope.rpartition("/")[2] == space)
-    for node in islice(held, _THINGS):
-        yield AlertThing(label=label, key=node.key, name=node.name, scope=node.scope, said_by=said_by)
+        return []
+
+
+def _releasing(view: View, name: str, said_by: str, space: str) -> Iterator[AlertThing]:
+    """The release of a namespace whose chart calls a thing so: its names begin with the release's (helm.sh,
+    "Best practices: templates"); of several the longest."""
+    services = service_index(view).services.values()
+    of = [s for s in services if space and s.project == space and s.properties.get("chart")]
+    for one in sorted(of, key=lambda s: -len(s.name)):
+        if name.startswith(f"{one.name}-"):
+            yield from _nodes(view, "Service", one.name, said_by, space)
+            return
 
 
 def _claiming(view: View, claim: str, space: str) -> Iterator[AlertThing]:

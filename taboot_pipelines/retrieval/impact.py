@@ -93,10 +93,9 @@ def impact(
     asked = _Asked(house, project, transitive)
     address = _address(thing) if kind in (None, "host") else None
     if address is not None:
-        held = _held(house, address)
-        machines = {n for n in held if house.index.into(n, "RUNS")} or held
-        if len(machines) == 1:
-            thing, kind = house.index.name(min(machines)), "host"
+        machine = machine_of(house.index, _held(house, address))
+        if machine is not None:
+            thing, kind = house.index.name(machine), "host"
         elif (known_by := _of_address(asked, thing, address)) is not None:
             return known_by
     # What narrows to a project means a service. Of one that no file declares, first what else is called so.
@@ -118,6 +117,12 @@ def impact(
         return found
     known = (house.index.name(n) for label in _LABELS for n in house.index.of_label(label))
     raise TabootError("E_NOT_FOUND", f"Nothing named {thing[:100]!r} is known.{or_near(thing, set(known))}")
+
+
+def machine_of(index: ServiceIndex, held: Set[int]) -> int | None:
+    """The machine among what an address is of: of several names the one on which something runs."""
+    machines = {n for n in held if index.into(n, "RUNS")} or held
+    return min(machines) if len(machines) == 1 else None
 
 
 def _address(thing: str) -> str | None:

@@ -760,7 +760,7 @@ class KnowledgeBase:
     ) -> AlertGuide:
         """Where to begin with an alert of Prometheus: the documents to read, the first first (the one that
         its runbook link leads to, the one called as it is, then those whose text fits), the things that its
-        labels mean, what fails without the first service of them, and what of all that changed last week.
+        labels mean, what fails without the first of them, and what of all that changed last week.
 
         ``labels``: ``alertname`` and such as ``job``, ``container``, ``pod``, ``instance``; ``annotations``:
         ``runbook_url``, ``summary``, ``description``. Raises ``E_QUERY`` where there is neither.
@@ -1159,7 +1159,7 @@ def _open_drifts(settings: Settings) -> Drifts:
 def _open_alerts(kb: KnowledgeBase) -> Alerts:
     from taboot_pipelines.retrieval.alerts import Alerts
 
-    return Alerts(kb._session, kb.search, kb.query, kb.changes, lambda: kb._writing().first_ingests())
+    return Alerts(kb._session, kb.search, kb.impact, kb.changes, lambda: kb._writing().first_ingests())
 
 
 def _open_crawls(settings: Settings, namespace: str) -> Crawls:

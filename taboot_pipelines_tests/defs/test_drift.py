@@ -26,6 +26,7 @@ def test_drift_is_a_warning_that_names_both_statements(project: Project) -> None
     found = checked(project, "guides")
     assert (found.passed, found.severity, found.blocking) == (False, dg.AssetCheckSeverity.WARN, False)
     assert found.metadata["drifts"].value == 1
+    assert [found.metadata[record.data["kind"]].value for record in found.metadata["edges"].records] == [1]
     (row,) = (record.data for record in found.metadata["edges"].records)
     told_of = [
         e.facts for e in notifications.events(project.world.workspace, "default", 0) if e.kind == "drift"

@@ -248,7 +248,7 @@ def test_labels_name_the_thing(
 
 def test_what_hangs_on_it_and_what_changed(kb: KnowledgeBase) -> None:
     guide = kb.for_alert({"alertname": "DbDown", "service": "db", "namespace": "shop"})
-    assert [(r.cells["affected"], r.cells["affected_project"]) for r in guide.dependents] == [("web", "shop")]
+    assert [(i.name, i.project) for group in guide.dependents for i in group.items] == [("web", "shop")]
     assert [(c.kind, c.path) for c in guide.changes] == [("changed", "shop/compose.yaml")]
     assert guide.unknown[-1].startswith("What no file declares")
     # What the first ingest brought is not new, what came after it is.
@@ -259,6 +259,121 @@ def test_what_hangs_on_it_and_what_changed(kb: KnowledgeBase) -> None:
         with pytest.raises(TabootError) as error:
             kb.for_alert(wrong)  # type: ignore[arg-type]
         assert error.value.code == "E_QUERY"
+
+
+MACHINES = {
+    "inventory.yml": "all:\n  hosts:\n    oak: {ansible_host: 10.1.0.5}\n    elm: {ansible_host: 10.1.0.6}\n"
+    "    ash: {ansible_host: 'fd00::7'}\n",
+    "notes.md": "# Backups\n\n`oak` connects to `vault`.\n",
+    "infrastructure.md": "# Machines\n\n## DockerHostDown\n\nPing it.\n\n## DockerContainerDown\n\nLogs.\n\n"
+    "## ZfsPoolDegraded\n\nThe disks are failing.\n\n## DiskSMARTFailed\n\nOrder one.\n\n"
+    "## ClaimNotBound\n\nWait.\n\n## ClaimNotReady\n\nWait.\n\n## What to do\n\nNothing.\n",
+    "nodes.md": "# Nodes\n\nWhere a node is down.\n",
+    "shop.yaml": """apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: photos, namespace: apps}
+spec: {chart: {spec: {chart: photos, version: 1.2.3}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: kube-state, namespace: apps}
+spec: {template: {spec: {containers: [{name: main, image: kube-state:1}]}}}
+""",
+}
+EXPORTERS = """services:
+  exporter: {image: exporter, container_name: exporter}
+  vault: {image: vault, container_name: vault}
+"""
+RUNS = [
+    {
+        "Id": "ab" * 32,
+        "Name": "/vault",
+        "State": {"Status": "running", "Running": True},
+        "Config": {"Image": "vault"},
+        "HostConfig": {"NetworkMode": "bridge"},
+    }
+]
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
+    """A machine on which containers run, another, and a cluster."""
+    with FakeTei() as tei:
+        made = World(tmp_path_factory.mktemp("machines"), tei.url)
+        folder = made.source("stacks", "compose", host="oak") / "tools"
+        folder.mkdir()
+        (folder / "compose.yaml").write_text(EXPORTERS)
+        for name, text in MACHINES.items():
+            (made.source("house", include=["**"], interpret=True) / name).write_text(text)
+        (made.source("runs", "runtime", host="oak") / "inspect.json").write_text(json.dumps(RUNS))
+        made.ingest()
+        yield made.kb()
+        made.workspace.close()
+
+
+OAK, ELM = ("Host", "oak"), ("Host", "elm")
+
+
+@pytest.mark.parametrize(
+    ("labels", "meant"),
+    [
+        # A text names a service as the machine is called.
+        ({"instance": "oak", "job": "node-oak"}, [OAK]),
+        ({"service": "oak"}, [OAK]),
+        ({"instance": "10.1.0.5:9100"}, [OAK]),
+        ({"instance": "http://10.1.0.6:9100/metrics"}, [ELM]),
+        ({"instance": "[fd00::7]:9100"}, [("Host", "ash")]),
+        ({"instance": "fd00::7"}, [("Host", "ash")]),
+        ({"instance": "10.1.0.9:9100"}, []),
+        # What asks is on the machine that it asks, which is meant before it unless the alert is called so.
+        ({"instance": "10.1.0.5:9100", "job": "exporter"}, [OAK, ("Service", "exporter")]),
+        ({"instance": "10.1.0.6:9100", "job": "exporter"}, [ELM]),
+        ({"alertname": "VaultDown", "instance": "oak:8200", "job": "vault"}, [("Service", "vault"), OAK]),
+        # A pod's own metrics, and those of others.
+        ({"pod": "kube-state-0", "job": "kube-state"}, [("Service", "kube-state")]),
+        ({"pod": "cache-0", "job": "kube-state", "service": "kube-state"}, []),
+        ({"exported_pod": "cache-0", "pod": "kube-state-0", "job": "kube-state"}, []),
+        # What a chart calls by the name of its release, in its namespace alone.
+        ({"pod": "photos-web-6d5f8c7b9d-x2x4z", "namespace": "apps"}, [("Service", "photos")]),
+        ({"container": "photos-web", "namespace": "apps", "job": "kube-state"}, [("Service", "photos")]),
+        ({"container": "photos-web", "namespace": "shop"}, []),
+        ({"container": "photosweb", "namespace": "apps"}, []),
+        # Declared, and running.
+        ({"name": "vault"}, [("Container", "vault"), ("Service", "vault")]),
+    ],
+)
+def test_the_thing_is_meant_and_not_what_tells_of_it(
+    machines: KnowledgeBase, labels: dict[str, str], meant: list[tuple[str, str]]
+) -> None:
+    found = machines.for_alert({"alertname": "Down", **labels}).things
+    assert [(t.label, t.name) for t in found] == meant
+
+
+@pytest.mark.parametrize("instance", ["oak", "10.1.0.5:9100"])
+def test_on_a_machine_hangs_what_runs_there(machines: KnowledgeBase, instance: str) -> None:
+    guide = machines.for_alert({"alertname": "NodeDown", "instance": instance})
+    first = guide.dependents[0]
+    assert (first.how, [i.name for i in first.items]) == ("runs on it", ["exporter", "vault"])
+    assert guide.unknown[-1].startswith("What no file declares")
+
+
+@pytest.mark.parametrize(
+    ("labels", "line"),
+    [
+        ({"alertname": "HostDown", "host": "oak"}, 3),
+        # What is meant is a host.
+        ({"alertname": "NodeDown", "instance": "oak"}, 3),
+        ({"alertname": "ContainerDown", "name": "vault"}, 7),
+        ({"alertname": "SmartDiskFailing", "instance": "oak"}, 15),
+        ({"alertname": "PodNotReady", "pod": "x"}, None),
+    ],
+)
+def test_the_section_of_an_alert_of_the_same_words_comes_first(
+    machines: KnowledgeBase, labels: dict[str, str], line: int | None
+) -> None:
+    found = [(d.path, d.line) for d in machines.for_alert(labels).documents]
+    # Without such a section it is found by its text, from the beginning.
+    assert found[0] == ("infrastructure.md", line) if line else ("infrastructure.md", 1) in found
 
 
 @pytest.mark.parametrize("arguments", [(), ("-",)])

@@ -88,8 +88,11 @@ def running_drift(
     comparing = _Comparing(declared, frozenset(sources), places)
     ran, workloads = _newest(dumps)
     found = comparing.renamed([comparing.joined(dump, container) for dump, container in ran])
-    yield from comparing.containers(found)
-    yield from comparing.workloads(workloads)
+    told = list(comparing.containers(found))
+    yield from told
+    down = {d.key for d in told if d.kind is DriftKind.NOT_RUNNING}
+    # Of a workload whose container is told to be down, that says why.
+    yield from (d for d in comparing.workloads(workloads) if d.key not in down)
     for dump in dumps:
         yield from comparing.units(dump)
         yield from comparing.sockets(dump)
@@ -222,16 +225,17 @@ class _Comparing:
         yield from self._missing(ran, by_service)
 
     def _stopped(self, service: Service, held: list[_Ran], up: list[_Ran]) -> Iterator[Drift]:
-        """A service of which fewer containers run than are declared."""
+        """A service of which fewer containers run, and are not unhealthy, than are declared."""
+        up = [r for r in up if r.container.unhealthy is None]
         if len(up) >= (1 if service.pods or held[0].container.placed else service.replicas):
             return
-        down = next((r for r in held if not r.container.running), None)
+        down = next((r for r in held if r not in up), None)
         if down is None:
             return
         policy = _policy(service)
         if down.container.ended and (policy is None or policy.partition(":")[0] in ("no", "on-failure")):
             return  # it did what it was started for
-        state = down.container.state
+        state = (down.container.unhealthy if down.container.running else None) or down.container.state
         says = f"{down.container.name.text} is {state.text or 'not running'}"
         yield self._differs(DriftKind.NOT_RUNNING, down, service, state, says, "is declared", "", "")
 
@@ -260,7 +264,7 @@ class _Comparing:
                 continue
             if any(r.ambiguous and r.container.service == service.name for r in ran):
                 continue
-            span = StatedSpan(dump.doc_id, 1, 0, min(len(dump.text), 1))
+            span = StatedSpan(dump.doc_id, 1, 0, 0)  # nothing of the dump says so
             yield Drift(
                 DriftKind.NOT_RUNNING,
                 "Service",

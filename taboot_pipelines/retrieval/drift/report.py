@@ -75,7 +75,7 @@ class Drifts:
     ) -> DriftReport:
         chosen = [d for d in self.of(view) if d.kind in kinds]
         items = tuple(_item(view, d, explanations) for d in chosen[:limit])
-        return DriftReport(items=items, truncated=len(chosen) > limit)
+        return DriftReport(items=items, truncated=len(chosen) > limit, total=len(chosen))
 
     def of(self, view: View) -> tuple[Drift, ...]:
         """Everything that drifted in a view."""
@@ -304,6 +304,8 @@ def _item(view: View, found: Drift, explanations: Explanations) -> DriftItem:
 
 
 def _quoted(explanations: Explanations, place: StatedSpan) -> Quote | None:
+    if not place.edge_id and place.start == place.end:
+        return None
     try:
         if place.edge_id:
             return explanations.explain(place.edge_id).quotes[0]

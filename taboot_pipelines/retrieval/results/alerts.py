@@ -6,7 +6,7 @@ from typing import Literal
 
 from taboot_pipelines.retrieval.results.base import Result
 from taboot_pipelines.retrieval.results.changes import DocumentChange, FactChange
-from taboot_pipelines.retrieval.results.queries import QueryRow
+from taboot_pipelines.retrieval.results.impact import AffectedGroup
 
 Why = Literal["link", "name", "text"]
 
@@ -54,17 +54,17 @@ class AlertRule(Result):
 
 class AlertGuide(Result):
     """Where to begin. ``rules``: those that raise alerts of that name; ``documents``: the first to read
-    first; ``things``: the most specific first; ``dependents``: what fails without the first service among
-    them; ``changes`` and ``facts``: of the last week, of the things and of the documents that state them, but
-    for what a source's first ingest brought. ``notes``: what could not be told; ``unknown``: what cannot be
-    known of what hangs on the thing."""
+    first; ``things``: the most specific first; ``dependents``: what fails without the first of them, as the
+    groups of ``Impact``; ``changes`` and ``facts``: of the last week, of the things and of the documents that
+    state them, but for what a source's first ingest brought. ``notes``: what could not be told; ``unknown``:
+    what cannot be known of what hangs on the thing."""
 
     alertname: str
     labels: dict[str, str]
     rules: tuple[AlertRule, ...]
     documents: tuple[AlertDocument, ...]
     things: tuple[AlertThing, ...]
-    dependents: tuple[QueryRow, ...]
+    dependents: tuple[AffectedGroup, ...]
     changes: tuple[DocumentChange, ...]
     facts: tuple[FactChange, ...]
     notes: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from taboot_pipelines.retrieval.results.explanations import Quote
 class DriftSide(Result):
     """One of the statements that disagree. ``edge_ids``: the edges that say so, by place, of which a value of
     a file may have none; ``doc_id``, ``url`` and ``line``: of the first place. ``quote``: its bytes, as read
-    now; None where they cannot be read, of which ``explain`` says why.
+    now; None where they cannot be read, of which ``explain`` says why, and where something is missing.
     """
 
     says: str
@@ -45,10 +45,11 @@ class DriftItem(Result):
 
 
 class DriftReport(TableResult):
-    """What drifted, the surest kinds first. ``truncated``: the limit cut some."""
+    """What drifted, the surest kinds first. ``truncated``: the limit cut some of ``total``."""
 
     items: tuple[DriftItem, ...]
     truncated: bool = False
+    total: int = 0
 
     def to_arrow(self) -> pa.Table:
         """One row a side; ``drift`` numbers the items from 1."""

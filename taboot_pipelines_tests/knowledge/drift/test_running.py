@@ -92,6 +92,27 @@ def test_replicas_are_counted() -> None:
     assert found(files, web, api, second) == [("not_running", "api")]
 
 
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"Status": "restarting", "Running": True, "Restarting": True, "ExitCode": 1},
+        {"Status": "paused", "Running": True, "Paused": True},
+        {"Status": "running", "Running": True, "Health": {"Status": "unhealthy", "FailingStreak": 9}},
+    ],
+)
+def test_what_serves_nobody_is_told(state: dict[str, Any]) -> None:
+    files, web = media()
+    healthy = {"Status": "running", "Running": True, "Health": {"Status": "healthy", "Log": []}}
+    assert found(files, {**web, "State": healthy}) == []
+    assert found(files, {**web, "State": state}) == [("not_running", "web")]
+    listed = {"ID": "a" * 12, "Image": "nginx:1.27", "Names": "media-web-1", "State": "running"}
+    listed |= {"Labels": "com.docker.compose.project=media,com.docker.compose.service=web"}
+    assert found(files, ps=json.dumps(listed | {"Status": "Up 2 hours (healthy)"})) == []
+    assert found(files, ps=json.dumps(listed | {"Status": "Up 2 hours (unhealthy)"})) == [
+        ("not_running", "web")
+    ]
+
+
 def test_another_machine_is_not_compared() -> None:
     files, web = media()
     dumps = {"inspect": json.dumps([{**web, "Config": {**web["Config"], "Image": "nginx:1"}}])}
@@ -168,6 +189,8 @@ def test_pods_are_compared_with_their_workload() -> None:
     assert told("docker.io/library/nginx:1.27", 2) == []
     assert told("nginx:1.26", 2) == [("running_image", "web")]
     assert told("nginx:1.27", 0) == [("not_running", "web")]
+    pod["status"]["containerStatuses"] = [{**status, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+    assert told("nginx:1.27", 0) == [("not_running", "web")], "once, by its container"
 
 
 def test_swarm_pins_what_nobody_pinned() -> None:

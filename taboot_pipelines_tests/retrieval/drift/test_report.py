@@ -65,6 +65,7 @@ def test_both_sides_are_quoted_and_answers_tell_of_it(
     assert list(table["says"])[:2] == ["media/README.md says 8920", "jellyfin publishes 8096:8096"]
     assert "README.md" in report._repr_html_()
     assert kinds(kb.drift("prose_port", 1)) == kinds(report)[:1] and kb.drift(limit=1).truncated
+    assert kb.drift(limit=1).total == report.total == len(report.items)
     assert kb.drift(["route_port"]).items == ()
     with pytest.raises(TabootError, match="kinds names cold"):
         kb.drift("cold")

@@ -156,7 +156,9 @@ def test_each_field_is_compared_and_both_sides_are_quoted(
 
 def test_a_service_without_a_container_and_a_container_without_a_service(house: House) -> None:
     stray = inspected("", "redis:7", project="", name="stray", id="e" * 64)
-    assert [(i.kind, i.name, i.statement) for i in house.drifts(jellyfin(), stray)] == [
+    items = house.drifts(jellyfin(), stray)
+    assert items[0].sides[0].quote is None, "what is missing stands nowhere"
+    assert [(i.kind, i.name, i.statement) for i in items] == [
         ("not_running", "db", "media/db is declared, but inspect.out has no container of it."),
         ("not_declared", "stray", "stray (redis:7) is running, and nothing declares it."),
     ]
@@ -236,6 +238,9 @@ def test_what_runs_changes_no_declared_fact_and_tells_no_secret(
 
     monkeypatch.setenv("TABOOT_HOME", str(house.world.home))
     monkeypatch.setenv("TABOOT_TEI__URL", house.world.tei)
+    main(["drift", "--limit", "1"])
+    left = len(after.drift().items) - 1
+    assert f"{left} drifts more; --limit {left + 1} shows all." in capsys.readouterr().out
     main(["drift", "--kind", "running_image"])
     shown = capsys.readouterr().out
     assert "inspect.out:" in shown and "compose.yaml:4" in shown and "minutes ago" in shown

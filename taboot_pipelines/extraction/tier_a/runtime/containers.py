@@ -69,13 +69,15 @@ class Mount:
 class Container:
     """What a dump says of one container. ``scope``: the project, stack or namespace that it is of, and
     ``service`` in it; ``unit``: of systemd; ``directory``: where the project's relative paths begin;
-    ``placed``: a cluster (Kubernetes, Swarm) decides where it runs, by which name, and how it is reached."""
+    ``placed``: a cluster (Kubernetes, Swarm) decides where it runs, by which name, and how it is reached;
+    ``unhealthy``: what says that its health check fails, whether it runs or not."""
 
     id: str
     name: Quote
     state: Quote
     running: bool
     ended: bool = False
+    unhealthy: Quote | None = None
     scope: str = ""
     service: str = ""
     unit: str = ""
@@ -164,11 +166,14 @@ class _Reading:
             of.members("NetworkSettings", "Ports") if of.string("Pod") else {}
         )
         exit_code = of.integer("State", "ExitCode")
+        health = of.at("State", "Health", "Status")
         return Container(
             id=of.string("Id"),
             name=name,
             state=_known(self._quote(state)),
-            running=of.true("State", "Running"),
+            # Docker says of what waits to be restarted, or is paused, that it is running too.
+            running=of.true("State", "Running") and state.string() not in ("restarting", "paused"),
+            unhealthy=self._quote(health) if health is not None and health.string() == "unhealthy" else None,
             ended=exit_code == 0 and state.string() in ("exited", "stopped"),
             image=self._quote(image),
             digest=_digest(of.string("ImageDigest"), of.string("Image")),
@@ -200,6 +205,7 @@ class _Reading:
             name=name,
             state=_known(self._quote(state)),
             running=state.string().lower() in ("running", "up"),
+            unhealthy=self._quote(of.at("Status"), "unhealthy") if "(unhealthy)" in status else None,
             ended=ended,
             image=self._quote(of.at("Image")),
             digest=_digest(of.string("ImageID")),

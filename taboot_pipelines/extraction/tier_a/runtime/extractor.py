@@ -45,7 +45,7 @@ class RuntimeExtractor:
     """A unit is a dump, or what an API said of one container."""
 
     name = "runtime"
-    version = "1"
+    version = "2"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         return [UnitSpec(path, (path,)) for path in sorted(set(paths))]
