@@ -159,7 +159,8 @@ _COMMANDS = frozenset(
 )
 _MAPPING = re.compile(r"\d{2,5}\s*(?::|->|→|=>)\s*\d{2,5}")
 _NAME_AND_TAG = re.compile(
-    r"(?<![\w/.:@$}-])(?P<name>[a-z0-9][\w./-]*(?::\d+/[\w./-]+)?):(?P<tag>\w(?:[\w.-]{0,126}\w)?)(?![\w/:]|[.-]\w)"
+    r"(?<![\w/.:@$}-])(?P<name>[a-z0-9][\w./-]*(?::\d+/[\w./-]+)?)"
+    r":(?P<tag>\w(?:[\w.-]{0,126}\w)?)(?![\w/:]|[.-]\w)"
 )
 #: A host name whose domain is filled in elsewhere.
 _UNDER_PLACEHOLDER = re.compile(

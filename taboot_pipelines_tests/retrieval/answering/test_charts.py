@@ -140,7 +140,8 @@ kind: Deployment
 metadata: {name: plain, namespace: office}
 spec:
   template:
-    spec: {containers: [{name: a, image: "acme/plain:1", env: [{name: BOOKS_URL, value: "http://ledger:80"}]}]}
+    spec:
+      containers: [{name: a, image: "acme/plain:1", env: [{name: BOOKS_URL, value: "http://ledger:80"}]}]
 """
 
 

@@ -55,8 +55,8 @@ _MAPPED = re.compile(
 _UNIT = r" ?(?:[KMGT]i?(?:B|b|Hz)?(?:/s)?|[kmµn]?(?:Hz|s|W|V|A|m)|\w+/s|rpm|°C?)\b"
 #: An amount, or how often something is done: a number with its unit, and nothing else.
 _QUANTITY = re.compile(
-    rf"[~≈<>]?\d+(?:[.,]\d+)?(?:{_UNIT}|\s?(?:%|secs?|seconds?|mins?|minutes?|h|hrs?|hours?|d|days?|weeks?|months?"
-    r"|years?)\b)"
+    rf"[~≈<>]?\d+(?:[.,]\d+)?(?:{_UNIT}"
+    r"|\s?(?:%|secs?|seconds?|mins?|minutes?|h|hrs?|hours?|d|days?|weeks?|months?|years?)\b)"
 )
 #: An owner and a group (chown(1)), which are written as two ports are.
 OWNED = re.compile(r"(?i)\b(?:chown\w*|p?uids?|p?gids?|owner\w*)\b")
