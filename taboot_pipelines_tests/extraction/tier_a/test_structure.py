@@ -93,7 +93,9 @@ def test_numbers_and_names_that_are_no_ports_and_no_hosts(header: str, row: str)
         ("docs/design.md", "Design", True),
         ("stacks/todo/README.md", "Lists", True),
         ("docs/specs/2026-02-03-wiki-design.md", "Wiki", False),
-        ("docs/house.md", "Implementation plan", False),
+        ("docs/ip-plan.md", "Addressing plan", True),
+        ("docs/plans/wiki.md", "Wiki", False),
+        ("docs/house.md", "Roadmap", False),
     ],
 )
 def test_a_plan_states_nothing_of_what_there_is(path: str, title: str, states: bool) -> None:

@@ -82,14 +82,15 @@ _SPECIAL = re.compile(r"[`*_\[<\\\n&]|\]\(")
 _ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&nbsp;": " ", "&quot;": '"'}
 
 
-#: What a path or a heading calls what is to come. A design or a specification may as well be of what there
-#: is; one of a day (ISO 8601) was written before.
-_TO_COME = re.compile(
-    r"(?i)roadmap|\b(?:plans?|planned|planning)\b|(?:\A|[\s/])todos?\b(?![/_-])"
-    r"|(?:\A|[/_.-])proposals?(?:[/_.-]|\Z)"
-    r"|(?:\A|\W)(?:19|20)\d\d-[01]\d(?:-[0-3]\d)?\b.*\b(?:designs?|specs?|specifications?)\b"
-    r"|\b(?:designs?|specs?|specifications?)\b.*\W(?:19|20)\d\d-[01]\d"
+#: What a path or a title calls what is to come. A plan, a design or a specification may as well be of what
+#: there is (of addresses, of a recovery); one among plans, or of a day (ISO 8601), was written before.
+_PLAN = re.compile(
+    r"(?i)roadmap|(?:\A|[\s/])todos?\b(?![/_-])|(?:\A|[/_.-])proposals?(?:[/_.-]|\Z)|(?:\A|/)plans?/"
+    r"|(?:\A|\W)(?:19|20)\d\d-[01]\d(?:-[0-3]\d)?\b.*\b(?:plans?|designs?|specs?|specifications?)\b"
+    r"|\b(?:plans?|designs?|specs?|specifications?)\b.*\W(?:19|20)\d\d-[01]\d"
 )
+#: Beneath any plan a value that differs from what is in force is no contradiction.
+_TO_COME = re.compile(rf"{_PLAN.pattern}|\b(?:plans?|planned|planning)\b")
 _TITLE = re.compile(r"^#[ \t]+(.+)$", re.MULTILINE)
 
 
@@ -101,7 +102,7 @@ def is_to_come(said: str) -> bool:
 def is_plan(path: str, source: str) -> bool:
     """Whether a document says of itself, by its path or its title, that it is a plan."""
     title = _TITLE.search(source)
-    return is_to_come(path) or (title is not None and is_to_come(title[1]))
+    return _PLAN.search(path) is not None or (title is not None and _PLAN.search(title[1]) is not None)
 
 
 @dataclass(slots=True)
