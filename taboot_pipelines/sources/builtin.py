@@ -82,7 +82,6 @@ class Compose(SourceKind["ComposeSource"]):
 
     name = "compose"
     stance = Stance.DECLARES
-    kept_here = True
     projects = True
 
     @property

@@ -158,7 +158,9 @@ def test_an_alert_leads_to_its_runbook(client: TestClient) -> None:
     (guide,) = answer.json()["alerts"]
     assert guide["documents"][0]["path"] == "CacheDown.md" and guide["documents"][0]["why"] == "name"
     assert [t["name"] for t in guide["things"]] == ["cache"]
-    assert [r["cells"]["affected"] for r in guide["dependents"]] == ["web"]
+    assert [(g["how"], [i["name"] for i in g["items"]]) for g in guide["dependents"]] == [
+        ("only starts after it", ["web"])
+    ]
     assert guide["changes"] == []  # What a first ingest brought is no change.
 
 

@@ -484,10 +484,10 @@ def test_what_each_machine_has_of_its_own_is_no_network_between_machines(
     assert sorted(p.stem for p in book.glob("hosts/*.md")) == ["attic", "nas", "pi"]
     assert "`192.168.7.9`" in (book / "hosts" / "attic.md").read_text()
     # A route may lead to one of them though none is known to.
-    x = next(book.glob("services/*.x.md")).read_text()
+    one = next(book.glob("services/*.nas-one.md")).read_text()
     assert (
-        "> No route to x is known.\n\n* [Routes and ports](../routes.md)"
-        " · 1 route of the house to a place whose service is not known\n" in x
+        "> No route to nas-one is known.\n\n* [Routes and ports](../routes.md)"
+        " · 1 route of the house to a place whose service is not known\n" in one
     )
     # What few have is no column of the overview.
     assert "| Service | Project | Host | Source |" in (book / "index.md").read_text()

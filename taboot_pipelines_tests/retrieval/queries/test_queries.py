@@ -436,11 +436,11 @@ def test_what_is_named_by_an_option_a_route_or_a_reference_has_its_impact(
     world.workspace.close()
 
 
-@pytest.mark.parametrize(("host", "own"), [(None, {"web", "shop"}), ("nas", {"web", "shop", "db"})])
+@pytest.mark.parametrize(("host", "own"), [(None, {"web", "shop"}), ("nas", {"shop", "db"})])
 def test_what_no_source_says_a_machine_of_is_the_houses_own(
     tmp_path: Path, tei: FakeTei, host: str | None, own: set[str]
 ) -> None:
-    """As ``taboot init`` leaves it, and beside a source that names its machine: these files are kept here."""
+    """As ``taboot init`` leaves it; beside a source that names its machine, what names none is an example."""
     world = World(tmp_path, tei.url)
     web = "services:\n  web:\n    image: 'nginx:1'\n"
     (world.source("stacks", "compose") / "compose.yaml").write_text(web)
