@@ -60,12 +60,13 @@ function fitted(places, width, height) {
   return { zoom, pan: { x: (width - zoom * (x1 + x2)) / 2, y: (height - zoom * (y1 + y2)) / 2 } };
 }
 
-// How the map begins: all of it, or where no name could be read on a small screen, the member of a group that is
-// related to most.
+// How the map begins: all of it, or where no name could be read on a small screen, the service that is related to
+// most: of a network or an image that all share nothing is learned.
 function begun(graph, nodes, width, height) {
   const whole = fitted(nodes.map((node) => node.at), width, height);
   const related = graph.nodes.map(() => 0);
-  for (const { start, end } of graph.edges) for (const n of [start, end]) related[n] += graph.nodes[n].group >= 0;
+  const service = graph.kinds.indexOf("Service");
+  for (const { start, end } of graph.edges) for (const n of [start, end]) related[n] += graph.nodes[n].kind === service;
   const most = related.reduce((best, count, n) => (count > related[best] ? n : best), 0);
   if (width >= 600 || whole.zoom >= 0.4 || !related[most]) return whole;
   const [x, y] = graph.nodes[most].at;
