@@ -45,7 +45,7 @@ TASKS = Path(__file__).with_suffix(".jsonl")
 ABOVE = 5
 #: A token of English text and configuration, in characters.
 TOKEN = 4
-HIT = re.compile(r"(?m)^\d+\. .* \| [^\s:]+: (\S+):(\d+) \(id ")
+HIT = re.compile(r"(?m)^\d+\. [^\s:]+: (\S+):(\d+) \(id ")
 #: What a script takes of the answer before.
 TAKEN = {
     "$id": re.compile(r"(?m)\(id ([0-9a-f:]+)\)(?: \+\d+)?$"),
