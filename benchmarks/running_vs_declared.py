@@ -370,7 +370,8 @@ def told(world: World, running: list[Inspect]) -> dict[Key, str]:
             scope, name = json.loads(item.key)
             if scope in rendered:  # nothing runs of a project that compose-go refuses
                 found[item.kind, scope, name] = item.statement
-            assert len(item.sides) == 2 and all(s.quote is not None for s in item.sides), item
+            # What is not in a dump stands in no line of it.
+            assert len(item.sides) == 2 and any(s.quote is not None for s in item.sides), item
     return found
 
 

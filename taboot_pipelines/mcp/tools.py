@@ -159,14 +159,13 @@ class Tools:
         no other row. Without a name, lists all queries with their parameters.
         """
         start = start_of(cursor)
+        known = self._kb.queries().queries
         if name is None:
-            known = self._kb.queries().queries
             items = []
             for q in known:
                 wanted = ", ".join(p.name if p.required else f"{p.name}?" for p in q.parameters)
                 items.append(f"{q.name}({wanted}): {q.summary}")
             return Page(f"{len(known)} queries:", items, start).text()
-        known = self._kb.queries().queries
         if name not in {q.name for q in known}:
             raise TabootError(
                 "E_QUERY",

@@ -41,6 +41,7 @@ _LAST_PORT = 65_535
 _LABELS = {"network": "Network", "proxy": "ReverseProxy", "image": "Image"}
 
 
+@cache
 def described(examples: Callable[[str], Iterable[str]]) -> QueryList:
     """All queries. ``examples``: gives the wordings of a type of question."""
     return QueryList(
