@@ -322,13 +322,24 @@ class Index:
     def row_at(self, doc_id: str, start: int) -> int | None:
         """The row of the chunk that holds code point ``start`` of a document; of several the last that begins
         before it. None if there is no such document."""
-        at = self.document_row(doc_id)
-        if at is None:
-            return None
-        # A document's chunks stand together, in the order of their beginnings.
-        first, behind = np.searchsorted(self.document, (at, at + 1)).tolist()
-        held = range(first, behind)
-        return held[max(bisect_right(held, start, key=self._start_of) - 1, 0)] if held else None
+        held = self._rows_of(doc_id)
+        if len(held) < 2:
+            return held[0] if held else None
+        return held[max(bisect_right(held, start, key=self._start_of) - 1, 0)]
+
+    def _rows_of(self, doc_id: str) -> range:
+        """The rows of a document's chunks, which stand together, in the order of their beginnings. Who cites
+        a thousand lines asks for the same documents again."""
+        known = self._held.get(doc_id)
+        if known is None:
+            at = self.document_row(doc_id)
+            cuts = (0, 0) if at is None else np.searchsorted(self.document, (at, at + 1)).tolist()
+            known = self._held[doc_id] = range(*cuts)
+        return known
+
+    @cached_property
+    def _held(self) -> dict[str, range]:
+        return {}
 
     def _start_of(self, row: int) -> int:
         shard, local = self.locate(row)
