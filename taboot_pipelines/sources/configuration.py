@@ -35,8 +35,8 @@ def is_configuration(file: Path) -> bool:
 
 
 def is_nginx(file: Path) -> bool:
-    """Whether a file is a conf of nginx that is in force."""
-    found = _format(file)
+    """Whether a file is a conf of nginx that is in force, as a source of these takes them by their ending."""
+    found = _format(file) if file.suffix.lower() == ".conf" else None
     return found is not None and found.name == "nginx"
 
 

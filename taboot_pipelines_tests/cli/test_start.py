@@ -81,6 +81,7 @@ def test_init_finds_quadlets_configuration_and_the_proxy(fresh: Shell, tmp_path:
         "web/a.png": "no text",
         "web/b.PNG": "no text",
         "web/gate.php": "<?php",
+        "web/nginx.conf.template": "server {\n listen 80;\n location / { proxy_pass http://app:80; }\n}\n",
         "node_modules/x.md": "# Of somebody else",
     }.items():
         (house / name).parent.mkdir(parents=True, exist_ok=True)
@@ -105,6 +106,7 @@ def test_init_finds_quadlets_configuration_and_the_proxy(fresh: Shell, tmp_path:
             "quadlets/lan.network",
             "web/Caddyfile",
             "web/lockers.yaml",
+            "web/nginx.conf.template",
         ],
     }
     assert counted(shown) == {name: len(source["added"]) for name, source in told.items()}
