@@ -48,7 +48,6 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "x-dns-prefetch-control": "off",
 }
-_BEARER = "Bearer "
 #: Of a page; files of ours say themselves how long they may be kept.
 NO_STORE = "no-store"
 
@@ -147,9 +146,8 @@ class Guard:
 
     def _bears(self, sent: list[str]) -> bool:
         """Whether the token is in the header that Prometheus can be given (RFC 6750)."""
-        return (
-            len(sent) == 1 and sent[0].startswith(_BEARER) and self._is_token(sent[0].removeprefix(_BEARER))
-        )
+        token = bearer(sent)
+        return token is not None and self._is_token(token)
 
     def _is_used_now(self, value: str) -> bool:
         """Whether it is the token that opens once, which it does not again."""
@@ -165,6 +163,13 @@ class Guard:
 def is_for_programs(path: str) -> bool:
     """Whether a path is of the interface for programs, whether or not there is anything."""
     return f"{path}/".startswith(f"{PREFIX}/")
+
+
+def bearer(sent: list[str]) -> str | None:
+    """The token of a request's ``Authorization`` (RFC 6750); None where it has none, or several. The name of
+    a scheme has no case (RFC 9110, 11.1)."""
+    scheme, _, token = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
+    return token if scheme.lower() == "bearer" else None
 
 
 def is_loopback(hosts: list[str]) -> bool:

@@ -25,7 +25,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from taboot_pipelines import logs, telemetry
-from taboot_pipelines.browse.guard import is_loopback
+from taboot_pipelines.browse.guard import bearer, is_loopback
 from taboot_pipelines.errors import TabootError, raised_at
 from taboot_pipelines.mcp.texts import MARK
 from taboot_pipelines.mcp.tools import Tools, WriteTools
@@ -143,10 +143,8 @@ class Guard:
             return PlainTextResponse("No page of a browser may ask here.\n", 403)
         if path == HEALTH:
             return PlainTextResponse("ok\n")
-        given = [value.partition(" ") for value in headers.getlist("authorization")]
-        # The name of a scheme has no case (RFC 9110, 11.1).
-        tokens = [token.encode("utf-8", "replace") for name, _, token in given if name.lower() == "bearer"]
-        if len(given) != 1 or len(tokens) != 1 or not hmac.compare_digest(tokens[0], self._token):
+        token = bearer(headers.getlist("authorization"))
+        if token is None or not hmac.compare_digest(token.encode("utf-8", "replace"), self._token):
             return PlainTextResponse("The token is missing or wrong.\n", 401, {"www-authenticate": "Bearer"})
         return None
 

@@ -91,6 +91,7 @@ class Index:
         self.repeats = len(self.sizes) < len(self)
         self._first = self._smallest(np.arange(len(self), dtype=np.int64)) if self.repeats else None
 
+        self._held: dict[str, range] = {}
         self._asked = False
         # Nothing of it refers to the index, so that both go with the view.
         self._fast_scan = Lazy(partial(_open_fast_scan, self.shards, self.manifest.space.dimension))
@@ -336,10 +337,6 @@ class Index:
             cuts = (0, 0) if at is None else np.searchsorted(self.document, (at, at + 1)).tolist()
             known = self._held[doc_id] = range(*cuts)
         return known
-
-    @cached_property
-    def _held(self) -> dict[str, range]:
-        return {}
 
     def _start_of(self, row: int) -> int:
         shard, local = self.locate(row)

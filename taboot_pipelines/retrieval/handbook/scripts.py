@@ -8,6 +8,7 @@ or remarks on.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ _QUOTED = r"\"(?:[^\"\\]|\\.)*\"|'[^']*'"
 _NO_COMMAND = re.compile(
     rf"(?:^|(?<=\s))#.*?$"
     rf"|(?<![\w.$/-])(?:echo|printf|print|read)\b(?:[ \t(]+(?:{_QUOTED}|[^\s;|&\"'])+)*"
-    rf"|(?<![\w.$/-])(?:cat|tee)\b[^\n]*?<<-?[ \t]*([\"']?)(?P<end>\w+)\1.*?^\s*(?P=end)$",
+    rf"|(?<![\w.$/-])(?:cat|tee)\b[^\n]{{0,400}}?<<-?[ \t]*([\"']?)(?P<end>\w+)\1",
     re.MULTILINE | re.DOTALL,
 )
 #: A line that only sets a variable, and not to what a command says.
@@ -101,6 +102,30 @@ def _head_of(text: str) -> Lines:
     return at, "\n".join(lines[:_HEAD])
 
 
+def _commands(text: str) -> str:
+    """The text with blanks for what is no command. Where a given text ends is looked up by its line, since a
+    file may begin any number of them that end nowhere."""
+    ends: dict[str, list[int]] = defaultdict(list)
+    at = 0
+    for line in text.split("\n"):
+        at += len(line)
+        ends[line.lstrip()].append(at)
+        at += 1
+    parts, done, start = list[str](), 0, 0
+    while (match := _NO_COMMAND.search(text, start)) is not None:
+        end = match.end()
+        if match["end"] is not None:
+            held = ends.get(match["end"], [])
+            number = bisect_right(held, end)
+            if number == len(held):
+                start = match.start() + 1
+                continue
+            end = held[number]
+        parts += (text[done : match.start()], re.sub(r"[^\n]", " ", text[match.start() : end]))
+        done = start = end
+    return "".join([*parts, text[done:]])
+
+
 def _one_of(found: Sequence[Service], near: Sequence[Service]) -> Sequence[Service]:
     """Whom a name means: who is declared where the script lies, else the only one who is called so."""
     here = [s for s in found if s in near]
@@ -111,7 +136,7 @@ def _named(text: str, names: Names, near: Sequence[Service]) -> dict[int, list[L
     """The lines of commands that name a service as what they are about, by itself or by a variable."""
     found: dict[int, dict[int, str]] = defaultdict(dict)
     values = {name: value for name, _, value in _SET.findall(text) if not re.search(r"\s", value)}
-    commands = _NO_COMMAND.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+    commands = _commands(text)
     start = 0
     for line, bare in zip(text.split("\n"), commands.split("\n"), strict=True):
         if _SET.match(bare) is None:
