@@ -90,9 +90,9 @@ def supports_after(
     gone = supports(removed)
     fewer = Counter({claim: support.documents for claim, support in gone.items()})
     new = supports(added)
-    after: dict[Claim, Support] = {}
+    after = dict(before)
     unsettled: list[Claim] = []
-    for claim in before.keys() | new.keys():
+    for claim in gone.keys() | new.keys():
         held, more = before.get(claim), new.get(claim)
         kept = 0 if held is None else held.documents - fewer[claim]
         candidates = [] if more is None else [more.latest]
@@ -105,6 +105,8 @@ def supports_after(
         if documents:
             # Of an unsettled claim the latest is put in below.
             after[claim] = Support(documents, max(candidates, default=Latest(0, "")))
+        else:
+            after.pop(claim, None)
     if unsettled:
         for claim, latest in find_latest(unsettled).items():
             after[claim] = after[claim]._replace(latest=latest)
@@ -242,10 +244,8 @@ def reduce_entities(
     resolved: Mapping[str, str],
     merges: Merges = NO_MERGES,
     corrections: Iterable[Correction] = (),
-    reduce: Callable[[str, str, Supported, Iterable[Correction]], dict[str, Any]] = reduce_entity,
 ) -> list[dict[str, Any]]:
-    """Rows of ``tables.ENTITIES``, ordered by label and key, from claims and corrections in any order.
-    ``reduce``: :func:`reduce_entity`, or what remembers its results."""
+    """Rows of ``tables.ENTITIES``, ordered by label and key, from claims and corrections in any order."""
     by_node: dict[Node, dict[Claim, Support]] = {}
     for claim, support in claims.items():
         node = (claim.label, resolve_key(claim.label, claim.observed_key, resolved, merges))
@@ -257,7 +257,7 @@ def reduce_entities(
     return [
         {
             "bucket": ids.bucket(key),
-            **reduce(label, key, by_node[label, key], corrected.get((label, key), ())),
+            **reduce_entity(label, key, by_node[label, key], corrected.get((label, key), ())),
         }
         for label, key in sorted(by_node)
     ]

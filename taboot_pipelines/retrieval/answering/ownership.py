@@ -14,6 +14,7 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines.settings import RetrievalSettings
 from taboot_pipelines.sources import stance_of
@@ -58,25 +59,21 @@ class Ownership:
 def _speaking(view: View) -> dict[str, float]:
     """Of each source of documents the share that name an address which a source of the house declares."""
     edges, documents = view.graph.edges, view.graph.documents
-    sources = dict(
-        zip(documents.column("doc_id").to_pylist(), documents.column("source_id").to_pylist(), strict=True)
+    of_the_house = [name for name, s in view.manifest.sources.items() if stance_of(s.type).of_the_house]
+    houses = documents.filter(
+        pc.is_in(documents.column("source_id"), value_set=pa.array(of_the_house, pa.string()))
     )
-    of_the_house = {name for name, s in view.manifest.sources.items() if stance_of(s.type).of_the_house}
-    declared: set[tuple[str, str]] = set()
-    named: dict[tuple[str, str], set[str]] = {}
+    stated = pc.is_in(edges.column("doc_id"), value_set=houses.column("doc_id").combine_chunks())
+    named = []
     for side in ("start", "end"):
-        chosen = edges.filter(pc.is_in(edges.column(f"{side}_label"), value_set=pa.array(_ADDRESSES)))
-        for label, key, doc in zip(
-            chosen.column(f"{side}_label").to_pylist(),
-            chosen.column(f"{side}_key").to_pylist(),
-            chosen.column("doc_id").to_pylist(),
-            strict=True,
-        ):
-            source = sources.get(doc, "")
-            if source in of_the_house:
-                declared.add((label, key))
-            elif source in view.manifest.sources:
-                named.setdefault((label, key), set()).add(doc)
-    speakers = {doc for thing, docs in named.items() if thing in declared for doc in docs}
-    every, speak = Counter(sources.values()), Counter(sources[d] for d in speakers)
+        label = edges.column(f"{side}_label")
+        thing = pc.binary_join_element_wise(label, edges.column(f"{side}_key"), "\n")
+        named.append((thing, pc.is_in(label, value_set=pa.array(_ADDRESSES))))
+    declared = pa.concat_arrays([thing.filter(pc.and_(kept, stated)).unique() for thing, kept in named])
+    speakers: set[str] = set()
+    for thing, kept in named:
+        speaks = pc.and_(pc.and_(kept, pc.invert(stated)), pc.is_in(thing, value_set=declared))
+        speakers.update(edges.column("doc_id").filter(speaks).unique().to_pylist())
+    sources = dict(rows_of(documents, "doc_id", "source_id"))
+    every, speak = Counter(sources.values()), Counter(sources[d] for d in speakers if d in sources)
     return {source: speak[source] / n for source, n in every.items()}

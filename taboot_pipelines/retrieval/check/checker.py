@@ -8,6 +8,7 @@ from taboot_pipelines.retrieval.check.facts import Facts
 from taboot_pipelines.retrieval.check.problems import problems, unknown
 from taboot_pipelines.retrieval.check.sides import Side
 from taboot_pipelines.retrieval.check.states import Files, Held, Reader
+from taboot_pipelines.retrieval.drift.report import Drifts
 from taboot_pipelines.retrieval.queries.config_files import Parsed
 from taboot_pipelines.retrieval.results.check import CheckReport
 from taboot_pipelines.settings import Settings
@@ -19,13 +20,13 @@ class Checker:
     holds that ``workspace`` opens."""
 
     def __init__(self, settings: Settings, workspace: Workspace | None = None) -> None:
-        self._settings = settings
+        self._drifts = Drifts(settings.retrieval)
         self._reader = Reader(settings, Held(workspace) if workspace is not None else None)
         self._parsed: Parsed = {}
 
     def side(self, files: Sequence[Files]) -> Side:
         """The files of all sources as one side."""
-        return Side(self._reader.read(files), self._settings.retrieval, self._parsed)
+        return Side(self._reader.read(files), self._drifts, self._parsed)
 
     def check(
         self,

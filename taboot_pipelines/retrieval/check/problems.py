@@ -251,8 +251,11 @@ def _keyed(side: Side, found: Iterable[tuple[str, Problem]]) -> Iterator[tuple[_
 
 
 def _first_use(side: Side, doc_id: str | None, variable: str) -> int:
+    text = side.index.text(doc_id or "")
+    if variable not in text:
+        return 0  # as nearly always
     use = re.compile(rf"\$\{{?{re.escape(variable)}(?![A-Za-z0-9_])")
-    lines = side.index.text(doc_id or "").split("\n")
+    lines = text.split("\n")
     return next((n for n, line in enumerate(lines, 1) if use.search(line)), 0)
 
 

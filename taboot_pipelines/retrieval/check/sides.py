@@ -14,7 +14,6 @@ from taboot_pipelines.retrieval.queries.house import House
 from taboot_pipelines.retrieval.queries.service_index import CONFIG_TYPES, Document, Edge, Service
 from taboot_pipelines.retrieval.rules.catalog import Rule
 from taboot_pipelines.retrieval.rules.declarations import RuleHouse, Violation
-from taboot_pipelines.settings import RetrievalSettings
 
 _LABELS = {"ReverseProxy": "proxy", "IP": "address", "VPNTunnel": "tunnel", "TailscaleNode": "node"}
 
@@ -22,10 +21,10 @@ _LABELS = {"ReverseProxy": "proxy", "IP": "address", "VPNTunnel": "tunnel", "Tai
 class Side:
     """One state, for comparison with another, in which things and documents have the same ids."""
 
-    def __init__(self, state: State, settings: RetrievalSettings, parsed: Parsed) -> None:
-        """``parsed``: what was read of the files of other sides, and for them of this one."""
+    def __init__(self, state: State, drifts: Drifts, parsed: Parsed) -> None:
+        """``drifts`` and ``parsed``: what was read of the files of other sides, and for them of this one."""
         self.state = state
-        self.drifts = Drifts(settings)
+        self.drifts = drifts
         self.house = House(state.view, self.drifts.of)
         self.index = self.house.index
         self.house.entries.share(parsed)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,18 +29,19 @@ from taboot_pipelines.extraction.tier_a.compose.variables import parse_env
 from taboot_pipelines.knowledge.document_units import Document, SourceDocuments
 from taboot_pipelines.knowledge.interpretation import Interpreter
 from taboot_pipelines.knowledge.mentions import NameMatcher, fold
-from taboot_pipelines.knowledge.names import declarations, meanings, names_table, resolutions
+from taboot_pipelines.knowledge.names import NAMED, declarations, meanings, names_table, resolutions
 from taboot_pipelines.knowledge.observations import Observation
 from taboot_pipelines.knowledge.reach import EDGES as REACH_EDGES
 from taboot_pipelines.knowledge.reach import Reaches, reach_rows
 from taboot_pipelines.knowledge.reducer import (
     Claim,
-    Correction,
     Latest,
+    Node,
     Supported,
     reduce_entities,
-    reduce_entity,
-    supports,
+    resolve_key,
+    supports_after,
+    touched_entities,
 )
 from taboot_pipelines.knowledge.relations import BETWEEN, DocumentInput, document_facts
 from taboot_pipelines.knowledge.runs import Outcome, RunLog, Tier
@@ -48,6 +49,7 @@ from taboot_pipelines.knowledge.units import taken_in
 from taboot_pipelines.model import ids, tables
 from taboot_pipelines.model.graph import TEXT_METHOD
 from taboot_pipelines.model.records import Failed, Fetched, Problem, Role
+from taboot_pipelines.model.tables import rows_of
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.shards.analyzer import ANALYZER
@@ -208,14 +210,17 @@ class Reader:
         self._outcomes: dict[tuple[str, str], Outcome] = {}
         self._stated: dict[tuple[Any, ...], _Facts] = {}
         self._claims: dict[str, Mapping[str, list[dict[str, Any]]]] = {}
-        self._entities: dict[tuple[str, str], tuple[Supported, dict[str, Any]]] = {}
+        self._said: dict[tuple[str, frozenset[str]], _Said] = {}
+        self._entities = _Entities()
+        self._located: dict[tuple[str, str], tuple[bytes, Locator]] = {}
+        self._document_rows: dict[tuple[str, str, str], pa.Table] = {}
 
     def read(self, sources: Sequence[Files]) -> State:
         """The state of these sources, which are of one namespace."""
         namespace = sources[0].entry.namespace if sources else self._settings.namespace
         problems: set[tuple[str, Problem]] = set()
         documents: list[dict[str, Any]] = []
-        observed: dict[str, list[dict[str, Any]]] = {}
+        runs: dict[str, set[str]] = {}
         proposed: set[str] = set()
         variables: dict[tuple[str, str], Mapping[str, str]] = {}
         elsewhere: dict[str, frozenset[str]] = {}
@@ -241,21 +246,23 @@ class Reader:
                 proposed |= {row["doc_id"] for row in rows}
             for outcome in self._interpreted(files.entry, locators, rows, held):
                 problems |= {(source, p) for p in outcome.problems}
-                for doc_id, claims in self._claimed(outcome).items():
-                    observed.setdefault(doc_id, []).extend(claims)
-        view = self._view(namespace, sources, documents, observed, proposed)
-        declared = {
-            o["start_key"] for of in observed.values() for o in of if o["declared"] and o["type"] == "Service"
-        }
-        return State(view, frozenset(declared), frozenset(problems), variables, elsewhere, sources)
+                for doc_id in self._claimed(outcome):
+                    runs.setdefault(doc_id, set()).add(outcome.run_id)
+        said = {doc_id: self._said_by(doc_id, frozenset(of)) for doc_id, of in runs.items()}
+        view = self._view(namespace, sources, documents, said, proposed)
+        declared = frozenset[str]().union(*(of.services for of in said.values()))
+        return State(view, declared, frozenset(problems), variables, elsewhere, sources)
 
     def _locator(self, files: Files, path: str) -> Locator:
         role, data = files.items[path]
         namespace, source = files.entry.namespace, files.entry.source_id
+        known = self._located.get((source, path))
+        if known is not None and known[0] == data and known[1].role == role:
+            return known[1]
         sha256, _ = self._blobs.put(namespace, data)
         doc_id = ids.doc_id(namespace, ids.locator(source, path))
         nothing = dict.fromkeys(("mime", "charset", "url", "final_url", "etag", "last_modified"))
-        return Locator(
+        found = Locator(
             path=path,
             doc_id=doc_id,
             state="present",
@@ -268,6 +275,8 @@ class Reader:
             job_id="",
             **nothing,
         )
+        self._located[source, path] = data, found
+        return found
 
     def _document(
         self, entry: Entry, x: Locator, problems: set[tuple[str, Problem]]
@@ -326,43 +335,42 @@ class Reader:
             self._claims[outcome.run_id] = found
         return self._claims[outcome.run_id]
 
-    def _reduced(
-        self, label: str, key: str, claims: Supported, corrections: Iterable[Correction]
-    ) -> dict[str, Any]:
-        known = self._entities.get((label, key))
-        if known is None or known[0] != claims:
-            known = self._entities[label, key] = claims, reduce_entity(label, key, claims, corrections)
-        return known[1]
+    def _said_by(self, doc_id: str, runs: frozenset[str]) -> _Said:
+        """What these runs observed in a document."""
+        if (doc_id, runs) not in self._said:
+            rows = [claim for run in sorted(runs) for claim in self._claims[run][doc_id]]
+            self._said[doc_id, runs] = _Said(rows, runs)
+        return self._said[doc_id, runs]
 
     def _view(
         self,
         namespace: str,
         sources: Sequence[Files],
         rows: Sequence[dict[str, Any]],
-        observed: Mapping[str, Sequence[dict[str, Any]]],
+        said: Mapping[str, _Said],
         proposed: set[str],
     ) -> View:
         """The graph as ``stages.entity_snapshots`` makes it, from nothing and without decisions."""
-        stated = [o for doc_id, of in observed.items() if doc_id not in proposed for o in of]
-        known = meanings(declarations(o for o in stated if o["declared"]), namespace=namespace)
+        stated = [of for doc_id, of in said.items() if doc_id not in proposed]
+        known = meanings(declarations(o for of in stated for o in of.declaring), namespace=namespace)
         vocabulary = frozenset(
             fold(name) for name, meaning in known.items() if meaning.is_mentioned and meaning.targets(name)
         )
-        said = (o for o in stated if o["kind"] in ("reach", "use") or o["type"] in REACH_EDGES)
-        reaches = Reaches(reach_rows(said))
-        documents = pa.Table.from_pylist(rows, schema=tables.DOCUMENTS).sort_by("doc_id")
+        reaches = Reaches(reach_rows(o for of in stated for o in of.reaching))
+        held = [tables.empty("documents"), *map(self._row, rows)]
+        documents = pa.concat_tables(held).sort_by("doc_id").combine_chunks()
         facts = [
-            self._facts(row, observed.get(row["doc_id"], ()), row["doc_id"] in proposed, vocabulary, reaches)
+            self._facts(
+                row, said.get(row["doc_id"], _NOTHING), row["doc_id"] in proposed, vocabulary, reaches
+            )
             for row in sorted(rows, key=lambda row: str(row["doc_id"]))
         ]
-        claims = supports((Latest(0, row_id), claims) for row_id, claims, _ in facts)
+        entities = self._entities.of({doc_id: claims for doc_id, claims, _ in facts}, resolutions(known))
         shards = _MemoryShards(
             _manifest(namespace, sources, documents.num_rows),
             documents,
             pa.concat_tables([tables.empty("relations"), *(relations for _, _, relations in facts)]),
-            pa.Table.from_pylist(
-                reduce_entities(claims, resolutions(known), reduce=self._reduced), schema=tables.ENTITIES
-            ),
+            entities,
             names_table(known),
         )
         retrieval = self._settings.retrieval
@@ -373,33 +381,98 @@ class Reader:
             bm25_b=retrieval.bm25_b,
         )
 
+    def _row(self, row: dict[str, Any]) -> pa.Table:
+        """A document as a row of ``tables.DOCUMENTS``."""
+        key = row["doc_id"], row["blob_sha256"], row["fingerprint"]
+        if key not in self._document_rows:
+            self._document_rows[key] = pa.Table.from_pylist([row], schema=tables.DOCUMENTS)
+        return self._document_rows[key]
+
     def _facts(
         self,
         row: dict[str, Any],
-        observed: Sequence[dict[str, Any]],
+        said: _Said,
         proposed: bool,
         vocabulary: frozenset[str],
         reaches: Reaches,
     ) -> _Facts:
         """What a document states, but for the names that its text happens to hold."""
         # What a text says between two names counts by whether they are known.
-        between = {
-            fold(o[name])
-            for o in observed
-            if o["method"].startswith(TEXT_METHOD) and o["type"] in BETWEEN
-            for name in ("start_name", "end_name")
-        }
-        named = (bool(vocabulary), frozenset(between & vocabulary)) if between else None
-        key = row["doc_id"], row["blob_sha256"], proposed, named, frozenset(o["run_id"] for o in observed)
-        # What a service asks for depends on what others declare.
-        asks = any(o["kind"] == "use" for o in observed)
+        named = (bool(vocabulary), said.between & vocabulary) if said.between else None
+        key = row["doc_id"], row["blob_sha256"], proposed, named, said.runs
         found = self._stated.get(key)
-        if found is None or asks:
-            given = DocumentInput(row, (), observed, proposed=proposed)
+        # What a service asks for depends on what others declare.
+        if found is None or said.asks:
+            given = DocumentInput(row, (), said.rows, proposed=proposed)
             facts = document_facts(given, _NO_NAMES, {}, vocabulary, reaches, lambda _: b"")
             table = pa.Table.from_pylist(list(facts.relations), schema=tables.RELATIONS)
             found = self._stated[key] = row["doc_id"], facts.claims, table
         return found
+
+
+class _Said:
+    """What was observed in one document. ``between``: the names that its text relates, folded; ``asks``:
+    whether a service in it asks for something that others declare; ``services``: those that it declares."""
+
+    __slots__ = ("asks", "between", "declaring", "reaching", "rows", "runs", "services")
+
+    def __init__(self, rows: Sequence[dict[str, Any]], runs: frozenset[str]) -> None:
+        self.rows, self.runs = rows, runs
+        self.declaring = [o for o in rows if o["declared"] and o["start_label"] in NAMED]
+        self.reaching = [o for o in rows if o["kind"] in ("reach", "use") or o["type"] in REACH_EDGES]
+        self.services = frozenset(o["start_key"] for o in rows if o["declared"] and o["type"] == "Service")
+        self.asks = any(o["kind"] == "use" for o in rows)
+        self.between = frozenset(
+            fold(o[name])
+            for o in rows
+            if o["method"].startswith(TEXT_METHOD) and o["type"] in BETWEEN
+            for name in ("start_name", "end_name")
+        )
+
+
+_NOTHING = _Said((), frozenset())
+
+
+class _Entities:
+    """The entities of one state after another: what both say alike is reduced once."""
+
+    def __init__(self) -> None:
+        self._made: Mapping[str, Sequence[Claim]] = {}
+        self._supported: Supported = {}
+        self._resolved: Mapping[str, str] = {}
+        self._nodes: list[Node] = []
+        self._table = tables.empty("entities")
+
+    def of(self, made: Mapping[str, Sequence[Claim]], resolved: Mapping[str, str]) -> pa.Table:
+        """``tables.ENTITIES`` of the claims of each document, as ``reduce_entities`` makes it."""
+        sides = (self._made, made), (made, self._made)
+        removed, added = (
+            [(Latest(0, i), claims) for i, claims in these.items() if others.get(i) != claims]
+            for these, others in sides
+        )
+        claims = supports_after(self._supported, removed, added, partial(_latest, made))
+        nodes = {(claim.label, claim.observed_key) for _, of in (*removed, *added) for claim in of}
+        touched = touched_entities(nodes, self._resolved, resolved)
+        concerned = {
+            claim: support
+            for claim, support in claims.items()
+            if (claim.label, resolve_key(claim.label, claim.observed_key, resolved)) in touched
+        }
+        kept = self._table.filter(pa.array([node not in touched for node in self._nodes], pa.bool_()))
+        new = pa.Table.from_pylist(reduce_entities(concerned, resolved), schema=tables.ENTITIES)
+        order = [("label", "ascending"), ("key", "ascending")]
+        self._table = pa.concat_tables([kept, new]).sort_by(order).combine_chunks()
+        self._nodes = list(rows_of(self._table, "label", "key"))
+        self._made, self._supported, self._resolved = made, claims, resolved
+        return self._table
+
+
+def _latest(made: Mapping[str, Sequence[Claim]], wanted: Collection[Claim]) -> dict[Claim, Latest]:
+    """The last of the documents that make each of these claims."""
+    sought = frozenset(wanted)
+    return {
+        claim: Latest(0, doc_id) for doc_id in sorted(made) for claim in sought.intersection(made[doc_id])
+    }
 
 
 def _variables(data: bytes) -> dict[str, str]:

@@ -157,6 +157,44 @@ def about_setting(key: str) -> str:
     return f"setting {key.lower()}"
 
 
+class FileValues:
+    """What one file of configuration, which lies in ``folder``, declares. ``hosts``: the host names in its
+    values; ``numbers``: the numbers in the values of each name, or beside them."""
+
+    def __init__(self, folder: str, entries: Sequence[ConfigEntry]) -> None:
+        self.declared: list[Declared] = []
+        self.hosts: set[Labels] = set()
+        self.numbers: dict[str, set[str]] = defaultdict(set)
+        repositories = {
+            e.value.path[:-1]: e.value.value.strip() for e in entries if e.value.path[-1] == "repository"
+        }
+        charts = {e.value.path[:-1] for e in entries if e.value.path[-1] == "chart"}
+        called: dict[str, list[str]] = defaultdict(list)
+        for entry in entries:
+            if entry.service and entry.value.path[2:] in (("container_name",), ("hostname",)):
+                called[entry.service].append(entry.value.value)
+        for entry in entries:
+            names = _names_of(entry, folder, called.get(entry.service, ()))
+            text = (entry.known or expand(entry.value.value, {}).text).strip().strip("\"'")
+            if not 0 < len(text) <= _MAX_VALUE_CHARS:
+                continue
+            value = entry.value
+            at = (folder, entry.document.doc_id, value.line, value.start, value.end)
+            for found in _values_of(entry, text, names, repositories):
+                about, role = found.about or names, found.role
+                if found.property is Property.VERSION and _is_of_chart(entry, charts):
+                    role = CHART
+                self.declared.append(Declared(found.property, found.value, about, names, *at, role))
+            self.hosts |= {labels_of(host) for host in _HOST.findall(f"{text} {value.value}")}
+            numbers = NUMBER.findall(f"{text} {value.comment}")
+            for name in (*names, folder):
+                self.numbers[name].update(numbers)
+
+
+#: What files declare, by their documents, with the folder and the entries that it was read from.
+Read = dict[str, tuple[str, Sequence[ConfigEntry], FileValues]]
+
+
 class DeclaredValues:
     """What configuration declares, by the names of what it is of."""
 
@@ -197,32 +235,13 @@ class DeclaredValues:
             for name in (*found.names, found.folder, *([""] if found.role != TARGET else [])):
                 self._numbers[name].add(found.value)
 
-    def read(self, folder: str, entries: Sequence[ConfigEntry]) -> None:
-        """Take in the values of one file, which lies in ``folder``."""
-        repositories = {
-            e.value.path[:-1]: e.value.value.strip() for e in entries if e.value.path[-1] == "repository"
-        }
-        charts = {e.value.path[:-1] for e in entries if e.value.path[-1] == "chart"}
-        called: dict[str, list[str]] = defaultdict(list)
-        for entry in entries:
-            if entry.service and entry.value.path[2:] in (("container_name",), ("hostname",)):
-                called[entry.service].append(entry.value.value)
-        for entry in entries:
-            names = _names_of(entry, folder, called.get(entry.service, ()))
-            text = (entry.known or expand(entry.value.value, {}).text).strip().strip("\"'")
-            if not 0 < len(text) <= _MAX_VALUE_CHARS:
-                continue
-            value = entry.value
-            at = (folder, entry.document.doc_id, value.line, value.start, value.end)
-            for found in _values_of(entry, text, names, repositories):
-                about, role = found.about or names, found.role
-                if found.property is Property.VERSION and _is_of_chart(entry, charts):
-                    role = CHART
-                self.put(Declared(found.property, found.value, about, names, *at, role))
-            self.hosts |= {labels_of(host) for host in _HOST.findall(f"{text} {value.value}")}
-            numbers = NUMBER.findall(f"{text} {value.comment}")
-            for name in (*names, folder):
-                self._numbers[name].update(numbers)
+    def take(self, file: FileValues) -> None:
+        """Take in the values of one file."""
+        for found in file.declared:
+            self.put(found)
+        self.hosts |= file.hosts
+        for name, numbers in file.numbers.items():
+            self._numbers[name] |= numbers
 
     def of(self, name: str, property_: Property, folder: str) -> list[Declared]:
         """What is declared of a name; for a text beside files that declare it, by these files."""
@@ -292,14 +311,18 @@ class DeclaredValues:
 
 
 def declared_values(
-    house: ServiceIndex, config: ConfigEntries, documents: Mapping[str, DocumentView]
+    house: ServiceIndex, config: ConfigEntries, documents: Mapping[str, DocumentView], read: Read
 ) -> DeclaredValues:
     """What the configuration in force declares: the values of its files, and what the graph knows of ports
-    and addresses with their variables told."""
+    and addresses with their variables told. ``read``: what was read before, of whatever view."""
     found = DeclaredValues()
     folders = {i: d.folder for i, d in documents.items() if d.standing is Authority.CONFIG}
     for doc_id in sorted(folders.keys() & house.documents.keys()):
-        found.read(folders[doc_id], config.of_document(doc_id))
+        folder, entries = folders[doc_id], config.of_document(doc_id)
+        known = read.get(doc_id)
+        if known is None or known[:2] != (folder, entries):
+            known = read[doc_id] = folder, entries, FileValues(folder, entries)
+        found.take(known[2])
     for number, service in house.services.items():
         called = (service.name, str(service.properties.get("containerName") or ""))
         names = tuple(dict.fromkeys(plain_name(name) for name in called if name))

@@ -35,7 +35,7 @@ from taboot_pipelines.settings import RetrievalSettings
 from taboot_pipelines.sources import Stance, source_kind, stance_of
 
 if TYPE_CHECKING:
-    from taboot_pipelines.retrieval.drift.declared_values import DeclaredValues
+    from taboot_pipelines.retrieval.drift.declared_values import DeclaredValues, Read
 
 MAX_ITEMS = 100_000
 
@@ -57,6 +57,7 @@ class Drifts:
     def __init__(self, settings: RetrievalSettings) -> None:
         self._ownership = Ownership(settings)
         self._vendor_tags = frozenset(settings.vendor_tags)
+        self._read: Read = {}
 
     def report(
         self,
@@ -125,6 +126,7 @@ class Drifts:
             config_entries(view),
             self._documents(view),
             frozenset(view.manifest.sources),
+            self._read,
         )
 
     def _documents(self, view: View) -> dict[str, DocumentView]:
@@ -213,6 +215,7 @@ class _HouseDrift:
     config: ConfigEntries
     documents: Mapping[str, DocumentView]
     sources: frozenset[str]
+    read: Read
 
     @cached_property
     def all(self) -> tuple[Drift, ...]:
@@ -266,7 +269,7 @@ class _HouseDrift:
     def _declared(self) -> DeclaredValues:
         from taboot_pipelines.retrieval.drift.declared_values import declared_values
 
-        return declared_values(self.house, self.config, self.documents)
+        return declared_values(self.house, self.config, self.documents, self.read)
 
     def _differing(self, doc_id: str) -> Iterator[Drift]:
         """The values of a document that configuration has others for. Texts of a day are left out: they are

@@ -838,14 +838,17 @@ class ConfigEntries:
                 return False
         return True
 
-    def of_document(self, doc_id: str) -> list[ConfigEntry]:
-        """The values of a file. What leads to one is its service, in an nginx conf the blocks around it."""
+    def of_document(self, doc_id: str, keys: re.Pattern[str] | None = None) -> list[ConfigEntry]:
+        """The values of a file, or those of which the key holds ``keys``. What leads to one is its service,
+        in an nginx conf the blocks around it."""
         document = self.house.documents[doc_id]
         nginx = document.mime == "text/x-nginx-conf"
         found = []
         held = self.file(doc_id).values
         levels = ({doc_id: held}, self._variables.get(document.source, {}))
         for value in held:
+            if keys is not None and keys.search(value.key) is None:
+                continue
             path, service = value.path, ""
             if nginx:
                 lead = len(path) - (2 if len(path) > 1 and path[-2] in SETTING else 1)

@@ -95,7 +95,7 @@ class House:
                 continue
             resources = self.entries.file(document.doc_id).middlewares
             for entry in (
-                *self.entries.of_document(document.doc_id),
+                *self.entries.of_document(document.doc_id, _MIDDLEWARE),
                 *(ConfigEntry(document, value, 0) for value in resources),
             ):
                 if said := _MIDDLEWARE.search(entry.value.key):
@@ -141,7 +141,7 @@ class House:
         if "routers" not in self.index.text(doc_id).lower():
             return []  # as nearly always
         found: dict[str, TraefikRouter] = {}
-        for entry in self.entries.of_document(doc_id):
+        for entry in self.entries.of_document(doc_id, _ROUTER):
             if said := _ROUTER.search(entry.value.key):
                 # Of a list in a file its items follow the whole of it.
                 name = said[1].lower()

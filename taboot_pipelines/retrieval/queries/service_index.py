@@ -7,7 +7,6 @@ a question reaches them.
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections import Counter, OrderedDict, defaultdict
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -41,8 +41,9 @@ Numbers = npt.NDArray[np.int64]
 MAX_EDGES = 400
 #: Documents whose texts are kept put together.
 _MAX_TEXTS = 512
-#: Nodes whose edges are kept once read.
+#: Nodes whose edges are kept once read, and edges.
 _MAX_NODES = 50_000
+_MAX_EDGES_KEPT = 50_000
 
 #: What names the documents whose text is configuration, by content type.
 CONFIG_TYPES = frozenset(
@@ -85,9 +86,9 @@ class Edge:
     doc_id: str
     line: int
     span: tuple[int, int]
+    methods: frozenset[str]
     method: str
     observed: str
-    methods: frozenset[str]
     confidence: float
 
     @property
@@ -183,6 +184,7 @@ class ServiceIndex:
         self._sorted_ends = self._ends[self._by_end]
         self._texts: OrderedDict[str, str] = OrderedDict()
         self._declaring: dict[int, list[str]] = {}
+        self._known: dict[int, Edge] = {}
         self._read_out: dict[int, list[Edge]] = {}
         self._read_into: dict[int, list[Edge]] = {}
         #: What ``describing`` made of services, by its own keys.
@@ -202,7 +204,7 @@ class ServiceIndex:
         return key
 
     def properties(self, node: int) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.graph.nodes.column("properties")[node].as_py())
+        found: dict[str, Any] = orjson.loads(self.graph.nodes.column("properties")[node].as_py())
         return found
 
     def of_label(self, label: str) -> list[int]:
@@ -245,7 +247,7 @@ class ServiceIndex:
             # What configuration declares without a machine is the house's where its files are; and what no
             # source says a machine of, since then none tells the house from examples.
             own = bool(project) and (source is None or not hosted or source_kind(source.type).kept_here)
-            properties = json.loads(row["properties"])
+            properties = orjson.loads(row["properties"])
             declared = bool(project) and number not in self._built_by_others
             if declared and properties.keys() <= {"schemaVersion"}:
                 declared = not self._only_needed(number, f"{place}/{project}", row["name"])
@@ -285,7 +287,7 @@ class ServiceIndex:
         said = [
             r for r in rows if (r["kind"], r["label"], r["property"]) == ("field", "Service", "description")
         ]
-        return {r["key"]: (text, r["who"], r["at"]) for r in said if (text := json.loads(r["value"]))}
+        return {r["key"]: (text, r["who"], r["at"]) for r in said if (text := orjson.loads(r["value"]))}
 
     @cached_property
     def container_of(self) -> dict[int, int]:
@@ -338,7 +340,7 @@ class ServiceIndex:
     def numbered(self, numbers: Sequence[int] | Numbers) -> list[Edge]:
         """Edges by their numbers in the graph."""
         at = np.array(numbers, dtype=np.int64)
-        return self._read(self.graph.edges.select(_EDGE_COLUMNS).take(pa.array(at)), at)
+        return self._in_order(self._read(self.graph.edges.select(_EDGE_COLUMNS).take(pa.array(at)), at))
 
     def mentions(self, node: int) -> list[Edge]:
         """The places where documents name a node, at most :data:`MAX_EDGES`."""
@@ -364,8 +366,19 @@ class ServiceIndex:
         return found
 
     def _rows(self, at: Numbers, most: int = MAX_EDGES) -> list[Edge]:
-        at = at[:most]
-        return self._read(self._facts.take(pa.array(at)), self._edges[at]) if len(at) else []
+        known = {n: self._known.get(n) for n in at[:most].tolist()}
+        if missing := [n for n, edge in known.items() if edge is None]:
+            if len(self._known) + len(missing) > _MAX_EDGES_KEPT:
+                self._known.clear()
+            made = self._read(self._facts.take(pa.array(missing)), self._edges[missing])
+            new = dict(zip(missing, made, strict=True))
+            self._known.update(new)
+            known |= new
+        return self._in_order(edge for edge in known.values() if edge is not None)
+
+    def _in_order(self, edges: Iterable[Edge]) -> list[Edge]:
+        """Those of files in force first."""
+        return sorted(edges, key=lambda e: (self.is_example(e.doc_id), e.doc_id, e.line, e.edge_id))
 
     @cached_property
     def _facts(self) -> pa.Table:
@@ -375,24 +388,22 @@ class ServiceIndex:
     def _read(self, table: pa.Table, edges: Numbers) -> list[Edge]:
         rows = table.to_pylist()
         starts, ends = self.graph.start[edges], self.graph.end[edges]
-        found = [
+        return [
             Edge(
                 row["edge_id"],
                 row["type"],
                 int(start),
                 int(end),
-                json.loads(row["properties"]),
+                orjson.loads(row["properties"]),
                 row["doc_id"],
                 row["line"],
-                _span(row["supports"], row["line"]),
+                *_supported(row["supports"], row["line"]),
                 row["extraction_method"],
                 row["end_observed"],
-                frozenset(str(s.get("method")) for s in json.loads(row["supports"]) if "doc" not in s),
                 row["confidence"],
             )
             for row, start, end in zip(rows, starts, ends, strict=True)
         ]
-        return sorted(found, key=lambda e: (self.is_example(e.doc_id), e.doc_id, e.line, e.edge_id))
 
     # --- documents ------------------------------------------------------------------------------------------
 
@@ -529,12 +540,15 @@ class ServiceIndex:
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
 
-def _span(supports: str, line: int) -> tuple[int, int]:
-    """The code points of the statement at the edge's line: its supports' span there, else the first one's.
-    The ground of a statement, which names its document, may stand in another one."""
-    found = [s for s in json.loads(supports) if len(s.get("span") or ()) == 2 and "doc" not in s]
+def _supported(supports: str, line: int) -> tuple[tuple[int, int], frozenset[str]]:
+    """The code points of the statement at the edge's line (its supports' span there, else the first one's),
+    and by which methods it was read. The ground of a statement, which names its document, may stand in
+    another one."""
+    own = [s for s in orjson.loads(supports) if "doc" not in s]
+    found = [s for s in own if len(s.get("span") or ()) == 2]
     at = next((s for s in found if s.get("line") == line), found[0] if found else None)
-    return (int(at["span"][0]), int(at["span"][1])) if at else (0, 0)
+    span = (int(at["span"][0]), int(at["span"][1])) if at else (0, 0)
+    return span, frozenset(str(s.get("method")) for s in own)
 
 
 def service_index(view: View) -> ServiceIndex:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from taboot_pipelines.retrieval.drift.declared_values import DeclaredValues
+from taboot_pipelines.retrieval.drift.declared_values import DeclaredValues, FileValues
 from taboot_pipelines.retrieval.drift.stated_values import Stated, stated_values
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntry, read
 from taboot_pipelines.retrieval.queries.service_index import Document
@@ -79,7 +79,7 @@ def declared(files: Mapping[str, str]) -> DeclaredValues:
             for v in read(path, path, "application/yaml", text).values
             for service in [v.path[1] if v.path[0] == "services" and len(v.path) > 2 else ""]
         ]
-        found.read(posixpath.dirname(path), entries)
+        found.take(FileValues(posixpath.dirname(path), entries))
     return found
 
 

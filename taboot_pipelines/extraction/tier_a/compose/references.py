@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.compose.ansible import play_files, variable_files
@@ -47,11 +48,7 @@ def references(
     base = posixpath.dirname(path) if project_directory is None else project_directory
     if not looks_like_compose(path, text):
         return set()
-    try:
-        documents = documents_of(path, text, base, Problems())
-    except TabootError:
-        return set()
-    models = [document for document in documents if is_model(document, path)]
+    models = _models(path, text, base)
     found: set[tuple[str, Role]] = {(posixpath.join(base, ".env"), "input")} if models else set()
     if models and listing is not None and "{{" in text:
         found |= {(named, "document") for level in variable_files(path, listing) for named in level}
@@ -65,6 +62,16 @@ def references(
         if listing is not None:
             found |= {(named, "document") for named in _mounted(document, env, listing) if named != path}
     return found
+
+
+@lru_cache(maxsize=256)
+def _models(path: str, text: str, base: str) -> Sequence[Node]:
+    """The documents of a text that are Compose files. Who compares two states of a folder asks twice."""
+    try:
+        documents = documents_of(path, text, base, Problems())
+    except TabootError:
+        return ()
+    return [document for document in documents if is_model(document, path)]
 
 
 def project_files(

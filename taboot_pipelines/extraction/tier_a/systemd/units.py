@@ -10,6 +10,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote
@@ -65,6 +66,7 @@ def drop_in_unit(path: str) -> str | None:
     return main if found is not None and found.type in UNITS | QUADLETS else None
 
 
+@lru_cache(maxsize=4096)
 def unit_of(path: str) -> UnitName | None:
     """The unit that a file of this path is, or a drop-in of; None for any other file."""
     name = unit_name(posixpath.basename(drop_in_unit(path) or path))
