@@ -248,8 +248,14 @@ class Index:
 
     def locate(self, row: int) -> tuple[int, int]:
         """The shard that holds a row, and the row's number in it."""
-        shard = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return shard, row - int(self.starts[shard])
+        shard = bisect_right(self._first_rows, row) - 1
+        return shard, row - self._first_rows[shard]
+
+    @cached_property
+    def _first_rows(self) -> list[int]:
+        """The first row of each shard, and the end."""
+        first: list[int] = self.starts.tolist()
+        return first
 
     def chunk(self, row: int) -> dict[str, Any]:
         """The chunk's columns, and ``chunk_id``, with its document's as ``doc``."""
@@ -340,7 +346,7 @@ class Index:
 
     def _start_of(self, row: int) -> int:
         shard, local = self.locate(row)
-        start: int = self.shards[shard].chunks.column("start")[local].as_py()
+        start: int = self._shown[shard]["start"][local].as_py()
         return start
 
     def section_at(self, doc_id: str, start: int) -> str:

@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -146,7 +147,7 @@ class View:
         """A local file's absolute path where its source's root is known; any other URL as it is."""
         entry = self.manifest.sources.get(source)
         if entry is not None and entry.root and url == f"{source}:{path}":
-            return str(Path(entry.root) / path)
+            return _in_folder(entry.root, path)
         return url
 
     def expires_at(self, document: Mapping[str, Any]) -> datetime | None:
@@ -174,6 +175,11 @@ class View:
         if at is None:
             return ""
         return self.shown_url(*(documents.column(c)[at].as_py() for c in ("source_id", "path", "url")))
+
+
+@lru_cache(maxsize=16_384)
+def _in_folder(folder: str, path: str) -> str:
+    return str(Path(folder) / path)
 
 
 # A search that follows no links does not wait for what reads them.
