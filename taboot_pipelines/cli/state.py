@@ -59,11 +59,19 @@ def gather(
 
 
 def _sources_file(settings: Settings, state: dict[str, Any]) -> dict[str, Any]:
-    """Whether the sources file is there and right, and which of its sources no run has read yet."""
+    """Whether the sources file is there and right, which of its sources no run has read yet, and which name
+    no machine of their Compose projects while others do."""
+    from taboot_pipelines.connectors.compose import ComposeSource
     from taboot_pipelines.sources.sources_file import load_sources
 
     file = settings.sources_file
-    told: dict[str, Any] = {"path": str(file), "exists": file.exists(), "error": None, "new": []}
+    told: dict[str, Any] = {
+        "path": str(file),
+        "exists": file.exists(),
+        "error": None,
+        "new": [],
+        "unhosted": [],
+    }
     if told["exists"]:
         try:
             declared = load_sources(file).entries
@@ -73,6 +81,9 @@ def _sources_file(settings: Settings, state: dict[str, Any]) -> dict[str, Any]:
         else:
             read = {s["id"] for s in state["sources"] if s["last_job"] is not None}
             told["new"] = [source for source in declared if source not in read]
+            compose = [e for e in declared.values() if isinstance(e, ComposeSource)]
+            hosted = {e.namespace for e in compose if e.host is not None}
+            told["unhosted"] = [e.id for e in compose if e.host is None and e.namespace in hosted]
     return told
 
 
@@ -128,6 +139,9 @@ def _attention(
         listed = " ".join(file["new"][:5]) + (" …" if len(file["new"]) > 5 else "")
         some = " ".join(file["new"]) if len(file["new"]) <= 5 and state["sources"] else ""
         yield item("not read yet", listed, f"taboot ingest {some}".strip())
+    for source in file["unhosted"]:
+        what = "names no host, as others do: its services count as examples, and no query has them"
+        yield item(source, what, f"host: MACHINE in {settings.sources_file.name}")
     for unknown in state["unknown_settings"]:
         near = f"; did you mean {unknown['nearest']}?" if unknown["nearest"] else ""
         yield item(unknown["variable"], f"is no setting{near}", f"unset {unknown['variable']}")

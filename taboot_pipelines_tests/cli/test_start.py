@@ -223,6 +223,22 @@ def test_sources_are_checked_and_listed(homelab: Shell, tmp_path: Path) -> None:
     assert "line 3, column 3" in str(state["attention"]) and "taboot sources check" in str(state["attention"])
 
 
+def test_a_compose_source_without_a_host_beside_one_that_has_one_is_told(
+    homelab: Shell, tmp_path: Path
+) -> None:
+    changed = Shell(homelab.world)
+    changed.environment = {**homelab.environment, "TABOOT_SOURCES": str(tmp_path / "sources.yaml")}
+    entries = "sources:\n- {id: a, type: compose, path: .}\n- {id: b, type: compose, path: .%s}\n"
+
+    def told() -> set[str]:
+        return {x["subject"] for x in changed.json("status")["attention"] if "names no host" in x["what"]}
+
+    (tmp_path / "sources.yaml").write_text(entries % "")
+    assert told() == set()
+    (tmp_path / "sources.yaml").write_text(entries % ", host: nas")
+    assert told() == {"a"}
+
+
 def test_documents_are_listed_and_filtered(homelab: Shell) -> None:
     everything = homelab.json("documents", "--limit", "1000")
     assert everything["total"] == len(everything["documents"]) == homelab.world.kb().documents().num_rows

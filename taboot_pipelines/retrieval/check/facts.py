@@ -5,13 +5,17 @@ changed.
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
+from itertools import zip_longest
 
 from taboot_pipelines.retrieval.check.sides import Side
 from taboot_pipelines.retrieval.fact_changes import replaced
 from taboot_pipelines.retrieval.queries.citations import listed
+from taboot_pipelines.retrieval.queries.config_files import Value
 from taboot_pipelines.retrieval.queries.dependencies import impact
 from taboot_pipelines.retrieval.queries.house import Arguments
 from taboot_pipelines.retrieval.queries.relations import ways
@@ -32,6 +36,13 @@ _CALLED = {
     "RUNS_IN": "network",
     "USES_VPN": "tunnel",
 }
+#: Lists of a service in which no order counts.
+_UNORDERED = frozenset(
+    [
+        *("args", "cap_add", "cap_drop", "configs", "depends_on", "devices", "environment", "expose"),
+        *("extra_hosts", "labels", "networks", "ports", "profiles", "secrets", "sysctls", "tmpfs", "volumes"),
+    ]
+)
 #: Relations whose change matters to those who need the service.
 _FELT = ("BINDS", "BUILDS", "RUNS_IN")
 
@@ -273,7 +284,9 @@ def _said(side: Side, edge: Edge) -> str:
     """What an edge says of its start, in words."""
     # What it is the fact is called by.
     end = side.called(edge.end).removeprefix(f"{_CALLED.get(edge.type)} ")
-    more = said(edge.type, edge.properties)
+    # A need without a condition has this one.
+    own = {k: v for k, v in edge.properties.items() if (k, v) != ("condition", "service_started")}
+    more = said(edge.type, own)
     if edge.type == "BINDS":
         return f"{more} on {side.called(edge.end)}"
     if edge.type == "BUILDS":
@@ -292,12 +305,49 @@ def _mounted(side: Side, key: str) -> dict[str, str]:
 
 
 def _by_key(side: Side, doc_id: str) -> dict[str, dict[str, int]]:
-    """{key: {value: line}} of a file."""
+    """{key: {value: line}} of a file; what a Compose file may write in several forms in one of them."""
     found: dict[str, dict[str, int]] = {}
-    for value in side.values(doc_id):
-        shown = "(a secret)" if value.secret else value.value.strip()
-        found.setdefault(value.key, {}).setdefault(shown, value.line)
+    values = side.values(doc_id)
+    for value, after in zip_longest(values, values[1:]):
+        key, text = value.key, value.value.strip()
+        if value.path[0] == "services" and len(value.path) > 2:
+            own = value.path[2:]
+            if own[-1] in _UNORDERED and after is not None and _holds(value, after):
+                continue  # its items tell all of it
+            plain, text = _in_one_form(own, text)
+            # Of these relations tell.
+            if plain is None:
+                continue
+            key = ".".join((*value.path[:2], *plain))
+        found.setdefault(key, {}).setdefault("(a secret)" if value.secret else text, value.line)
     return found
+
+
+def _holds(whole: Value, part: Value) -> bool:
+    """Whether a value is that of a list, and the other the first of its items."""
+    within = whole.start <= part.start and part.end <= whole.end
+    return within and part.path[: len(whole.path)] == whole.path and whole.value != part.value
+
+
+def _in_one_form(key: tuple[str, ...], text: str) -> tuple[tuple[str, ...] | None, str]:
+    """A setting of a service of Compose as its other forms say it, too (Compose Specification, "services"):
+    None of what a service is on or needs."""
+    match key:
+        case ("networks",) | ("depends_on",) | ("depends_on", _, "condition"):
+            return None, text
+        case ("build",):
+            return ("build", "context"), text
+        case ("env_file", "path") | (("secrets" | "configs"), "source"):
+            return key[:1], text
+        case ("extra_hosts",):
+            host, _, address = text.replace("=", ":", 1).partition(":")
+            return (*key, host), address
+        case ("ports",):
+            return key, text.removesuffix("/tcp")
+        case ("command",) | ("entrypoint",) | ("healthcheck", "test"):
+            with suppress(ValueError):
+                return key, " ".join(shlex.split(text.removeprefix("CMD-SHELL ")))
+    return key, text
 
 
 def _lists(values: Mapping[str, int]) -> set[str]:

@@ -339,11 +339,11 @@ def _walk(node: Node, path: tuple[str, ...], lines: _Lines, depth: int = 0) -> I
             yield Value(path, joined, node.start, node.end, lines.number(node.items[0].start))
         for i, item in enumerate(node.items):
             if item.kind != SCALAR:
-                mounted = _mounted(item) if path[-1:] == ("volumes",) else ""
-                if mounted:
-                    yield _value(path, mounted, item, lines)
+                short, parts = _short_form(path, item)
+                if short:
+                    yield _value(path, short, item, lines)
                 for made in _walk(item, path, lines, depth + 1):
-                    if not mounted or made.path[len(path)] not in ("type", "source", "target", "read_only"):
+                    if not short or made.path[len(path)] not in parts:
                         yield made
                 continue
             assigned = _ASSIGNMENT.fullmatch(item.text)
@@ -372,6 +372,27 @@ def _walk(node: Node, path: tuple[str, ...], lines: _Lines, depth: int = 0) -> I
                 yield Value((*path, key), "", key_node.start, key_node.end, lines.number(key_node.start))
             else:
                 yield from _walk(child, (*path, key), lines, depth + 1)
+
+
+def _short_form(path: tuple[str, ...], item: Node) -> tuple[str, Sequence[str]]:
+    """The short form of a volume's or a port's long one, and the keys that it stands for (Compose
+    Specification, "services"); empty of anything else."""
+    if path[-1:] == ("volumes",):
+        return _mounted(item), ("type", "source", "target", "read_only")
+    if path[:1] == ("services",) and path[2:] == ("ports",):
+        return _published(item), ("target", "published", "host_ip", "protocol")
+    return "", ()
+
+
+def _published(item: Node) -> str:
+    """The short form of a port's long one, ``address:published:target/protocol``; empty if it has no
+    target."""
+    said = {k: item.scalar(k) for k in ("host_ip", "published", "target", "protocol")}
+    text = {k: node.text for k, node in said.items() if node is not None}
+    if item.kind != MAPPING or "target" not in text:
+        return ""
+    published = ":".join(text[k] for k in ("host_ip", "published", "target") if k in text)
+    return published + (f"/{text['protocol']}" if text.get("protocol", "tcp") != "tcp" else "")
 
 
 def _mounted(item: Node) -> str:

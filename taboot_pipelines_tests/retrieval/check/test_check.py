@@ -995,6 +995,64 @@ def test_what_left_a_list_is_told_alone(settings: Settings, tmp_path: Path) -> N
     }
 
 
+#: A service in the short forms of the Compose Specification, and in its long ones.
+SHORT = """
+services:
+  web:
+    build: .
+    ports: ["8080:80", "127.0.0.1:8443:443/tcp", "53:53/udp"]
+    environment: [MODE=fast, LEVEL=info]
+    volumes: ["./conf:/etc/nginx:ro", "data:/data"]
+    command: nginx -g "daemon off;"
+    healthcheck: {test: curl -f http://localhost}
+    depends_on: [db]
+    networks: [front, back]
+    extra_hosts: ["nas:192.168.1.5"]
+    secrets: [key]
+    env_file: web.env
+  db: {image: postgres:16}
+networks: {front: {}, back: {}}
+volumes: {data: {}}
+secrets: {key: {file: key.txt}}
+"""
+LONG = """
+services:
+  web:
+    build: {context: .}
+    ports:
+      - {target: 80, published: "8080"}
+      - {target: 443, published: "8443", host_ip: 127.0.0.1, protocol: tcp}
+      - {target: 53, published: "53", protocol: udp}
+    environment: {LEVEL: info, MODE: fast}
+    volumes:
+      - {type: bind, source: ./conf, target: /etc/nginx, read_only: true}
+      - {type: volume, source: data, target: /data}
+    command: [nginx, -g, daemon off;]
+    healthcheck: {test: [CMD-SHELL, curl -f http://localhost]}
+    depends_on: {db: {condition: service_started}}
+    networks: {back: {}, front: {}}
+    extra_hosts: {nas: 192.168.1.5}
+    secrets: [{source: key}]
+    env_file: [{path: web.env}]
+  db: {image: postgres:16}
+networks: {front: {}, back: {}}
+volumes: {data: {}}
+secrets: {key: {file: key.txt}}
+"""
+
+
+def test_what_is_written_in_another_form_says_the_same(settings: Settings, tmp_path: Path) -> None:
+    before = {"shop/compose.yaml": SHORT, "shop/web.env": "", "shop/conf/a.conf": ""}
+    same = check(settings, tmp_path, {"shop/compose.yaml": LONG}, before)
+    assert not same.facts and not same.problems and not same.impact
+    changed = LONG.replace('"8443"', '"8444"').replace("LEVEL: info", "LEVEL: debug")
+    told = check(settings, tmp_path, {"shop/compose.yaml": changed}, before).facts
+    assert [(f.kind, f.fact, f.before, f.after) for f in told] == [
+        ("changed", "port", "127.0.0.1:8443→443/tcp on host nas", "127.0.0.1:8444→443/tcp on host nas"),
+        ("changed", "environment.LEVEL", "info", "debug"),
+    ]
+
+
 def test_a_network_that_a_quadlet_made_is_missed(settings: Settings, tmp_path: Path) -> None:
     container = "[Container]\nImage=docker.io/library/{0}:1.2\nContainerName={0}\nNetwork=systemd-photos\n"
     house = {f"{name}.container": container.format(name) for name in ("web", "db")}
