@@ -27,17 +27,24 @@ SCHEDULE = ("schedule", "cron", "OnCalendar", "CRON", "SCHEDULE")
 
 
 def settings(house: House, args: Arguments) -> Iterator[Row]:
-    """Of everything, or with a ``key`` of what ends in it, or with a ``value`` of what holds it."""
+    """Of everything, or with a ``key`` of what ends in it, else of what stands beneath it; or with a
+    ``value`` of what holds it."""
     key, value, path = args.text.get("key"), args.text.get("value"), args.text.get("file")
 
-    def wanted(entry: ConfigEntry) -> bool:
-        return (
-            (key is None or _is_key(entry, key))
-            and (value is None or value.lower() in entry.value.value.lower())
-            and (path is None or entry.document.path.endswith(path))
-        )
+    def found(is_called: Callable[[ConfigEntry], bool]) -> Iterator[ConfigEntry]:
+        def wanted(entry: ConfigEntry) -> bool:
+            return (
+                is_called(entry)
+                and (value is None or value.lower() in entry.value.value.lower())
+                and (path is None or entry.document.path.endswith(path))
+            )
 
-    for entry in _once(filter(wanted, house.settings(args)), filter(wanted, house.own_words(args))):
+        return _once(filter(wanted, house.settings(args)), filter(wanted, house.own_words(args)))
+
+    entries = list(found(lambda e: key is None or _is_key(e, key)))
+    if key is not None and not entries:
+        entries = list(found(lambda e: _is_beneath(e, key)))
+    for entry in entries:
         yield _setting(house, entry)
 
 
@@ -55,6 +62,12 @@ def _is_key(entry: ConfigEntry, key: str) -> bool:
     own, asked = [p.lower().lstrip("-") for p in entry.value.path], key.lower().lstrip("-").split(".")
     # A flag or a label has dots of its own.
     return own[-len(asked) :] == asked or own[-1] == key.lower().lstrip("-")
+
+
+def _is_beneath(entry: ConfigEntry, key: str) -> bool:
+    """Whether a setting stands in a block that is called so: ``envFrom.secretRef`` in ``envFrom``."""
+    own, asked = [p.lower() for p in entry.value.path], key.lower().split(".")
+    return any(own[n : n + len(asked)] == asked for n in range(len(own) - len(asked)))
 
 
 def _setting(house: House, entry: ConfigEntry) -> Row:

@@ -175,6 +175,12 @@ def test_all_settings_are_told_once_and_are_found_by_the_key_that_is_written(kb:
     assert sum(r.cells["value"] == "ssd" or "disk" in str(r.cells["value"]) for r in every) == 1
 
 
+def test_settings_are_found_by_the_block_that_they_stand_in(kb: KnowledgeBase) -> None:
+    beneath = kb.query("settings", service="rich", key="limits").rows
+    assert {str(r.cells["key"]).rpartition(".")[2] for r in beneath} == {"memory"}
+    assert kb.query("settings", key="nowhere").rows == ()
+
+
 def test_what_is_reached_through_a_release_of_a_proxy_hangs_on_it(kb: KnowledgeBase) -> None:
     (group,) = kb.impact("chart").groups
     assert group.how == "is reached through it"
