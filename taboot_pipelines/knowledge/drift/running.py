@@ -225,9 +225,17 @@ class _Comparing:
         yield from self._missing(ran, by_service)
 
     def _stopped(self, service: Service, held: list[_Ran], up: list[_Ran]) -> Iterator[Drift]:
-        """A service of which fewer containers run, and are not unhealthy, than are declared."""
+        """A service of which fewer containers run, and are not unhealthy, than are declared; in a cluster one
+        of which no pod has all its containers."""
         up = [r for r in up if r.container.unhealthy is None]
-        if len(up) >= (1 if service.pods or held[0].container.placed else service.replicas):
+        placed = service.pods or held[0].container.placed
+        pods: dict[str, list[_Ran]] = defaultdict(list)
+        for one in held:
+            name = one.container.name.text
+            pods[name.rpartition("/")[0] or name].append(one)
+        if placed and any(all(r in up for r in pod) for pod in pods.values()):
+            return
+        if not placed and len(up) >= service.replicas:
             return
         down = next((r for r in held if r not in up), None)
         if down is None:

@@ -191,6 +191,11 @@ def test_pods_are_compared_with_their_workload() -> None:
     assert told("nginx:1.27", 0) == [("not_running", "web")]
     pod["status"]["containerStatuses"] = [{**status, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
     assert told("nginx:1.27", 0) == [("not_running", "web")], "once, by its container"
+    # A sidecar that runs hides nothing of what waits beside it.
+    beside = {**status, "name": "istio-proxy", "containerID": f"containerd://{'5' * 64}"}
+    pod["status"]["containerStatuses"].append(beside)
+    pods = json.dumps({"kind": "List", "apiVersion": "v1", "items": [pod]})
+    assert found({"etc/web.yaml": DEPLOYMENT}, cluster=pods) == [("not_running", "web")]
 
 
 def test_swarm_pins_what_nobody_pinned() -> None:
