@@ -239,6 +239,16 @@ FILES: dict[str, list[tuple[str, list[str]]]] = {
                 "# Nightly backup\n\nSee [the\npage](page.html), [[runbook]] and the Runbook of the night.\n",
             ],
         ),
+        # A role with a project, the plays that bring it to machines, and the inventory that has these.
+        (
+            "roles/films/templates/compose.yaml.j2",
+            [
+                "services: {films: {image: 'jellyfin:{{ version }}', container_name: theatre}}\n",
+                "services: {films: {image: jellyfin:10}, shared-db: {image: postgres:16}}\n",
+            ],
+        ),
+        ("site.yml", ["- hosts: films\n  roles: [films]\n", "- hosts: [nas, mini]\n  roles: [films]\n"]),
+        ("hosts.ini", ["[films]\nnas ansible_host=10.0.0.9\n", "[films]\nnas ansible_user=x\nmini\n"]),
         # What a release waits for and asks for; what answers there comes and goes.
         (
             "cluster/release.yaml",
@@ -885,6 +895,25 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
         ("write", ("stacks", "more/compose.yaml.j2"), 1),
     ],
     confirmed=False,
+)
+@example(
+    # The machines of a role's plays change: by the inventory, which goes, and by the play.
+    start=[
+        (("notes", "roles/films/templates/compose.yaml.j2"), 0),
+        (("notes", "site.yml"), 0),
+        (("notes", "hosts.ini"), 0),
+    ],
+    operations=[
+        ("ingest", ("notes", "site.yml"), 0),
+        ("write", ("notes", "hosts.ini"), 1),
+        ("ingest", ("notes", "hosts.ini"), 0),
+        ("write", ("notes", "site.yml"), 1),
+        ("crash", ("notes", "site.yml"), 5),
+        ("delete", ("notes", "hosts.ini"), 0),
+        ("ingest", ("notes", "hosts.ini"), 0),
+        ("write", ("notes", "hosts.ini"), 0),
+    ],
+    confirmed=True,
 )
 @example(
     # What expires stays away, killed meanwhile, until it is edited; one document is kept for good.

@@ -26,6 +26,16 @@ from taboot_pipelines.model.records import FileView, Interpretation, NodeRef, So
 #: Hosts that one line stands for at most.
 MAX_RANGE = 1000
 _NAMES = frozenset({"hosts.ini", "inventory", "inventory.ini"})
+#: Where the inventories of a source lie.
+_INVENTORIES = (
+    "**/*inventory*.ini",
+    "**/inventory",
+    "**/hosts",
+    "**/hosts.ini",
+    "**/hosts.y*ml",
+    "**/*inventory*.y*ml",
+    "**/inventor*/*",
+)
 _OWN_GROUPS = frozenset({"all", "ungrouped"})
 _ADDRESS = ("ansible_host", "ansible_ssh_host")
 #: What only an inventory has: a variable of a connection behind a name, or a section of groups or variables.
@@ -79,30 +89,53 @@ class InventoryReader:
     version = "1"
 
     def interpret(self, path: str, view: FileView, source: SourceFacts) -> Interpretation:
-        texts = UnitTexts(view)
-        text = texts.text(path) or ""
-        claims = ClaimBuilder(source, texts)
-        hosts: dict[str, _Host] = {}
-        inside: dict[str, dict[str, None]] = {}
-        said: Iterator[_Said] = iter(())
-        if _GROUP.search(text) is not None or ending(path) in YAML:
-            said = _of_yaml(path, text, inside)
-        elif is_inventory_path(path) or _is_ini(path, text):
-            said = _of_ini(claims, path, text, inside)
-        for group, written, quote, address in said:
-            names = list(islice(_spread(claims, written, quote), MAX_RANGE + 1))
-            if len(names) > MAX_RANGE:
-                claims.problem(quote, "E_TOO_LARGE", f"a range of more than {MAX_RANGE} hosts is not listed.")
-                continue
-            for name in names:
-                if called := host_name(name) if held_address(name) is None else "":
-                    host = hosts.setdefault(called, _Host(quote))
-                    host.groups[group] = None
-                    if address is not None and name == written:
-                        host.addresses.append(address)
+        claims = ClaimBuilder(source, UnitTexts(view))
+        hosts, inside = _read(claims, path)
         for name, host in hosts.items():
             _claim(claims, name, host, inside)
         return claims.result()
+
+
+def inventories(view: FileView) -> list[str]:
+    """The files of a source that may be inventories by their names and folders. What is looked for goes
+    through the view, so that an inventory's appearance counts."""
+    return list(dict.fromkeys(path for pattern in _INVENTORIES for path in view.glob(pattern)))
+
+
+def hosts_by_name(view: FileView, source: SourceFacts) -> dict[str, set[str]]:
+    """The hosts that a play means by a name: those of each group of the inventories of a source, and each by
+    its own."""
+    found: dict[str, set[str]] = {}
+    for path in inventories(view):
+        hosts, inside = _read(ClaimBuilder(source, UnitTexts(view)), path)
+        for name, host in hosts.items():
+            for group in (*_with_outer(host.groups, inside), host.quote.text, name):
+                found.setdefault(group, set()).add(name)
+    return found
+
+
+def _read(claims: ClaimBuilder, path: str) -> tuple[dict[str, _Host], dict[str, dict[str, None]]]:
+    """The hosts of an inventory by name, and which groups each group is in; none of any other file."""
+    text = claims.texts.text(path) or ""
+    hosts: dict[str, _Host] = {}
+    inside: dict[str, dict[str, None]] = {}
+    said: Iterator[_Said] = iter(())
+    if _GROUP.search(text) is not None or ending(path) in YAML:
+        said = _of_yaml(path, text, inside)
+    elif is_inventory_path(path) or _is_ini(path, text):
+        said = _of_ini(claims, path, text, inside)
+    for group, written, quote, address in said:
+        names = list(islice(_spread(claims, written, quote), MAX_RANGE + 1))
+        if len(names) > MAX_RANGE:
+            claims.problem(quote, "E_TOO_LARGE", f"a range of more than {MAX_RANGE} hosts is not listed.")
+            continue
+        for name in names:
+            if called := host_name(name) if held_address(name) is None else "":
+                host = hosts.setdefault(called, _Host(quote))
+                host.groups[group] = None
+                if address is not None and name == written:
+                    host.addresses.append(address)
+    return hosts, inside
 
 
 #: (group, host as written, where it stands, its address and the statement of it)

@@ -17,7 +17,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_a.ansible_inventory import hosts_by_name, inventories
+from taboot_pipelines.extraction.tier_a.claims import Quote
 from taboot_pipelines.extraction.tier_a.compose.files import named_compose, naming_folder
+from taboot_pipelines.extraction.tier_a.recognition import filled
 from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT, Problems, variable_called, with_variables
 from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     MAPPING,
@@ -28,7 +31,7 @@ from taboot_pipelines.extraction.tier_a.yaml_nodes import (
     is_open,
     parse,
 )
-from taboot_pipelines.model.records import FileView, Role
+from taboot_pipelines.model.records import FileView, Role, SourceFacts
 
 #: Files of variables, and playbooks, that one template looks at.
 _MAX_FILES = 256
@@ -48,11 +51,13 @@ _Level = Mapping[str, set[str]]
 
 @dataclass
 class _Play:
-    """A play: its variables, ``roles`` with what each is given, and ``sources``, the files that its tasks put
-    somewhere. ``set``: what its tasks set themselves; ``opaque``: they take in variables of files."""
+    """A play: its variables, ``hosts`` as they are written with their places, ``roles`` with what each is
+    given, and ``sources``, the files that its tasks put somewhere. ``set``: what its tasks set themselves;
+    ``opaque``: they take in variables of files."""
 
     variables: dict[str, str]
     files: list[str]
+    hosts: list[tuple[str, int, int]] = field(default_factory=list)
     roles: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     set: set[str] = field(default_factory=set)
@@ -76,15 +81,37 @@ def variable_files(path: str, view: FileView) -> tuple[tuple[str, ...], ...]:
 
 
 def play_files(path: str, view: FileView) -> set[tuple[str, Role]]:
-    """The playbooks whose plays fill in the template at ``path``, and their files of variables. One that is
-    encrypted is no document."""
+    """The playbooks whose plays bring the file at ``path`` somewhere, their files of variables, and the
+    inventories that say where. A file of variables that is encrypted is no document."""
     found: set[tuple[str, Role]] = set()
     for playbook, play, _ in _plays(path, view):
-        found.add((playbook, "document"))
+        found |= {(file, "document") for file in (playbook, *inventories(view))}
         for file in _own_files(playbook, play):
             if (text := _text(file, view)) is not None:
                 found.add((file, "input" if text.startswith(_VAULT) else "document"))
     return found
+
+
+def is_put_elsewhere(path: str) -> bool:
+    """Whether a file is a template, or of a role: it is used where a play puts it."""
+    folder = posixpath.dirname(path)
+    return path != filled(path) or naming_folder(folder) != folder
+
+
+def hosts_of(path: str, view: FileView, source: SourceFacts) -> list[tuple[str, Quote]]:
+    """The machines to which plays bring the file at ``path``, by the inventory, and where a play says so;
+    none of a play on a pattern, or on hosts that no inventory has (docs.ansible.com, "Patterns")."""
+    found: dict[str, Quote] = {}
+    known: dict[str, set[str]] | None = None
+    for playbook, play, _ in _plays(path, view) if is_put_elsewhere(path) else ():
+        for written, start, end in play.hosts:
+            if known is None:
+                known = hosts_by_name(view, source)
+            names = re.split(r"[:,]", written)
+            if all(name.strip() in known for name in names):
+                for host in sorted({host for name in names for host in known[name.strip()]}):
+                    found.setdefault(host, Quote(written, playbook, start, end))
+    return list(found.items())
 
 
 def template_values(path: str, text: str, view: FileView) -> dict[str, str]:
@@ -250,6 +277,8 @@ def _play(node: Node) -> _Play:
         [files] if files is not None and files.kind == SCALAR else files.items if files is not None else []
     )
     play = _Play(_given(held), [file.text for file in named])
+    on = node.get("hosts")
+    play.hosts = [(item.text, item.start, item.end) for item in (on.each() if on is not None else ())]
     for item in roles.items if roles is not None else ():
         called = item if item.kind == SCALAR else item.scalar("role") or item.scalar("name")
         if called is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder
+from taboot_pipelines.extraction.tier_a.claims import ClaimBuilder, Quote
 from taboot_pipelines.extraction.tier_a.compose.loading import Loader, Project
 from taboot_pipelines.extraction.tier_a.images import ImageReference
 from taboot_pipelines.extraction.tier_a.texts import variable_called
@@ -39,6 +39,8 @@ class ProjectClaims(ClaimBuilder):
         #: service -> the image that its `image` names, and the node that does
         self.images: dict[str, tuple[ImageReference, Node]] = {}
         self.unresolved: dict[str, list[str]] = {}
+        #: The machines to which plays of Ansible bring the project, and where each is said.
+        self.machines: list[tuple[NodeRef, Quote]] = []
         self._services: dict[tuple[str, str], NodeRef] = {}
 
     def report(self, node: Node, code: str, what: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from taboot_pipelines.extraction.tier_a.compose import merging, traefik
+from taboot_pipelines.extraction.tier_a.compose.ansible import hosts_of
 from taboot_pipelines.extraction.tier_a.compose.builds import claim_builds
 from taboot_pipelines.extraction.tier_a.compose.claims import SERVICE_NAME, ProjectClaims, version_of
 from taboot_pipelines.extraction.tier_a.compose.connections import all_labels, claim_connections
@@ -395,6 +396,8 @@ def _containers(c: ProjectClaims, name: str, key: Node, node: Node) -> None:
             )
         if c.claim_host(key) is not None:
             c.edge("RUNS", ref, c.host, key, "compose_host", end_basis=Basis.SOURCE, restartPolicy=restart)
+        for machine, quote in c.machines:
+            c.edge("RUNS", ref, c.node(machine, quote), quote, "ansible_play", restartPolicy=restart)
 
 
 class ComposeExtractor:
@@ -404,7 +407,7 @@ class ComposeExtractor:
     """
 
     name = "compose"
-    version = "23"
+    version = "24"
 
     def units(self, paths: Collection[str]) -> list[UnitSpec]:
         """Candidates from the listing alone: a directory's default file with its override is one unit, every
@@ -436,6 +439,8 @@ class ComposeExtractor:
         if project is None:
             return Interpretation((), (), problems=loader.problems.listed())
         claims = ProjectClaims(project, loader, source)
+        if claims.host is None:
+            claims.machines = [(NodeRef("Host", (h,), h), q) for h, q in hosts_of(main, view, source)]
         claim_project(claims)
         for variable in loader.unset:
             loader.problems.add(Problem(main, "E_UNSET", f"{variable_called(variable)} has no value."))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.extraction.tier_a.compose.ansible import play_files, variable_files
+from taboot_pipelines.extraction.tier_a.compose.ansible import is_put_elsewhere, play_files, variable_files
 from taboot_pipelines.extraction.tier_a.compose.builds import dockerfile_path
 from taboot_pipelines.extraction.tier_a.compose.extractor import ComposeExtractor
 from taboot_pipelines.extraction.tier_a.compose.files import is_model, looks_like_compose, resolve_path
@@ -52,6 +52,7 @@ def references(
     found: set[tuple[str, Role]] = {(posixpath.join(base, ".env"), "input")} if models else set()
     if models and listing is not None and "{{" in text:
         found |= {(named, "document") for level in variable_files(path, listing) for named in level}
+    if models and listing is not None and ("{{" in text or is_put_elsewhere(path)):
         found |= play_files(path, listing)
     if _NAMES_FILES.search(text) is None:
         return found

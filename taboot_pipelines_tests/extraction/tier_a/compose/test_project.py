@@ -912,6 +912,32 @@ def test_what_a_play_says_is_put_into_the_template_that_it_fills_in(path, files,
         assert all((role == "input") == files[p].startswith("$ANSIBLE") for p, role in named if p in files)
 
 
+@pytest.mark.parametrize(
+    ("play", "hosts"),
+    [
+        ("- hosts: films\n  roles: [web]\n", ["mini", "nas"]),
+        ("- hosts: [nas]\n  roles: [{role: web}]\n", ["nas"]),
+        ("- hosts: nas,attic\n  tasks: [{include_role: {name: web}}]\n", ["attic", "nas"]),
+        # A pattern, a group that no inventory has, all there are, and another role.
+        ("- hosts: films:!mini\n  roles: [web]\n", []),
+        ("- hosts: '{{ target }}'\n  roles: [web]\n", []),
+        ("- hosts: cellar\n  roles: [web]\n", []),
+        ("- hosts: films\n  roles: [other]\n", []),
+    ],
+)
+@pytest.mark.parametrize("path", ["roles/web/templates/compose.yaml.j2", "roles/web/files/compose.yaml"])
+def test_what_a_role_brings_runs_where_its_plays_are_for(path: str, play: str, hosts: list[str]) -> None:
+    inventory = "[films]\nnas ansible_host=10.0.0.9\nmini ansible_user=x\n[rest]\nattic ansible_user=y\n"
+    files = {path: "services: {web: {image: nginx}}", "site.yml": play, "hosts.ini": inventory}
+    read = interpret(files, path)
+    assert sorted(end for _, end in read.pairs("RUNS")) == hosts
+    for edge in read.edges("RUNS"):
+        assert edge.evidence.path == "site.yml"
+    assert [end for _, end in interpret(files, path, host="hearth").pairs("RUNS")] == ["hearth"]
+    named = references(files[path], path, {}, FileView(frozenset(files), files.get))
+    assert not hosts or {("site.yml", "document"), ("hosts.ini", "document")} <= named
+
+
 def test_variables_that_double_each_other_are_unknown() -> None:
     path = "roles/web/templates/compose.yaml.j2"
     doubled = "".join(f"v{n}: '{{{{ v{n + 1} }}}}{{{{ v{n + 1} }}}}'\n" for n in range(60))
