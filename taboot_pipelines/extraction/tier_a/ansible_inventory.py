@@ -96,10 +96,16 @@ class InventoryReader:
         return claims.result()
 
 
-def inventories(view: FileView) -> list[str]:
-    """The files of a source that may be inventories by their names and folders. What is looked for goes
-    through the view, so that an inventory's appearance counts."""
-    return list(dict.fromkeys(path for pattern in _INVENTORIES for path in view.glob(pattern)))
+def inventories(view: FileView) -> Iterator[str]:
+    """The inventories of a source, by the paths that they have as a rule. What is looked for goes through the
+    view, so that an inventory's appearance counts."""
+    for path in dict.fromkeys(path for pattern in _INVENTORIES for path in view.glob(pattern)):
+        if _is_inventory(path, UnitTexts(view).text(path) or ""):
+            yield path
+
+
+def _is_inventory(path: str, text: str) -> bool:
+    return is_inventory_path(path) or _GROUP.search(text) is not None or _is_ini(path, text)
 
 
 def hosts_by_name(view: FileView, source: SourceFacts) -> dict[str, set[str]]:

@@ -308,9 +308,11 @@ def _by_key(side: Side, doc_id: str) -> dict[str, dict[str, int]]:
     """{key: {value: line}} of a file; what a Compose file may write in several forms in one of them."""
     found: dict[str, dict[str, int]] = {}
     values = side.values(doc_id)
+    # A unit's settings have the keys of Compose and forms of their own.
+    is_compose = not (doc_id in side.documents and side.documents[doc_id].is_unit)
     for value, after in zip_longest(values, values[1:]):
         key, text = value.key, value.value.strip()
-        if value.path[0] == "services" and len(value.path) > 2:
+        if is_compose and value.path[0] == "services" and len(value.path) > 2:
             own = value.path[2:]
             if own[-1] in _UNORDERED and after is not None and _holds(value, after):
                 continue  # its items tell all of it
