@@ -317,8 +317,9 @@ def _by_key(side: Side, doc_id: str) -> dict[str, dict[str, int]]:
             if own[-1] in _UNORDERED and after is not None and _holds(value, after):
                 continue  # its items tell all of it
             plain, text = _in_one_form(own, text)
-            # Of these relations tell.
             if plain is None:
+                # Of these relations tell; the service is there by them too.
+                found.setdefault(f"services.{value.path[1]}.", {})
                 continue
             key = ".".join((*value.path[:2], *plain))
         found.setdefault(key, {}).setdefault("(a secret)" if value.secret else text, value.line)

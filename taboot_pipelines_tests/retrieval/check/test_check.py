@@ -1053,6 +1053,15 @@ def test_what_is_written_in_another_form_says_the_same(settings: Settings, tmp_p
     ]
 
 
+def test_the_first_setting_of_a_service_that_only_needs_others_is_told(
+    settings: Settings, tmp_path: Path
+) -> None:
+    bare = "services:\n  web:\n    depends_on: [db]\n  db: {image: postgres:16}\n"
+    new = bare.replace("    depends", "    environment: {LEVEL: info}\n    depends")
+    (told,) = check(settings, tmp_path, {"more/compose.yaml": new}, {"more/compose.yaml": bare}).facts
+    assert (told.kind, told.fact, told.after) == ("added", "environment.LEVEL", "info")
+
+
 def test_a_network_that_a_quadlet_made_is_missed(settings: Settings, tmp_path: Path) -> None:
     container = "[Container]\nImage=docker.io/library/{0}:1.2\nContainerName={0}\nNetwork=systemd-photos\n"
     house = {f"{name}.container": container.format(name) for name in ("web", "db")}
