@@ -12,7 +12,7 @@ from typing import Any
 from taboot_pipelines.connectors.compose import COMPOSE_NAME, may_be_project
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.formats import all_formats
-from taboot_pipelines.extraction.tier_a.recognition import MAX_HEAD, Format, recognise
+from taboot_pipelines.extraction.tier_a.recognition import MAX_HEAD, Format, recognise, worth_reading
 from taboot_pipelines.model.runtime import form_of
 
 #: Formats whose files make sources of other types: of projects, and of a reverse proxy.
@@ -104,7 +104,7 @@ def _services(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _format(file: Path) -> Format | None:
     formats, path = all_formats(), file.as_posix()
-    if not any(f.may_be(path) for f in formats):
+    if not worth_reading(formats)(path):
         return None
     head = _head(file)
     return (

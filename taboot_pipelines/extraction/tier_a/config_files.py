@@ -12,6 +12,7 @@ from taboot_pipelines.extraction.tier_a.recognition import (
     filled,
     recognise,
     without_example,
+    worth_reading,
 )
 from taboot_pipelines.extraction.tier_a.texts import BAD_TEXT
 from taboot_pipelines.model.ids import digest
@@ -44,7 +45,7 @@ class ConfigFiles:
     def units(self, paths: Sequence[str]) -> list[UnitSpec]:
         present = set(paths)
         told = (p for p in sorted(present) if present.isdisjoint({without_example(p), filled(p)} - {p}))
-        return [UnitSpec(p, (p,)) for p in told if any(f.may_be(p) for f in self._formats)]
+        return [UnitSpec(p, (p,)) for p in filter(worth_reading(self._formats), told)]
 
     def interpret(self, unit: UnitSpec, view: FileView, source: SourceFacts) -> Interpretation:
         """What the unit's file says by the format it has. What is wrong with its text is a problem of it:

@@ -74,14 +74,26 @@ class Format:
     def version(self) -> str:
         return ",".join(f"{reader.name}.{reader.version}" for reader in self.readers)
 
-    def may_be(self, path: str) -> bool:
-        """Whether a file of this path is worth looking at."""
-        return self.by_path(path) or self.ending(path) in self.endings
-
     def ending(self, path: str) -> str:
         """The ending that says what a file of this path holds."""
         plain = without_example(path)
         return ending(filled(plain) if self.templates else plain)
+
+
+def worth_reading(formats: Sequence[Format]) -> Callable[[str], bool]:
+    """Whether a file of a path may have one of these formats."""
+    plain = frozenset(e for f in formats if not f.templates for e in f.endings)
+    of_templates = frozenset(e for f in formats if f.templates for e in f.endings)
+
+    def may_be(path: str) -> bool:
+        bare = without_example(path)
+        return (
+            ending(bare) in plain
+            or ending(filled(bare)) in of_templates
+            or any(f.by_path(path) for f in formats)
+        )
+
+    return may_be
 
 
 def recognise(formats: Sequence[Format], path: str, text: str) -> Format | None:
