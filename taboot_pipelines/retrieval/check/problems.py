@@ -471,11 +471,13 @@ def _moved_away(before: Side, after: Side, facts: Facts) -> Iterator[CheckProble
         if e.type == "BINDS" and e.properties.get("protocol") == "tcp" and not e.is_of_text
         if key in after.services and _bound(after, after.services[key])
     }
+    if not moved:
+        return
     published = [
         {(key, e.properties.get("port")) for key, s in side.services.items() for e in _bound(side, s)}
         for side in (before, after)
     ]
-    for edge in after.index.of_type("ROUTES_TO") if moved else ():
+    for edge in after.index.of_type("ROUTES_TO"):
         (label, end), port = after.node(edge.end), edge.properties.get("port")
         if end in after.services or edge.edge_id not in before.edges or edge.is_of_text:
             continue
