@@ -20,7 +20,7 @@ from taboot_pipelines.knowledge.evidence import QuotedText, SourceSpan, quoted_d
 from taboot_pipelines.knowledge.mentions import MATCHER_VERSION, NameMatcher, fold, regions
 from taboot_pipelines.knowledge.names import Meaning, bare_key
 from taboot_pipelines.knowledge.observations import discriminator
-from taboot_pipelines.knowledge.reach import Reaches, is_store_scheme
+from taboot_pipelines.knowledge.reach import Answering, Reaches, is_store_scheme
 from taboot_pipelines.knowledge.reducer import PROPOSED, Claim, Node
 from taboot_pipelines.model import ids
 from taboot_pipelines.model.graph import PRIORITY, TEXT_METHOD, Basis, EdgeSource, weakness
@@ -384,17 +384,22 @@ _SURE = 0.9
 _MADE = 0.8
 
 
+def answer_to(o: Mapping[str, Any], reaches: Reaches) -> Answering | None:
+    """What a host is that an observation of a use asks for; all that its statements take from others."""
+    said = json.loads(o["properties"])
+    scheme = said.get("protocol") or ""
+    return reaches.answering(o["start_key"], o["end_name"], said.get("port"), scheme, o["aliases"])
+
+
 def _use_statements(
     given: DocumentInput, o: Mapping[str, Any], reaches: Reaches, chunks: ChunkIndex
 ) -> list[Relation]:
     """What comes of a host that a service asks for: that it connects to the service which the host is, and
     depends on it if that keeps its data; where the two cannot meet, a mention (:data:`UNREACHABLE`)."""
-    properties = json.loads(o["properties"])
-    scheme = properties.get("protocol") or ""
-    asked = (o["start_key"], o["end_name"], properties.get("port"), scheme, o["aliases"])
-    found = reaches.answering(*asked)
+    found = answer_to(o, reaches)
     if found is None:
         return []
+    properties = json.loads(o["properties"])
     confidence = min(o["confidence"], _MADE) if found.made else o["confidence"]
     end = Endpoint("Service", found.key, found.name)
     if not found.reachable:

@@ -43,7 +43,7 @@ from taboot_pipelines.knowledge.reducer import (
     supports_after,
     touched_entities,
 )
-from taboot_pipelines.knowledge.relations import BETWEEN, DocumentInput, document_facts
+from taboot_pipelines.knowledge.relations import BETWEEN, DocumentInput, answer_to, document_facts
 from taboot_pipelines.knowledge.runs import Outcome, RunLog, Tier
 from taboot_pipelines.knowledge.units import taken_in
 from taboot_pipelines.model import ids, tables
@@ -399,10 +399,11 @@ class Reader:
         """What a document states, but for the names that its text happens to hold."""
         # What a text says between two names counts by whether they are known.
         named = (bool(vocabulary), said.between & vocabulary) if said.between else None
-        key = row["doc_id"], row["blob_sha256"], proposed, named, said.runs
-        found = self._stated.get(key)
         # What a service asks for depends on what others declare.
-        if found is None or said.asks:
+        answers = tuple(answer_to(o, reaches) for o in said.uses)
+        key = row["doc_id"], row["blob_sha256"], proposed, named, said.runs, answers
+        found = self._stated.get(key)
+        if found is None:
             given = DocumentInput(row, (), said.rows, proposed=proposed)
             facts = document_facts(given, _NO_NAMES, {}, vocabulary, reaches, lambda _: b"")
             table = pa.Table.from_pylist(list(facts.relations), schema=tables.RELATIONS)
@@ -411,17 +412,17 @@ class Reader:
 
 
 class _Said:
-    """What was observed in one document. ``between``: the names that its text relates, folded; ``asks``:
-    whether a service in it asks for something that others declare; ``services``: those that it declares."""
+    """What was observed in one document. ``between``: the names that its text relates, folded; ``uses``: what
+    a service in it asks for, which others may declare; ``services``: those that it declares."""
 
-    __slots__ = ("asks", "between", "declaring", "reaching", "rows", "runs", "services")
+    __slots__ = ("between", "declaring", "reaching", "rows", "runs", "services", "uses")
 
     def __init__(self, rows: Sequence[dict[str, Any]], runs: frozenset[str]) -> None:
         self.rows, self.runs = rows, runs
         self.declaring = [o for o in rows if o["declared"] and o["start_label"] in NAMED]
         self.reaching = [o for o in rows if o["kind"] in ("reach", "use") or o["type"] in REACH_EDGES]
         self.services = frozenset(o["start_key"] for o in rows if o["declared"] and o["type"] == "Service")
-        self.asks = any(o["kind"] == "use" for o in rows)
+        self.uses = [o for o in rows if o["kind"] == "use"]
         self.between = frozenset(
             fold(o[name])
             for o in rows
