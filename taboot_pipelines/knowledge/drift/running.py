@@ -221,24 +221,22 @@ class _Comparing:
             up = [r for r in held if r.container.running]
             for one in up or held[:1]:
                 yield from self._fields(one, service)
-            yield from self._stopped(service, held, up)
+            yield from self._stopped(service, held)
         yield from self._missing(ran, by_service)
 
-    def _stopped(self, service: Service, held: list[_Ran], up: list[_Ran]) -> Iterator[Drift]:
+    def _stopped(self, service: Service, held: list[_Ran]) -> Iterator[Drift]:
         """A service of which fewer containers run, and are not unhealthy, than are declared; in a cluster one
         of which no pod has all its containers."""
-        up = [r for r in up if r.container.unhealthy is None]
-        placed = service.pods or held[0].container.placed
-        pods: dict[str, list[_Ran]] = defaultdict(list)
+        pods: dict[str, list[bool]] = defaultdict(list)
         for one in held:
             name = one.container.name.text
-            pods[name.rpartition("/")[0] or name].append(one)
-        if placed and any(all(r in up for r in pod) for pod in pods.values()):
-            return
-        if not placed and len(up) >= service.replicas:
-            return
-        down = next((r for r in held if r not in up), None)
-        if down is None:
+            pods[name.rpartition("/")[0] or name].append(_is_well(one))
+        if service.pods or held[0].container.placed:
+            enough = any(map(all, pods.values()))
+        else:
+            enough = sum(map(_is_well, held)) >= service.replicas
+        down = next((r for r in held if not _is_well(r)), None)
+        if enough or down is None:
             return
         policy = _policy(service)
         if down.container.ended and (policy is None or policy.partition(":")[0] in ("no", "on-failure")):
@@ -551,6 +549,11 @@ class _Comparing:
             (Side(says, stands=(_span(ran.dump, quote),)), side),
             as_of=ran.dump.since,
         )
+
+
+def _is_well(ran: _Ran) -> bool:
+    """Whether a container runs, and nothing says that it is unhealthy."""
+    return ran.container.running and ran.container.unhealthy is None
 
 
 def _undeclared(ran: _Ran) -> Drift:

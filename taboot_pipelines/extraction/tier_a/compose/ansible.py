@@ -85,11 +85,11 @@ def play_files(path: str, view: FileView) -> set[tuple[str, Role]]:
     inventories that say where. A file of variables that is encrypted is no document."""
     found: set[tuple[str, Role]] = set()
     for playbook, play, _ in _plays(path, view):
-        found |= {(file, "document") for file in (playbook, *inventories(view))}
+        found.add((playbook, "document"))
         for file in _own_files(playbook, play):
             if (text := _text(file, view)) is not None:
                 found.add((file, "input" if text.startswith(_VAULT) else "document"))
-    return found
+    return found | {(file, "document") for file in (inventories(view) if found else ())}
 
 
 def is_put_elsewhere(path: str) -> bool:
