@@ -44,9 +44,9 @@ NOT_HTTP = SIDE | frozenset(
 OF_PROXIES = frozenset({80, 443})
 #: A statement that has one of these is of another time, or of no time.
 _NOT_NOW = re.compile(
-    r"(?i)\b(?:was|were|formerly|previous\w*|earlier|old|used to|until|before|moved|changed?|changing|instead"
-    r"|default\w*|optional\w*|example|e\.g|such as|planned|will|upgrad\w+|migrat\w+|free|unused|blocked"
-    r"|closed|would|could|might|cannot|never|nothing)\b"
+    r"(?i)(?<![\w-])(?:was|were|formerly|previous\w*|earlier|old|used to|until|before|moved|changed?|changing"
+    r"|instead|default\w*|optional\w*|example|e\.g|such as|planned|will|upgrad\w+|migrat\w+|free|unused"
+    r"|blocked|closed|would|could|might|cannot|never|nothing)\b"
 )
 #: One that has one of these may speak of a port beside those that are declared.
 _PURPOSE = re.compile(
@@ -430,13 +430,15 @@ def endpoint_of(fact: Fact) -> EndpointKey:
     return EndpointKey(str(scheme), str(host), int(port), str(path))
 
 
-def _place(fact: Fact) -> tuple[str, int, str]:
-    return fact.place
-
-
 def smallest(facts: Iterable[Fact]) -> tuple[Fact, ...]:
     """Facts once each, by place."""
-    return tuple(sorted({f.edge_id: f for f in facts}.values(), key=_place))
+    return tuple(sorted({f.edge_id: f for f in facts}.values(), key=lambda f: f.place))
+
+
+def naming(facts: Iterable[Fact]) -> tuple[Fact, ...]:
+    """Facts that name a port, once each, by place; those first whose statement is the port's own, where that
+    of a route is its rule."""
+    return tuple(sorted(smallest(facts), key=lambda f: f.type != "EXPOSES_ENDPOINT"))
 
 
 # --- What the text of a service's declaration says of a port, beside what its edges say

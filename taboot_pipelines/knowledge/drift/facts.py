@@ -56,6 +56,7 @@ class DriftKind(StrEnum):
     ROUTE_PORT = "route_port"
     MISSING_UPSTREAM = "missing_upstream"
     UNREACHABLE_NAME = "unreachable_name"
+    CONFIG_HOST_NAME = "config_host_name"
     NOT_RUNNING = "not_running"
     RUNNING_IMAGE = "running_image"
     RUNNING_PORT = "running_port"

@@ -18,6 +18,7 @@ from taboot_pipelines.knowledge.drift.declared import (
     listed,
     names_number,
     names_port,
+    naming,
     reference_of,
     smallest,
 )
@@ -72,7 +73,7 @@ def _port_drift(
         says, told = f"{service.name} publishes {mapped(service)}", service.binds()
     else:
         says = f"the configuration names {listed(service.named)} for {service.name}"
-        told = smallest(f for named in service.named.values() for f in named)
+        told = naming(f for named in service.named.values() for f in named)
     name = declared.documents[doc_id].name
     target = next((t for f in facts if (t := f.port("targetPort"))), None)
     said = f"{port}:{target}" if target else str(port)
@@ -82,7 +83,7 @@ def _port_drift(
         service.key,
         service.name,
         f"{name} says {said} for {service.name}, but {says}.",
-        (Side(f"{name} says {said}", smallest(facts)), Side(says, smallest(told))),
+        (Side(f"{name} says {said}", smallest(facts)), Side(says, told)),
         record,
     )
 

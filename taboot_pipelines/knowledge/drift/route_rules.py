@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 
 from taboot_pipelines.knowledge.drift.declared import (
@@ -15,9 +15,10 @@ from taboot_pipelines.knowledge.drift.declared import (
     endpoint_of,
     listed,
     names_port,
+    naming,
     smallest,
 )
-from taboot_pipelines.knowledge.drift.facts import Drift, DriftKind, Fact, Side, Texts
+from taboot_pipelines.knowledge.drift.facts import Drift, DriftKind, Fact, Side, StatedSpan, Texts
 
 #: Names that mean the machine itself, or are given by the engine.
 _GIVEN = frozenset({"localhost", "host", "gateway", "dockerhost", "backend", "upstream", "default"})
@@ -62,12 +63,17 @@ _KIND = re.compile(r"(?m)^[\s-]*[\"']?kind[\"']?\s*:\s*[\"']?(\w+)")
 _TAKEN_IN = re.compile(r"(?m)^\s*-\s*[\"']?(?:\.\./|https?://|git@|github\.com)|^\s*helm\w*:")
 
 
-def routes_to_wrong_ports(declared: Declared, text: Texts) -> Iterator[Drift]:
+#: The ports at which the declaration of a service says that it listens beside those that it publishes, and
+#: where it says so.
+Listening = Callable[[Service], Mapping[int, StatedSpan]]
+
+
+def routes_to_wrong_ports(declared: Declared, text: Texts, listening: Listening) -> Iterator[Drift]:
     """Routes to a port that the service does not listen on.
 
     Where proxy and service are on one network, the port must be one of the container's: a route to the
     *published* port of a mapping is wrong, and so is one to a port that the declaration of the service names
-    nowhere, if that service declares a port for HTTP and no other configuration leads to it. Containers may
+    nowhere, if that service declares a port for HTTP and no other route leads to it. Containers may
     listen on ports that they do not declare: a service that declares none for HTTP is not judged. Where the
     two share no network, either side of a mapping may be meant: a network can be joined by hand. In a cluster
     it must be one of the Service's.
@@ -85,11 +91,11 @@ def routes_to_wrong_ports(declared: Declared, text: Texts) -> Iterator[Drift]:
                 told = [f for own in service.cluster.values() for f in own]
                 has = f"the Service has {listed(service.cluster)}"
                 yield _wrong_port(service, name, port, f"and {has}", facts, Side(has, smallest(told)))
-        elif service.container and not service.opaque and service.published:
-            why = "" if declared.is_machine(service) else _why_wrong(service, proxy, port, facts, text)
-            if why:
-                side = Side(f"{service.name} publishes {mapped(service)}", service.binds())
-                yield _wrong_port(service, name, port, why, facts, side)
+        elif service.container and not service.opaque and not declared.is_machine(service):
+            judged = _why_wrong(service, proxy, port, facts, text, listening)
+            if judged is not None:
+                own = [f for f in service.named[port] if f.type == "EXPOSES_ENDPOINT"]
+                yield _wrong_port(service, name, port, judged[0], [*own, *facts], judged[1])
 
 
 def _wrong_port(service: Service, proxy: str, port: int, why: str, facts: list[Fact], side: Side) -> Drift:
@@ -99,7 +105,7 @@ def _wrong_port(service: Service, proxy: str, port: int, why: str, facts: list[F
         service.key,
         service.name,
         f"{proxy} routes to {service.name}:{port}, {why}.",
-        (Side(f"{proxy} routes to port {port}", smallest(facts)), side),
+        (Side(f"{proxy} routes to port {port}", naming(facts)), side),
     )
 
 
@@ -125,26 +131,43 @@ def _is_same_cluster(declared: Declared, service: Service, facts: list[Fact]) ->
     return not service.scope.endswith("/default") or all(declared.folder(f) in folders for f in facts)
 
 
-def _why_wrong(service: Service, proxy: Service | None, port: int, facts: list[Fact], text: Texts) -> str:
-    """What is wrong with a route, as a clause; empty if that is not certain."""
+def _why_wrong(
+    service: Service,
+    proxy: Service | None,
+    port: int,
+    facts: list[Fact],
+    text: Texts,
+    listening: Listening,
+) -> tuple[str, Side] | None:
+    """What is wrong with a route, as a clause, and what says so; None if that is not certain."""
     tcp = [f for f in service.binds() if f.properties.get("protocol") == "tcp"]
     targets = {p for f in tcp if (p := f.port("targetPort"))}
     outside = {p for f in tcp if (p := f.port())}
-    if port in service.targets or not targets:
-        return ""
+    if port in service.targets or (service.published and not targets):
+        return None
     if port in outside and proxy is not None and _is_apart(proxy, service):
-        return ""
+        return None
     own = [*facts, *(f for f in service.named.get(port, ()) if f.doc_id in {r.doc_id for r in facts})]
     if any(f not in own for f in service.named.get(port, ())) or names_port(service, port, own, text):
-        return ""
+        return None
+    publishes = Side(f"{service.name} publishes {mapped(service)}", service.binds())
     if port in outside:
-        return f"which is the published port: the container listens on {listed(targets)}"
-    http = targets - NOT_HTTP
-    if not http or any(p in service.targets for p in service.named):
-        return ""
+        return f"which is the published port: the container listens on {listed(targets)}", publishes
     if any(f.properties.get("scheme") not in (None, *_HTTP) for f in facts):
-        return ""
-    return f"and the container is declared to listen on {listed(http)}"
+        return None
+    told = {} if targets - NOT_HTTP else listening(service)
+    http = (targets | told.keys()) - NOT_HTTP
+    if any(f.type == "ROUTES_TO" for p in http for f in service.named.get(p, ())):
+        return None
+    if http:
+        at = f"{service.name} is told to listen on {listed(http)}"
+        side = Side(at, stands=tuple(told[p] for p in sorted(http))) if told else publishes
+        return f"and the container is declared to listen on {listed(http)}", side
+    asked = {p: f for p, named in service.named.items() for f in named if "compose_env_url" in f.methods}
+    if not asked.keys() - NOT_HTTP or port in asked:
+        return None
+    at = f"others ask {service.name} on {listed(asked)}"
+    return f"and {at}", Side(at, smallest(asked.values()))
 
 
 def _is_apart(proxy: Service, service: Service) -> bool:

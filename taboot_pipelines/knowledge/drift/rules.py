@@ -167,6 +167,7 @@ def find_drift(
     documents: Mapping[str, DocumentView],
     text: Texts,
     running: Callable[[Declared], Iterable[Drift]] = lambda _: (),
+    listening: route_rules.Listening = lambda _: {},
 ) -> tuple[Drift, ...]:
     """What drifted in a namespace: first what is to be mended, the surest kinds before; then what texts of a
     day say.
@@ -179,7 +180,7 @@ def find_drift(
     declared = Declared(namespace, facts, nodes, documents)
     found = [
         *ports_bound_twice(declared),
-        *route_rules.routes_to_wrong_ports(declared, text),
+        *route_rules.routes_to_wrong_ports(declared, text, listening),
         *route_rules.routes_past_services(declared, text),
         *route_rules.missing_upstreams(declared, text),
         *route_rules.missing_cluster_services(declared, text),

@@ -14,6 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
@@ -51,7 +52,8 @@ class Declared:
 
     ``about``: the names under which it is found, the nearest first; of a setting its key. ``names``: of the
     thing itself. ``folder``: of the file. ``role``: of a port that is mapped, which end it is; of a version,
-    whether it is that of a chart, which is not that of what the chart installs.
+    whether it is that of a chart, which is not that of what the chart installs, or an image's tag; of an
+    address, whether it is said who has it.
     """
 
     property: Property
@@ -66,8 +68,9 @@ class Declared:
     role: str = ""
 
 
-PUBLISHED, TARGET, CHART = "published", "target", "chart"
-NUMBER = re.compile(r"(?<![\w.])\d{2,5}(?![\w]|\.\d)")
+PUBLISHED, TARGET, CHART, TAG, HOLDER = "published", "target", "chart", "tag", "holder"
+#: A number by itself, and no end of a range.
+NUMBER = re.compile(r"(?<![\w.])(?<!\d[-–])\d{2,5}(?![\w]|\.\d|[-–]\d)")
 IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
 #: A key that is called as environment variables are, or as settings of Forgejo and Grafana in them.
 SETTING_KEY = re.compile(r"[A-Z][A-Za-z0-9]*(?:_+[A-Za-z0-9]+)+")
@@ -89,7 +92,7 @@ _TAGGED = re.compile(r"[^\s\"'@]+:\w[\w.-]*(?=$|@)")
 _HOST_KEY = re.compile(r"(?i)(?:^|[_.-])(?:hosts?|hostnames?|server_name|domains?|fqdn)$")
 #: Traefik's rules; the documentation of its routers.
 _HOST_RULE = re.compile(r"Host(?:SNI|Header)?\(([^()]*)\)")
-_HOST = re.compile(
+HOST = re.compile(
     r"(?<![\w@/.-])(?:https?://)?"
     r"((?:[a-z0-9*-]+|\$\{?\w+[^}\s]*\}?)(?:\.(?:[a-z0-9-]+|\$\{?\w+[^}\s]*\}?))+)",
     re.IGNORECASE,
@@ -128,6 +131,11 @@ def domain_of(labels: Labels) -> Labels:
     if "*" in labels[1:]:
         return labels[labels.index("*", 1) :]
     return labels[-1:] if len(labels) == 2 and labels[-1] in PRIVATE_DOMAINS else labels[-2:]
+
+
+def likeness(one: str, other: str) -> float:
+    """How much of two names is the same, from 0 to 1 (Ratcliff, Obershelp)."""
+    return SequenceMatcher(None, one, other).ratio()
 
 
 def is_of_a_machine(address: str) -> bool:
@@ -185,7 +193,7 @@ class FileValues:
                 if found.property is Property.VERSION and _is_of_chart(entry, charts):
                     role = CHART
                 self.declared.append(Declared(found.property, found.value, about, names, *at, role))
-            self.hosts |= {labels_of(host) for host in _HOST.findall(f"{text} {value.value}")}
+            self.hosts |= {labels_of(host) for host in HOST.findall(f"{text} {value.value}")}
             numbers = NUMBER.findall(f"{text} {value.comment}")
             for name in (*names, folder):
                 self.numbers[name].update(numbers)
@@ -204,6 +212,8 @@ class DeclaredValues:
         self._numbers: dict[str, set[str]] = defaultdict(set)
         #: {address: what has it}
         self._at: dict[str, set[str]] = defaultdict(set)
+        #: {version that is no tag: the names under which it stands}
+        self._versions: dict[str, set[str]] = defaultdict(set)
         #: Folders of files that declare what runs.
         self.running: set[str] = set()
         self.networks: set[str] = set()
@@ -228,7 +238,9 @@ class DeclaredValues:
             self.networks.add(found.value)
         elif found.property is Property.ADDRESS:
             self.addresses.add(found.value)
-            self._at[found.value].update(found.names[:1])
+            self._at[found.value].update(found.names[:1] if found.role == HOLDER else ())
+        elif found.property is Property.VERSION and found.role != TAG:
+            self._versions[found.value].update(found.about)
         if found.property in (Property.PORT, Property.IMAGE):
             self.running.add(found.folder)
         if found.property is Property.PORT:
@@ -243,12 +255,28 @@ class DeclaredValues:
         for name, numbers in file.numbers.items():
             self._numbers[name] |= numbers
 
+    def folder_called(self, name: str) -> str:
+        """The one folder of configuration that is called so; empty if there is none, or several."""
+        found = self._called.get(name, [])
+        return found[0] if len(found) == 1 else ""
+
+    @cached_property
+    def _called(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = defaultdict(list)
+        for folder in sorted(self.running):
+            found[plain_name(posixpath.basename(folder))].append(folder)
+        return found
+
     def of(self, name: str, property_: Property, folder: str) -> list[Declared]:
         """What is declared of a name; for a text beside files that declare it, by these files."""
         found = [d for d in self._by_name.get(name, ()) if d.property is property_]
         # A host name is a proxy's to declare.
         beside = [] if property_ is Property.HOST_NAME else [d for d in found if d.folder == folder]
         return beside or found
+
+    def answers_under_a_variable(self, labels: Labels) -> bool:
+        """Whether something answers to a host name whose domain is filled in elsewhere."""
+        return any((*labels[:n], "*") in self.answering for n in range(1, len(labels)))
 
     def of_domain(self, domain: Labels) -> list[Declared]:
         """The host names that are declared under a domain."""
@@ -262,6 +290,10 @@ class DeclaredValues:
     def joined(self, text: str) -> list[str]:
         """The names that are a text but for what parts its words."""
         return self._joined.get(_NO_WORD.sub("", text.lower()), [])
+
+    def is_version_of(self, value: str, name: str) -> bool:
+        """Whether any version in configuration is this one under a key with this word in it."""
+        return any(name in held.split("-") for held in self._versions.get(value, ()))
 
     def knows(self, name: str) -> bool:
         return name in self._by_name
@@ -282,9 +314,15 @@ class DeclaredValues:
             name = self._names[number]
             if _goes_on(text, start - 1, start - 2) or _goes_on(text, end, end + 1):
                 continue
-            if not is_ordinary_name(name) or folder in self._folders[name]:
+            if not is_ordinary_name(name) or self._is_beside(name, folder):
                 found.append(name)
         return found
+
+    def _is_beside(self, name: str, folder: str) -> bool:
+        """Whether a folder has files that declare a name, or one beneath it which is called so."""
+        folders = self._folders[name]
+        beneath = (f for f in folders if posixpath.dirname(f) == folder)
+        return folder in folders or any(plain_name(posixpath.basename(f)) == name for f in beneath)
 
     @cached_property
     def _by_domain(self) -> dict[Labels, list[Declared]]:
@@ -334,7 +372,7 @@ def declared_values(
     for edge in house.of_type("RESOLVES_TO"):
         if edge.doc_id in folders:
             address, names = house.name(edge.end), (plain_name(house.name(edge.start)),)
-            found.put(_of_edge(Property.ADDRESS, address, names, edge, folders))
+            found.put(_of_edge(Property.ADDRESS, address, names, edge, folders, HOLDER))
     return found
 
 
@@ -434,7 +472,8 @@ def _values_of(
             yield _Found(Property.PORT, match["port"], about)
     for address in IPV4.findall(text):
         if is_of_a_machine(address):
-            yield _Found(Property.ADDRESS, address)
+            is_held = entry.service or _prefix(key) or not _NAMED_UNDER.isdisjoint(map(str.lower, path))
+            yield _Found(Property.ADDRESS, address, role=HOLDER if is_held else "")
     if path[2:3] == ("networks",) and entry.service:
         # Podman calls what ``x.network`` makes ``systemd-x``; options stand behind a colon.
         for network in path[3:4] or re.findall(r"[\w.-]+(?![^\s,]*=)", text.partition(":")[0]):
@@ -443,7 +482,8 @@ def _values_of(
     yield from _host_names(text, entry.value.value, is_host=_HOST_KEY.search(key) is not None)
     # A variable's default is in force as long as nothing sets the variable, and what does is not all known.
     is_default = not entry.known and "$" in entry.value.value
-    if SETTING_KEY.fullmatch(key) and TOKEN.fullmatch(text) and not is_default:
+    is_key = SETTING_KEY.fullmatch(key) or (path[2:-1] == ("environment",) and key.isupper())
+    if is_key and TOKEN.fullmatch(text) and not is_default:
         yield _Found(Property.SETTING, text, (about_setting(key),))
 
 
@@ -466,14 +506,14 @@ def _of_image(repository: str, tag: str, versioned: tuple[str, ...]) -> Iterator
     about = tuple(dict.fromkeys((about_image(repository), about_image(image_of(short)[0]))))
     yield _Found(Property.IMAGE, tag, about)
     if re.match(r"v?\d", tag):
-        yield _Found(Property.VERSION, tag, tuple(dict.fromkeys((*versioned, plain_name(short)))))
+        yield _Found(Property.VERSION, tag, tuple(dict.fromkeys((*versioned, plain_name(short)))), TAG)
 
 
 def _host_names(text: str, raw: str, *, is_host: bool) -> Iterator[_Found]:
     """The host names that something answers to, with their variables and without."""
     rules = [*_HOST_RULE.findall(text), *_HOST_RULE.findall(raw)]
     for part in rules or ([text, raw] if is_host else []):
-        for host in _HOST.findall(part):
+        for host in HOST.findall(part):
             if not IPV4.fullmatch(host):
                 yield _Found(Property.HOST_NAME, host.lower())
                 # A thing is mostly called as the first part of its host name.

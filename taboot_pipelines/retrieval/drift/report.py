@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from taboot_pipelines.documents.mime import is_code
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.extraction.tier_a.systemd.units import unit_of
-from taboot_pipelines.knowledge.drift.declared import Declared
+from taboot_pipelines.knowledge.drift.declared import Declared, Service
 from taboot_pipelines.knowledge.drift.facts import Authority, DocumentView, Drift, DriftKind, StatedSpan
 from taboot_pipelines.knowledge.drift.rules import find_drift
 from taboot_pipelines.model.tables import rows_of
@@ -41,8 +41,9 @@ MAX_ITEMS = 100_000
 
 #: A path that tells of a day or of releases: a report, minutes, a history.
 OF_A_DAY = re.compile(
-    r"(?:19|20)\d\d-[01]\d(?:-[0-3]\d)?|(?:^|[/._-])(?:change-?logs?|history|news|releases?(?:-?notes)?"
-    r"|incidents?|post-?mortems?|minutes|archived?|adr|decisions)(?:$|[/._-])",
+    r"(?:19|20)\d\d-[01]\d(?:-[0-3]\d)?|(?:^|/)\d\d[01]\d[0-3]\d[._-]"
+    r"|(?:^|[/._-])(?:change-?logs?|history|news|releases?(?:-?notes)?"
+    r"|incidents?|post-?mortems?|minutes|journals?|archived?|adr|decisions)(?:$|[/._-])",
     re.IGNORECASE,
 )
 #: A path of configuration that is not in force, beside what :func:`is_example_path` knows.
@@ -219,7 +220,10 @@ class _HouseDrift:
 
     @cached_property
     def all(self) -> tuple[Drift, ...]:
-        return self.with_values_of(self.documents)
+        from taboot_pipelines.retrieval.drift.containers import unanswered_urls
+
+        urls = unanswered_urls(self.house, self.config)
+        return tuple(sorted([*self.with_values_of(self.documents), *urls], key=lambda d: d.order))
 
     def beside_an_answer(self, doc_ids: Collection[str]) -> tuple[Drift, ...]:
         """What edges say, and of a house of few files the values of these documents."""
@@ -255,8 +259,25 @@ class _HouseDrift:
     def by_edges(self) -> tuple[Drift, ...]:
         graph, text = self.graph, self.house.text
         return find_drift(
-            self.namespace, graph.edges, graph.nodes, self.documents, text, self._running_otherwise
+            self.namespace,
+            graph.edges,
+            graph.nodes,
+            self.documents,
+            text,
+            self._running_otherwise,
+            self._listening,
         )
+
+    def _listening(self, service: Service) -> Mapping[int, StatedSpan]:
+        from taboot_pipelines.retrieval.drift.containers import listening
+
+        known = self.house.services.get(self._numbers.get(service.key, -1))
+        return listening(self.config, known) if known is not None else {}
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """The nodes of services by their keys."""
+        return {self.house.key(n): n for n in self.house.services}
 
     def _running_otherwise(self, declared: Declared) -> Iterable[Drift]:
         if all(d.standing is not Authority.RUNS for d in self.documents.values()):

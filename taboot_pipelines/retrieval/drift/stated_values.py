@@ -13,7 +13,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 
 from taboot_pipelines.extraction.tier_a.prose.segments import Segment, Text, is_to_come, segments
 from taboot_pipelines.extraction.tier_a.prose.tables import header_roles
@@ -26,6 +25,7 @@ from taboot_pipelines.knowledge.drift.declared import (
 )
 from taboot_pipelines.retrieval.drift.declared_values import (
     CHART,
+    HOST,
     IPV4,
     NUMBER,
     PUBLISHED,
@@ -42,6 +42,7 @@ from taboot_pipelines.retrieval.drift.declared_values import (
     image_of,
     is_of_a_machine,
     labels_of,
+    likeness,
 )
 from taboot_pipelines.retrieval.queries.service_index import plain_name
 
@@ -73,7 +74,12 @@ def stated_values(
     ``folder``: where its file lies, as ``DeclaredValues.read`` has it. Values that differ and are said of
     another time or purpose are left out.
     """
-    of_file = [plain_name(posixpath.basename(p).partition(".")[0]) for p in (path, folder)]
+    of_file = [plain_name(posixpath.basename(path).partition(".")[0])]
+    if folder in configured.running or of_file[0] in _OF_A_FOLDER:
+        of_file.append(plain_name(posixpath.basename(folder)))
+    else:
+        # A page that is called as a folder of configuration is read as if it lay there.
+        folder = configured.folder_called(of_file[0]) or folder
     items = _Items(source)
     lines = [match.end() for match in re.finditer("\n", source)]
     for segment in segments(source, code=True):
@@ -157,7 +163,8 @@ _COMMANDS = frozenset(
         "go",
     ]
 )
-_MAPPING = re.compile(r"\d{2,5}\s*(?::|->|→|=>)\s*\d{2,5}")
+#: A mapping of ports, whose ends may be defaults of variables.
+_MAPPING = re.compile(r"(?:\$\{\w+:?-)?\d{2,5}\}?\s*(?::|->|→|=>)\s*(?:\$\{\w+:?-)?\d{2,5}")
 _NAME_AND_TAG = re.compile(
     r"(?<![\w/.:@$}-])(?P<name>[a-z0-9][\w./-]*(?::\d+/[\w./-]+)?)"
     r":(?P<tag>\w(?:[\w.-]{0,126}\w)?)(?![\w/:]|[.-]\w)"
@@ -178,13 +185,15 @@ _APP = "app"
 _FORWARDED = re.compile(
     r"(?:^|\s)(?:svc|services?|po|pods?|deploy(?:ments?)?|sts|statefulsets?|rs|replicasets?)/([\w.-]+)\s+$"
 )
+#: Pages that are about the folder which they lie in; what else lies there has a subject of its own.
+_OF_A_FOLDER = frozenset(["readme", "index", "overview"])
 #: A file of Compose, and the version of its format, which it may name at its top.
 _COMPOSE = re.compile(r"(?:docker-)?compose[\w.-]*\.(?:ya?ml(?:\.j2)?|j2)")
 _FORMAT = re.compile(r"version\s*:\s*[\"']?[\d.]+[\"']?\s*")
 #: What stands between the hops of a chain.
 _ARROW = re.compile(r"\s(?:→|->|=>|⟶|➜|-->)\s")
 _ASSIGNED = re.compile(
-    r"(?<![\w{$/])(?P<key>[A-Z][A-Za-z0-9]*(?:_+[A-Za-z0-9]+)+)`?\s*"
+    rf"(?<![\w{{$/])(?P<key>{SETTING_KEY.pattern}|[A-Z]+(?==))`?\s*"
     # What prose says behind a colon goes on in words.
     r"(?:=\s*`?(?P<value>[\w./:@+-]+)(?![\w${])|:\s*`?(?P<said>[\w./:@+-]+)(?![\w${]|\s+[A-Za-z]))"
 )
@@ -227,7 +236,7 @@ def _values_in(text: Text, header: str, configured: DeclaredValues, *, is_subjec
 
     for match in _NAME_AND_TAG.finditer(text.plain):
         about = about_image(image_of(match["name"])[0])
-        is_port = match["tag"].isdigit() and len(match["tag"]) > 3
+        is_port = match["tag"].isdigit() and (len(match["tag"]) > 3 or int(match["tag"]) in OF_PROXIES)
         if configured.knows(about) and not is_port:
             taken.append(match.span())
             yield _Value(Property.IMAGE, match["tag"], text, *match.span("tag"), about)
@@ -235,6 +244,8 @@ def _values_in(text: Text, header: str, configured: DeclaredValues, *, is_subjec
         taken.append(match.span())
         yield _Value(Property.HOST_NAME, match[0].lower(), text, *match.span())
     for thing in addresses(text):
+        if thing.placeholder and _MAPPING.fullmatch(thing.text):
+            continue  # A variable whose default is a port is an end of a mapping, and no host.
         made = list(_of_thing(thing, text)) if is_free(thing.start, thing.end) else []
         if forwarded := _FORWARDED.search(text.plain[: thing.start]):
             # Which end of a tunnel is whose: the local one is whoever opens it picks.
@@ -243,7 +254,7 @@ def _values_in(text: Text, header: str, configured: DeclaredValues, *, is_subjec
         if made:
             taken.append((thing.start, thing.end))
             yield from made
-    if "port" in roles or "->" in text.plain:
+    if "port" in roles or "->" in text.plain or "${" in text.plain:
         mappings = [m.span() for m in _MAPPING.finditer(text.plain)]
         for match in NUMBER.finditer(text.plain):
             # An arrow between two numbers says that they are ports.
@@ -251,7 +262,7 @@ def _values_in(text: Text, header: str, configured: DeclaredValues, *, is_subjec
             if is_free(*match.span()) and (mapping or "port" in roles):
                 role = said_role
                 if mapping is not None:
-                    role = PUBLISHED if mapping[0] == match.start() else TARGET
+                    role = TARGET if NUMBER.search(text.plain, mapping[0], match.start()) else PUBLISHED
                 yield _Value(Property.PORT, match[0], text, *match.span(), mapping=mapping, role=role)
     if "network" in roles and not is_subject:
         for match in TOKEN.finditer(text.plain):
@@ -263,8 +274,17 @@ def _values_in(text: Text, header: str, configured: DeclaredValues, *, is_subjec
     of_header = _APP if re.search(r"(?i)\bapp(?:lication)?\b", header) else of_header
     for match in _VERSION.finditer(text.plain):
         before = text.plain[max(0, match.start() - 40) : match.start()].lower()
-        if is_free(*match.span()) and (
-            said or re.search(r"\bversion\W{0,4}$", before) or _ends_in_name(before, configured)
+        if (
+            is_free(*match.span())
+            and (
+                said
+                or re.search(r"\bversion\W{0,4}$", before)
+                # What goes on in capitals is a title.
+                or (
+                    _ends_in_name(before, configured)
+                    and not re.match(r" [A-Z][a-z]", text.plain[match.end() :])
+                )
+            )
         ):
             role = of_header or (CHART if "chart" in before else "")
             yield _Value(Property.VERSION, match[0], text, *match.span(), role=role)
@@ -290,7 +310,7 @@ def _of_thing(thing: Thing, text: Text) -> Iterator[_Value]:
         # Behind a mapping's colon, or an arrow, stands its other end.
         begin = thing.start + len(str(thing.port)) if end_of_mapping == TARGET else thing.start
         at = text.plain.find(str(port), begin) if port is not None and port > 9 else -1
-        if at >= 0:
+        if at >= 0 and NUMBER.match(text.plain, at):
             end = at + len(str(port))
             mapping = (thing.start, max(thing.end, end)) if thing.target else None
             outside = thing.kind in ("url", "hostport")
@@ -305,7 +325,8 @@ def _of_thing(thing: Thing, text: Text) -> Iterator[_Value]:
         return  # No name of a host has one (RFC 1123, 2.1); keys have.
     if not IPV4.fullmatch(host):
         yield _Value(Property.HOST_NAME, host.lower(), text, at, at + len(host))
-    elif is_of_a_machine(host):
+    elif is_of_a_machine(host) and not host.endswith((".1", ".254")):
+        # The first or the last of a network is mostly its router, of which every page may speak.
         yield _Value(Property.ADDRESS, host, text, at, at + len(host))
 
 
@@ -348,6 +369,8 @@ class _Subjects:
     said: str
 
 
+#: A row of a table that is drawn in a fence, and its first cell.
+_GRID_ROW = re.compile(r"\s*\|\s*(\w[^|\n]*?)\s*\|")
 _IN_PIECE = 1
 _VERSIONED = re.compile(r"(?i)(?<![\w-])(?:versions?|tags?|releases?)(?![\w-])")
 
@@ -375,8 +398,11 @@ def _subjects(
         if levels[-1] or (depth and not is_ordinary_name(heading)):
             near = min(near, len(levels))
     levels.append([name for name in of_file if configured.knows(name)])
-    names_a_row = segment.form != "table" or len(segment.cells) > 2
-    if subject and names_a_row and not levels[0] and not is_ordinary_name(subject):
+    is_row = segment.form == "table" or _GRID_ROW.match(segment.text.plain) is not None
+    # Of two cells the first says what the other is of the page's subject, as a property does; a number is no
+    # subject.
+    of_page = len(segment.cells) == 2 or subject[:1].isdigit() or (is_row and header_roles(subject) != {""})
+    if subject and not levels[0] and not of_page and (is_row or not is_ordinary_name(subject)):
         near = _IN_PIECE
     of_cells = {cell.start: configured.named_in(cell.plain, folder) for cell in segment.cells[1:]}
     of_row = None
@@ -393,19 +419,25 @@ _FOLDER = re.compile(r"(?<![\w.-])([\w.-]+)/(?![\w.-])")
 
 def _called(subject: str, segment: Segment, configured: DeclaredValues) -> list[str]:
     """What a subject means that no name says: a name that is written in one word, as ``homeassistant`` is for
-    Home Assistant, or the folder in its row that is called as it begins, as ``paperless/`` for
-    Paperless-ngx."""
+    Home Assistant, the first label of a host name, or the folder in its row that is called as it begins, as
+    ``paperless/`` for Paperless-ngx."""
     if not subject or is_ordinary_name(subject):
         return []
     folders = [plain_name(f) for text in segment.cells[1:] for f in _FOLDER.findall(text.plain)]
     own = [f for f in folders if configured.knows(f) and plain_name(subject).startswith(f)]
-    return configured.joined(subject) or own
+    first = subject.partition(".")[0].lower()
+    # In code a key with dots is no host.
+    is_host = segment.cells and HOST.fullmatch(subject) and configured.knows(first)
+    of_host = [first] if is_host else []
+    return configured.joined(subject) or of_host or own
 
 
 def _subject(segment: Segment) -> str:
     """What a row or an item begins with: what it is about, if that is a name."""
     if segment.cells:
         return segment.cells[0].plain
+    if row := _GRID_ROW.match(segment.text.plain):
+        return row[1]
     lead = _LEAD.match(segment.text.plain) if segment.form in ("key-value", "list item", "code") else None
     return lead[1] if lead else ""
 
@@ -471,9 +503,9 @@ def _compared(
     levels: Sequence[Sequence[str]] = subjects.levels[: subjects.near]
     if value.property is Property.VERSION and subjects.of_row is not None:
         levels = [subjects.of_row]
-    if value.property is Property.PORT and (hop := _hop(value)):
+    if value.property in (Property.PORT, Property.ADDRESS) and (hop := _hop(value)):
         levels = [configured.named_in(hop, folder)]
-    if own := subjects.of_cells.get(value.text.start):
+    if (own := subjects.of_cells.get(value.text.start)) and subjects.near > _IN_PIECE:
         levels = [own]
     if before := _named_before(value, folder, configured):
         levels = [[before]]
@@ -481,8 +513,10 @@ def _compared(
         # "1.2 (a release)": what says what a value is names nothing that has it.
         levels = [[n for n in names if not _VERSIONED.fullmatch(n)] for names in levels]
     if value.of:
-        held = configured.at_address(value.of) if IPV4.fullmatch(value.of) else [value.of]
-        levels = [[], held] if held else levels
+        is_address = IPV4.fullmatch(value.of) is not None
+        held = configured.at_address(value.of) if is_address else [value.of]
+        # At the address of a machine is what the row is about.
+        levels = [subjects.levels[0] if is_address else [], held] if held else levels
     for level, names in enumerate(levels):
         declared = _held(value, names, folder, configured)
         if value.property is Property.ADDRESS:
@@ -507,7 +541,7 @@ def _compared(
             if not agrees and value.property is Property.NETWORK:
                 # A name that no network of the house has, or nearly has, may be anything.
                 known = value.value in configured.networks
-                if not (known or any(_likeness(value.value, d.value) >= 0.6 for d in declared)):
+                if not (known or any(likeness(value.value, d.value) >= 0.6 for d in declared)):
                     return None
             if not agrees and value.property is Property.PORT and (value.outside or not mapped):
                 around = [*([] if mapped else [folder, *names]), *([""] if value.outside else [])]
@@ -572,13 +606,28 @@ def _of_what_it_says(
     declared = configured.of(value.about, value.property, folder)
     if value.property is Property.SETTING:
         declared = [d for d in declared if _shape(d.value) == _shape(value.value)]
+    else:
+        # What an image is called says nothing of who runs it.
+        levels = [_without(value, names) if n == _IN_PIECE else names for n, names in enumerate(levels)]
     if any(levels):
         own = ([d for d in declared if not set(names).isdisjoint(d.names)] for names in levels)
         declared = next((found for found in own if found), [])
+    elif value.property is Property.SETTING and "_" not in value.about:
+        return None  # A key in one word is that of many things.
     if not declared:
         return None
     name = declared[0].names[0] if declared[0].names else value.about
-    return _Compared(name, declared, any(_is_same(value, d.value) for d in declared))
+    agrees = any(_is_same(value, d.value) for d in declared)
+    if not agrees and configured.is_version_of(value.value, value.about.rpartition("/")[2]):
+        return None
+    return _Compared(name, declared, agrees)
+
+
+def _without(image: _Value, names: Sequence[str]) -> list[str]:
+    """The names in a piece without the one that the image of a value is called by, once."""
+    own = image.about.rpartition("/")[2]
+    at = names.index(own) if own in names else len(names)
+    return [*names[:at], *names[at + 1 :]]
 
 
 def _of_host_name(
@@ -592,7 +641,7 @@ def _of_host_name(
         return None  # An object of a cluster: two that are alike are two.
     if _ANY_NAME.fullmatch(labels[0]):
         return None
-    is_declared = labels in configured.answering
+    is_declared = labels in configured.answering or configured.answers_under_a_variable(labels)
     if not is_declared and (domain not in configured.domains or labels in configured.zones):
         return None
     # One that something asks for may be anybody's, unless it is like another; and so may one whose first
@@ -615,7 +664,7 @@ def _of_host_name(
             return _Compared(_first(names, declared), declared, False)
     if is_declared or labels in configured.hosts:
         return None
-    alike = [d for d in configured.of_domain(domain) if _is_like(labels, [d], 0.75)]
+    alike = [d for d in configured.of_domain(domain) if _is_like(labels, [d], 0.85)]
     return _Compared(alike[0].value, alike, False) if alike else None
 
 
@@ -628,15 +677,11 @@ _ANY_NAME = re.compile(
 
 def _is_like(labels: Labels, declared: Iterable[Declared], least: float) -> bool:
     """Whether the first part of a host name may be another spelling of a declared one."""
-    return any(_likeness(labels[0], labels_of(d.value)[0]) >= least for d in declared)
+    return any(likeness(labels[0], labels_of(d.value)[0]) >= least for d in declared)
 
 
 def _network(address: str) -> str:
     return address.rpartition(".")[0]
-
-
-def _likeness(one: str, other: str) -> float:
-    return SequenceMatcher(None, one, other).ratio()
 
 
 def _is_same(value: _Value, declared: str) -> bool:
@@ -702,7 +747,9 @@ def _is_in_force(value: _Value, whole: str, segment: Segment, found: _Compared) 
     if is_of_another_time(around.replace(value.text.plain[value.start : value.end], " ")):
         return False
     if value.property is Property.HOST_NAME:
-        return True
+        # A thing may have several, and the right one is said too.
+        rest = whole.replace(value.text.plain[value.start : value.end], " ").lower()
+        return not any(d.value in rest for d in declared)
     if value.property is Property.VERSION and _SINCE.search(value.text.plain[: value.start]):
         return False
     if value.property is Property.PORT:

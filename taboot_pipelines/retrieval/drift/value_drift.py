@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from taboot_pipelines.knowledge.drift.facts import DocumentView, Drift, DriftKind, Side, StatedSpan
-from taboot_pipelines.retrieval.drift.declared_values import DeclaredValues, Property
+from taboot_pipelines.retrieval.drift.declared_values import DeclaredValues, Property, likeness
 from taboot_pipelines.retrieval.drift.stated_values import Stated, stated_values
 from taboot_pipelines.retrieval.queries.citations import listed
 
@@ -41,11 +41,14 @@ def value_drift(
 def _differs(
     document: DocumentView, property_: Property, name: str, value: str, said: Sequence[Stated]
 ) -> Drift:
-    held = {d.value: d for d in said[0].declared}
-    declares = f"configuration declares {listed(sorted(held)[:_SHOWN_VALUES])}"
+    # What is most like it was changed, as like as not.
+    held = sorted(
+        {d.value: d for d in said[0].declared}.values(), key=lambda d: (-likeness(value, d.value), d.value)
+    )
+    declares = f"configuration declares {listed(sorted(d.value for d in held[:_SHOWN_VALUES]))}"
     called = f"{name}:{value}" if property_ is Property.IMAGE else f"{property_.value} {value} of {name}"
     stated = tuple(StatedSpan(s.doc_id, s.line, s.unit_start, s.unit_end) for s in said)
-    declared = tuple(StatedSpan(d.doc_id, d.line, d.start, d.end) for d in held.values())
+    declared = tuple(StatedSpan(d.doc_id, d.line, d.start, d.end) for d in held)
     return Drift(
         _KINDS[property_],
         "",

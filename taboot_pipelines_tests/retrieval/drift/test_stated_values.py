@@ -147,6 +147,23 @@ TABLE = "| Service | Image | Port | URL | Network |\n|---|---|---|---|---|\n"
         ("```yaml\nservices:\n  x:\n    image: searxng/searxng:2025.9.9-abcdef\n```",
          [("image", "searxng", "2025.9.9-abcdef")]),
         ("```mermaid\ngraph TD\n  a[searxng<br/>8811:8080]\n```", [("port", "searxng", "8811")]),
+        # An end of a mapping that is a variable's default.
+        ("## SearXNG\n\n**Ports:** `${SEARX_PORT:-8811}:8080`", [("port", "searxng", "8811")]),
+        # A key in one word is that of what the page speaks of.
+        ("## Forgejo\n\n```env\nWORKERS=2\n```", [("setting", "forgejo", "2")]),
+        ("```env\nWORKERS=2\n```", []),
+        # What an image is called says nothing of who runs it.
+        ("## forgejo-db\n\n**Image:** `forgejo/forgejo:11.0.2`", []),
+        # A host is called as what answers there; at a machine's address is what the row is about; a number is
+        # no subject.
+        ("| Host | Leads to |\n|---|---|\n| searx.lan | http://10.9.9.9:8898 |", [("port", "searx", "8898")]),
+        ("| Name | URL |\n|---|---|\n| SearXNG | http://10.20.0.31:8898 |", [("port", "searxng", "8898")]),
+        ("| Port | Protocol | For |\n|---|---|---|\n| 8898 | TCP | pages of SearXNG |",
+         [("port", "searxng", "8898")]),
+        # A hop of a chain, a row, and a row that is drawn, are about what they begin with.
+        ("`attic.lan` -> homeassistant (10.20.0.33:8123)", [("address", "homeassistant", "10.20.0.33")]),
+        ("# Attic\n\n| Name | Address | Where |\n|---|---|---|\n| tuner | 10.20.0.9 | by mosquitto |", []),
+        ("# Attic\n\n```\n| tuner | 10.20.0.9 | on mosquitto |\n```", []),
     ],
 )  # fmt: skip
 def test_each_value_is_compared_with_that_of_the_thing_it_is_said_of(
@@ -194,6 +211,14 @@ def test_each_value_is_compared_with_that_of_the_thing_it_is_said_of(
         "| Name | What |\n|---|---|\n| `builds.hearth.example` | the builds machine, asked by Forgejo |",
         # A default, which something else may set.
         "`FORGEJO__cron__MODE=hourly` overrides it for forgejo.",
+        # Another name beside the right one, and one that is like another's and no word says whose.
+        "`code.hearth.example` and `git.hearth.example` lead to Forgejo.",
+        "Chat is at wikis.hearth.example.",
+        # The router of the network, a range, a title, and a port in the place of a tag.
+        "`attic` asks its router 10.20.0.1 for names.",
+        "| Forgejo | ports 3100-3200 |",
+        "It is drawn as in K3s 1.30 Stats.",
+        "Then `forgejo:80` is asked, which is `codeberg.org/forgejo/forgejo`.",
         # Plans.
         "# Roadmap\n\n- **Forgejo**: port 3399",
     ],
@@ -273,6 +298,35 @@ def test_what_is_of_another_thing_is_no_drift(text: str) -> None:
 def test_a_hop_of_a_chain_has_its_own_port() -> None:
     assert differing("Browser → caddy (:80) → Forgejo (:3010) → storage") == [("port", "forgejo", "3010")]
     assert said("version: '3.8'\n", "files/k3s/docker-compose.yml.j2") == []
+
+
+def test_a_page_is_about_what_it_is_called_as() -> None:
+    page = "# Web\n\nOpen it on port 8890.\n"
+    assert differing(page, "docs/services/search.md") == [("port", "search", "8890")]
+    assert differing(page, "docs/search/README.md") == [("port", "search", "8890")]
+    # A name that is a word counts beside what it names, and above it.
+    row = "| App | Port |\n|---|---|\n| search | 8890 |\n"
+    assert differing(row, "stacks/README.md") == [("port", "search", "8890")]
+    assert differing(row, "docs/apps.md") == []
+    # One of many pages of a folder has a subject of its own.
+    assert differing(page, "docs/search/backups.md") == []
+    # Two databases are told apart by the folder that the page is called as.
+    of_git = declared({**HOUSE, "stacks/chat/compose.yaml": "services:\n  db: {image: postgres:15.1}\n"})
+    database = "**Image:** `postgres:15.1`\n"
+    found = [(s.name, s.agrees) for s in said(database, "docs/services/git.md", of_git)]
+    assert found == [("forgejo-db", False)]
+
+
+def test_a_version_that_stands_in_a_variable_is_declared() -> None:
+    text = "`agent` runs `searxng/searxng:2026.2.1-abcdef`."
+    assert differing(text)
+    told = declared({**HOUSE, "roles/agent/defaults/main.yml": "agent_searxng_version: 2026.2.1-abcdef\n"})
+    assert said(text, configured=told) == []
+
+
+def test_a_domain_that_is_filled_in_elsewhere_is_any() -> None:
+    both = declared({**HOUSE, "etc/site.yaml": "host: www.hearth.example\n"})
+    assert all(s.agrees for s in said("SearXNG is at https://find.hearth.example.", configured=both))
 
 
 def test_a_readme_beside_a_project_speaks_of_it() -> None:
