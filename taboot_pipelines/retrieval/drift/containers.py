@@ -36,6 +36,8 @@ _ADDRESSES = frozenset(
 #: The key of Homepage for where a service is to be found (gethomepage.dev, "Docker", "Automatic Service
 #: Discovery").
 _OWN_URL = "homepage.href"
+#: Host names, and nothing else.
+_HOSTS = re.compile(rf"(?:{HOST.pattern})(?:[,;\s]+(?:{HOST.pattern}))*", re.IGNORECASE)
 #: So like must the first labels of two host names be to be spellings of one.
 _ALIKE = 0.75
 
@@ -78,9 +80,9 @@ def _place(entry: ConfigEntry) -> StatedSpan:
 
 
 def unanswered_urls(house: ServiceIndex, config: ConfigEntries) -> Iterator[Drift]:
-    """The URLs in the declaration of a container to whose host name nothing of the house leads, though its
-    domain is one of those of the routes to that container: where Homepage is told to find it, or what is
-    spelled almost as the host of one of these routes.
+    """The URLs, and the settings that are host names, in the declaration of a container to which nothing of
+    the house leads, though their domain is one of those of the routes to that container: where Homepage is
+    told to find it, or what is spelled almost as the host of one of these routes.
     """
     named = {plain_name(service.name) for service in house.services.values()}
     answering = {_host(edge) for edge in house.of_type("ROUTES_TO")}
@@ -91,9 +93,11 @@ def unanswered_urls(house: ServiceIndex, config: ConfigEntries) -> Iterator[Drif
         others = named - {plain_name(service.name)}
         missed: dict[str, list[StatedSpan]] = defaultdict(list)
         for entry in _entries(config, service) if routes else ():
+            is_of_hosts = entry.value.path[2:3] == ("environment",) and _HOSTS.fullmatch(entry.value.value)
             for match in HOST.finditer(entry.value.value):
                 labels = labels_of(match[1])
-                if not match[0].lower().startswith("http") or domain_of(labels) not in domains:
+                is_url = match[0].lower().startswith("http") or is_of_hosts
+                if not is_url or domain_of(labels) not in domains:
                     continue
                 if not {labels, (labels[0], "*")}.isdisjoint(answering) or labels[-2:-1] == ("example",):
                     continue  # RFC 2606

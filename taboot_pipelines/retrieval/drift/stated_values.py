@@ -80,7 +80,7 @@ def stated_values(
     else:
         # A page that is called as a folder of configuration is read as if it lay there.
         folder = configured.folder_called(of_file[0]) or folder
-    items = _Items(source)
+    items, columns = _Items(source), _Columns(folder, configured)
     lines = [match.end() for match in re.finditer("\n", source)]
     for segment in segments(source, code=True):
         above = items.above(segment)
@@ -97,6 +97,8 @@ def stated_values(
         whole = " | ".join(text.plain for text in _parts(segment))
         subjects = _subjects(segment, whole, above, of_file, folder, configured)
         for value in values:
+            if value.property is Property.PORT and not value.role and segment.table is not None:
+                value = replace(value, role=columns.role(segment, value.text))
             found = _compared(value, subjects, folder, configured)
             if found is None or not (found.agrees or _is_in_force(value, whole, segment, found)):
                 continue
@@ -303,8 +305,8 @@ def _of_thing(thing: Thing, text: Text) -> Iterator[_Value]:
         return
     host = thing.host or ""
     is_name = bool(host) and "." not in host and host.lower() != "localhost"
-    # A name in capitals stands for the reader's own machine.
-    of = plain_name(host) if is_name and not SETTING_KEY.fullmatch(host) else ""
+    is_any = SETTING_KEY.fullmatch(host) or _ANY_MACHINE.fullmatch(host)
+    of = plain_name(host) if is_name and not is_any else ""
     of = host if IPV4.fullmatch(host) and is_of_a_machine(host) else of
     for port, end_of_mapping in ((thing.port, PUBLISHED), (thing.target, TARGET)):
         # Behind a mapping's colon, or an arrow, stands its other end.
@@ -328,6 +330,13 @@ def _of_thing(thing: Thing, text: Text) -> Iterator[_Value]:
     elif is_of_a_machine(host) and not host.endswith((".1", ".254")):
         # The first or the last of a network is mostly its router, of which every page may speak.
         yield _Value(Property.ADDRESS, host, text, at, at + len(host))
+
+
+#: What stands for the name of whatever machine the reader has, as one in capitals does.
+_ANY_MACHINE = re.compile(
+    r"(?:(?:your|my|the)[-_]?)?(?:(?:server|host|machine|nas|docker|vm)[-_]?){0,2}(?:ip|addr(?:ess)?|name)?",
+    re.I,
+)
 
 
 def _settings(segment: Segment, headers: Sequence[str]) -> Iterator[_Value]:
@@ -478,6 +487,39 @@ class _Items:
         return found
 
 
+class _Columns:
+    """Which end of a mapping the columns of a document's tables have the ports of."""
+
+    def __init__(self, folder: str, configured: DeclaredValues) -> None:
+        self._folder, self._configured = folder, configured
+        self._known: dict[tuple[int, int], str] = {}
+
+    def role(self, segment: Segment, text: Text) -> str:
+        """The end that a cell's column has, if most of its rows agree on one; empty where they do not."""
+        column = next((k for k, cell in enumerate(segment.cells) if cell is text), -1)
+        at = segment.group, column
+        if at not in self._known:
+            rows = segment.table.rows if segment.table is not None and column >= 0 else []
+            self._known[at] = self._role([row for row in rows if column < len(row)], column)
+        return self._known[at]
+
+    def _role(self, rows: Sequence[Sequence[Text]], column: int) -> str:
+        votes = {PUBLISHED: 0, TARGET: 0}
+        for row in rows:
+            said = row[0].plain, " | ".join(cell.plain for cell in row)
+            names = next(filter(None, (self._configured.named_in(s, self._folder) for s in said)), [])
+            ends: dict[str, set[str]] = {PUBLISHED: set(), TARGET: set()}
+            for name in names:
+                for declared in self._configured.of(name, Property.PORT, self._folder):
+                    if declared.role in ends:
+                        ends[declared.role].add(declared.value)
+            numbers = set(NUMBER.findall(row[column].plain))
+            for role, other in ((PUBLISHED, TARGET), (TARGET, PUBLISHED)):
+                votes[role] += not numbers.isdisjoint(ends[role] - ends[other])
+        most = max(votes, key=lambda role: votes[role])
+        return most if votes[most] >= max(2, 4 * (sum(votes.values()) - votes[most])) else ""
+
+
 # --- Whether a value is the declared one
 
 
@@ -515,8 +557,10 @@ def _compared(
     if value.of:
         is_address = IPV4.fullmatch(value.of) is not None
         held = configured.at_address(value.of) if is_address else [value.of]
-        # At the address of a machine is what the row is about.
+        # At the address of a machine is what the row is about, on a port that is published there.
         levels = [subjects.levels[0] if is_address else [], held] if held else levels
+        if is_address and not held and value.outside and not value.role:
+            value = replace(value, role=PUBLISHED)
     for level, names in enumerate(levels):
         declared = _held(value, names, folder, configured)
         if value.property is Property.ADDRESS:
@@ -718,6 +762,8 @@ _SINCE = re.compile(
     r"(?i)\b(?:(?:removed|dropped|added|introduced|deprecated|fixed|changed|supported|available|new)\s+"
     r"(?:in|with|by|from|as of)|since)(?:\s+[\w.-]+){0,2}\s+$"
 )
+#: Numbers of ports, and nothing else.
+_LISTED = re.compile(r"(?:[\d,;&+/ ]|tcp|udp)+", re.IGNORECASE)
 #: What is written as a port's mapping is, and is an owner.
 _OWNER = re.compile(rf"{OWNED.pattern}|\busers?\b")
 
@@ -765,9 +811,11 @@ def _is_in_force(value: _Value, whole: str, segment: Segment, found: _Compared) 
     if value.property is Property.ADDRESS and is_of_a_purpose(whole):
         return False
     if value.property is Property.PORT and segment.form == "table":
-        # As many ports as are declared are all of them: each is right or wrong by itself.
+        # As many ports as are declared are all of them, and so are those that a column of ports lists: each
+        # is right or wrong by itself.
         listed = set(NUMBER.findall(around))
-        if len(listed) > 1 and len(listed) == len({d.value for d in declared}):
+        are_all = len(listed) == len({d.value for d in declared})
+        if len(listed) > 1 and (are_all or _LISTED.fullmatch(value.text.plain)):
             return True
     start, end = value.mapping or (value.start, value.end)
     rest = value.text.plain[:start] + " " + value.text.plain[end:]

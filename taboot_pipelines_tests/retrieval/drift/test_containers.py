@@ -146,6 +146,11 @@ def test_a_url_of_its_own_that_nothing_answers(world: World, was: str, now: str,
     assert quoted is not None and found_at in quoted.text
 
 
+def test_a_setting_that_is_a_host_name(world: World) -> None:
+    (found,) = drifts(world, with_("    environment: ['HOSTS=wiki-2.${BASE_DOMAIN},localhost.test']"))
+    assert found.startswith("wiki is said to be at wiki-2.${BASE_DOMAIN}, to which nothing answers")
+
+
 @pytest.mark.parametrize(
     "line",
     [

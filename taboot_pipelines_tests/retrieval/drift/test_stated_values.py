@@ -160,6 +160,9 @@ TABLE = "| Service | Image | Port | URL | Network |\n|---|---|---|---|---|\n"
         ("| Name | URL |\n|---|---|\n| SearXNG | http://10.20.0.31:8898 |", [("port", "searxng", "8898")]),
         ("| Port | Protocol | For |\n|---|---|---|\n| 8898 | TCP | pages of SearXNG |",
          [("port", "searxng", "8898")]),
+        # Of a list of ports each is right or wrong by itself; whatever machine the reader has.
+        ("| Name | Ports |\n|---|---|\n| mosquitto | 1883, 9002/tcp |", [("port", "mosquitto", "9002")]),
+        ("## Mosquitto\n\n- Local: http://server-ip:9002", [("port", "mosquitto", "9002")]),
         # A hop of a chain, a row, and a row that is drawn, are about what they begin with.
         ("`attic.lan` -> homeassistant (10.20.0.33:8123)", [("address", "homeassistant", "10.20.0.33")]),
         ("# Attic\n\n| Name | Address | Where |\n|---|---|---|\n| tuner | 10.20.0.9 | by mosquitto |", []),
@@ -334,6 +337,26 @@ def test_a_readme_beside_a_project_speaks_of_it() -> None:
         ("port", "search", "8890")
     ]
     assert differing("Open the web page on port 8890.", "docs/notes.md") == []
+
+
+def test_a_column_has_the_ends_of_mappings_that_most_of_its_rows_have() -> None:
+    stacks = {
+        f"{n}/compose.yaml": f"services: {{app{n}: {{image: a/b:1, ports: ['810{n}:80']}}}}\n"
+        for n in range(5)
+    }
+    moved = declared({**stacks, "4/compose.yaml": stacks["4/compose.yaml"].replace("8104:80", "8105:8104")})
+
+    def wrong(rows: int, configured: DeclaredValues) -> list[str]:
+        of = [*range(rows), 4]
+        text = "| Port | For |\n|---|---|\n" + "".join(f"| 810{n} | app{n} |\n" for n in of)
+        return [s.value for s in said(text, configured=configured) if not s.agrees]
+
+    assert wrong(4, declared(stacks)) == []
+    # What the container has inside would do, were this no column of what is published.
+    assert wrong(4, moved) == ["8104"] and wrong(1, moved) == []
+    url = "| App | URL |\n|---|---|\n| app4 | http://10.20.0.8:8104 |\n"
+    assert [s.agrees for s in said(url, configured=moved)] == [False]
+    assert all(s.agrees for s in said(url, configured=declared(stacks)))
 
 
 def test_both_sides_are_where_they_are_said_to_be() -> None:
