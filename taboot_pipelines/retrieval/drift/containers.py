@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from taboot_pipelines.extraction.tier_a.compose.variables import expand
 from taboot_pipelines.knowledge.drift.facts import Drift, DriftKind, Side, StatedSpan
@@ -17,8 +17,8 @@ from taboot_pipelines.retrieval.drift.declared_values import (
     NUMBER,
     Labels,
     domain_of,
+    is_spelled_like,
     labels_of,
-    likeness,
 )
 from taboot_pipelines.retrieval.queries.citations import listed
 from taboot_pipelines.retrieval.queries.config_files import ConfigEntries, ConfigEntry
@@ -38,8 +38,6 @@ _ADDRESSES = frozenset(
 _OWN_URL = "homepage.href"
 #: Host names, and nothing else.
 _HOSTS = re.compile(rf"(?:{HOST.pattern})(?:[,;\s]+(?:{HOST.pattern}))*", re.IGNORECASE)
-#: So like must the first labels of two host names be to be spellings of one.
-_ALIKE = 0.75
 
 
 def listening(config: ConfigEntries, service: Service) -> dict[int, StatedSpan]:
@@ -81,58 +79,65 @@ def _place(entry: ConfigEntry) -> StatedSpan:
 
 def unanswered_urls(house: ServiceIndex, config: ConfigEntries) -> Iterator[Drift]:
     """The URLs, and the settings that are host names, in the declaration of a container to which nothing of
-    the house leads, though their domain is one of those of the routes to that container: where Homepage is
-    told to find it, or what is spelled almost as the host of one of these routes.
+    the house leads, though routes of their domain do: where Homepage is told to find the container, or what
+    is spelled almost as the host of a route, its own or another's.
     """
-    named = {plain_name(service.name) for service in house.services.values()}
-    answering = {_host(edge) for edge in house.of_type("ROUTES_TO")}
-    answering |= {labels_of(house.name(edge.start)) for edge in house.of_type("RESOLVES_TO")}
-    for number, service in sorted(house.services.items()):
-        routes = _routed(house, number) if service.declared else {}
-        domains = {domain_of(host) for host in routes}
-        others = named - {plain_name(service.name)}
-        missed: dict[str, list[StatedSpan]] = defaultdict(list)
-        for entry in _entries(config, service) if routes else ():
-            is_of_hosts = entry.value.path[2:3] == ("environment",) and _HOSTS.fullmatch(entry.value.value)
-            for match in HOST.finditer(entry.value.value):
-                labels = labels_of(match[1])
-                is_url = match[0].lower().startswith("http") or is_of_hosts
-                if not is_url or domain_of(labels) not in domains:
+    by_service = {n: _routed(house.into(n, "ROUTES_TO")) for n in sorted(house.services)}
+    # What leads to one of these is not known, and a host that is called so is its.
+    unrouted = {plain_name(house.services[n].name) for n, own in by_service.items() if not own}
+    routes = _routed(house.of_type("ROUTES_TO"))
+    answering = {*routes, *(labels_of(house.name(edge.start)) for edge in house.of_type("RESOLVES_TO"))}
+    domains = {domain_of(host) for host in routes}
+    for number, own in by_service.items():
+        service = house.services[number]
+        missed: dict[tuple[str, tuple[Labels, ...]], list[StatedSpan]] = defaultdict(list)
+        for entry in _entries(config, service) if service.declared and routes else ():
+            for host in _hosts(entry):
+                labels = labels_of(host)
+                if not {labels, (labels[0], "*")}.isdisjoint(answering) or domain_of(labels) not in domains:
                     continue
-                if not {labels, (labels[0], "*")}.isdisjoint(answering) or labels[-2:-1] == ("example",):
-                    continue  # RFC 2606
-                is_like = labels[0] not in others and any(_is_like(labels[0], own[0]) for own in routes)
-                if is_like or entry.value.path[-1] == _OWN_URL:
-                    missed[match[1]].append(_place(entry))
-        for host, places in sorted(missed.items()):
-            answers = f"{service.name} answers to {listed(sorted('.'.join(own) for own in routes))}"
+                alike = [
+                    r
+                    for r in routes
+                    if is_spelled_like(labels[0], r[0]) and domain_of(r) == domain_of(labels)
+                ]
+                led = [r for r in alike if r in own] or alike
+                if entry.value.path[-1] == _OWN_URL and own:
+                    led = list(own)
+                elif labels[0] in unrouted:
+                    continue
+                if led:
+                    missed[host, tuple(sorted(led))].append(_place(entry))
+        for (host, routed), places in sorted(missed.items()):
+            to = "it" if own.keys() >= {*routed} else "what is called alike"
+            leads = f"{listed(['.'.join(labels) for labels in routed])} leads to {to}"
             yield Drift(
                 DriftKind.CONFIG_HOST_NAME,
                 "Service",
                 house.key(number),
                 service.name,
-                f"{service.name} is said to be at {host}, to which nothing answers, and {answers}.",
+                f"{service.name} names {host}, to which nothing answers, and {leads}.",
                 (
-                    Side(f"{service.name} at {host}", stands=tuple(places)),
-                    Side(answers, stands=tuple(routes.values())),
+                    Side(f"{service.name} names {host}", stands=tuple(places)),
+                    Side(leads, stands=tuple(routes[labels] for labels in routed)),
                 ),
             )
 
 
-def _is_like(label: str, other: str) -> bool:
-    """Whether one is spelled almost as the other, part by part, or has a part more at its end."""
-    if label.startswith(f"{other}-") or other.startswith(f"{label}-"):
-        return True
-    parts, others = label.split("-"), other.split("-")
-    alike = (likeness(a, b) >= _ALIKE for a, b in zip(parts, others, strict=False))
-    return len(parts) == len(others) and all(alike)
+def _hosts(entry: ConfigEntry) -> list[str]:
+    """The host names of the URLs in a value, or those that it consists of."""
+    text = entry.value.value
+    is_of_hosts = entry.value.path[2:3] == ("environment",) and _HOSTS.fullmatch(text)
+    found = HOST.finditer(text)
+    return [m[1] for m in found if is_of_hosts or m[0].lower().startswith("http")]
 
 
-def _routed(house: ServiceIndex, service: int) -> dict[Labels, StatedSpan]:
-    """The host names of the routes that lead to a service, and where each is declared."""
+def _routed(edges: Iterable[Edge]) -> dict[Labels, StatedSpan]:
+    """The host names of routes, and where each is declared; not those of examples (RFC 2606)."""
     found: dict[Labels, StatedSpan] = {}
-    for edge in house.into(service, "ROUTES_TO"):
-        if (host := _host(edge)) not in ((), ("*",)):
+    for edge in edges:
+        host = _host(edge)
+        if host not in ((), ("*",)) and host[-2:-1] != ("example",):
             found.setdefault(host, StatedSpan(edge.doc_id, edge.line, *edge.span))
     return found
 

@@ -117,6 +117,8 @@ _NAMED_UNDER = frozenset(
     ]
 )
 _NO_WORD = re.compile(r"[^a-z0-9]+")
+#: So like are two spellings of one name at least.
+_ALIKE = 0.85
 #: Values of more characters are texts.
 _MAX_VALUE_CHARS = 500
 
@@ -136,6 +138,16 @@ def domain_of(labels: Labels) -> Labels:
 def likeness(one: str, other: str) -> float:
     """How much of two names is the same, from 0 to 1 (Ratcliff, Obershelp)."""
     return SequenceMatcher(None, one, other).ratio()
+
+
+def is_spelled_like(label: str, other: str) -> bool:
+    """Whether one label of a host name is spelled almost as the other, part by part, or has a part more at
+    its end."""
+    if label.startswith(f"{other}-") or other.startswith(f"{label}-"):
+        return True
+    parts, others = label.split("-"), other.split("-")
+    alike = (likeness(a, b) >= _ALIKE for a, b in zip(parts, others, strict=False))
+    return len(parts) == len(others) and all(alike)
 
 
 def is_of_a_machine(address: str) -> bool:

@@ -41,6 +41,7 @@ from taboot_pipelines.retrieval.drift.declared_values import (
     domain_of,
     image_of,
     is_of_a_machine,
+    is_spelled_like,
     labels_of,
     likeness,
 )
@@ -708,7 +709,8 @@ def _of_host_name(
             return _Compared(_first(names, declared), declared, False)
     if is_declared or labels in configured.hosts:
         return None
-    alike = [d for d in configured.of_domain(domain) if _is_like(labels, [d], 0.85)]
+    under = configured.of_domain(domain)
+    alike = [d for d in under if is_spelled_like(labels[0], labels_of(d.value)[0])]
     return _Compared(alike[0].value, alike, False) if alike else None
 
 

@@ -134,9 +134,7 @@ def test_others_ask_for_another_port_than_the_route(world: World, asked: str, fo
 def test_a_url_of_its_own_that_nothing_answers(world: World, was: str, now: str, found_at: str) -> None:
     (item,) = drifts(world, WIKI.replace(was, now))
     route = "pages.*" if "pages" in now else "wikis.*" if "wikis" in now else "wiki.*"
-    assert item == (
-        f"wiki is said to be at {found_at}, to which nothing answers, and wiki answers to {route}."
-    )
+    assert item == f"wiki names {found_at}, to which nothing answers, and {route} leads to it."
     (drift,) = world.kb().drift(["config_host_name"]).items
     assert [(side.url.rpartition("/")[2], side.line) for side in drift.sides] == [
         ("compose.yaml", 8),
@@ -148,7 +146,18 @@ def test_a_url_of_its_own_that_nothing_answers(world: World, was: str, now: str,
 
 def test_a_setting_that_is_a_host_name(world: World) -> None:
     (found,) = drifts(world, with_("    environment: ['HOSTS=wiki-2.${BASE_DOMAIN},localhost.test']"))
-    assert found.startswith("wiki is said to be at wiki-2.${BASE_DOMAIN}, to which nothing answers")
+    assert found.startswith("wiki names wiki-2.${BASE_DOMAIN}, to which nothing answers")
+
+
+def test_a_url_of_another_that_was_renamed(world: World) -> None:
+    asking = OTHER.replace("http://wiki:3000/api", "https://wiki.${BASE_DOMAIN}/api")
+    renamed = WIKI.replace("Host(`wiki.", "Host(`wiki-new.").replace("homepage.href=", "docs=")
+    found = drifts(world, renamed + asking)
+    route = "to which nothing answers, and wiki-new.* leads to"
+    assert found == [
+        f"wiki names wiki.${{BASE_DOMAIN}}, {route} it.",
+        f"worker names wiki.${{BASE_DOMAIN}}, {route} what is called alike.",
+    ]
 
 
 @pytest.mark.parametrize(
