@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
 from typing import NamedTuple
 
 from taboot_pipelines.shards.analyzer import analyze, stem_of
@@ -16,9 +15,13 @@ from taboot_pipelines.shards.analyzer import analyze, stem_of
 #: A run of words as the analyzer joins compounds, on text that is not normalized: marks that combine with a
 #: letter belong to its word. Nothing that was matched is given back, so it is looked at once.
 _LETTERS = r"[^\W_]++(?:[\u0300-\u036f]++[^\W_]*+)*+"
-_RUN = re.compile(rf"({_LETTERS}(?:[-._:/@]{_LETTERS}|)*+)")
+_RUN = re.compile(rf"{_LETTERS}(?:[-._:/@]{_LETTERS}|)*+")
 _PART = re.compile(_LETTERS)
 
+
+#: What joins the parts of a compound, and all other signs of ASCII as blanks.
+_JOINS = frozenset("-._:/@")
+_BLANKED = {code: " " for code in range(128) if not chr(code).isalnum() and chr(code) not in _JOINS}
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -27,28 +30,28 @@ def word_ranges(text: str, terms: frozenset[str]) -> Ranges:
     """The ranges ``[start, end)`` of ``text``, in code points, ascending and apart, whose words have one of
     ``terms`` (:func:`terms_of`). A compound that is a term is one range; else those of its parts that are.
     """
-    simple = text.isascii()
-    # What stands between two runs, and a run, in turn. Lowered, such a text is as long as before.
-    parts = _RUN.split(text.lower() if simple else text)
-    runs = parts[1::2]
-    every = set(runs)
-    words = list(filter(str.isalnum, every)) if simple else []
+    if not text.isascii():
+        runs = ((match.start(), match[0]) for match in _RUN.finditer(text))
+        return tuple((at + a, at + b) for at, run in runs for a, b in _ranges_of(run, terms))
+    # Such a text is as long when it is lowered, and its words are told apart without a regular expression.
+    pieces = text.lower().translate(_BLANKED).split(" ")
+    every = set(pieces)
+    words = list(filter(str.isalnum, every))
     marked: dict[str, Ranges] = {}
     for word, stem in zip(words, map(stem_of, words), strict=True):
         if stem in terms:
             marked[word] = ((0, len(word)),)
-    for run in every.difference(words):
-        if own := _ranges_of(run, terms):
-            marked[run] = own
-    if not marked:
-        return ()
-    starts = list(accumulate(map(len, parts)))[::2]
-    return tuple(
-        (at + start, at + end)
-        for at, run in zip(starts, runs, strict=False)
-        if run in marked
-        for start, end in marked[run]
-    )
+    for piece in every.difference(words):
+        runs = ((match.start(), match[0]) for match in _RUN.finditer(piece))
+        if own := tuple((at + a, at + b) for at, run in runs for a, b in _ranges_of(run, terms)):
+            marked[piece] = own
+    found: list[tuple[int, int]] = []
+    at = 0
+    for piece in pieces if marked else ():
+        if piece in marked:
+            found += [(at + start, at + end) for start, end in marked[piece]]
+        at += len(piece) + 1
+    return tuple(found)
 
 
 def _ranges_of(run: str, terms: frozenset[str]) -> Ranges:
