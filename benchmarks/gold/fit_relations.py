@@ -1,9 +1,11 @@
 """Fit the model that decides which candidates of text are facts, and measure it on repositories left out.
 
-    python benchmarks/gold/fit_relations.py [DATA] [--folds N] [--halves] [--write] [--wrong]
+    python benchmarks/gold/fit_relations.py [DATA] [--repositories DIR] [--folds N] [--write] [--wrong]
 
-``DATA`` holds ``prose-relations`` and ``prose-documents`` (default ``$TABOOT_TEST_DATA``). Without
-``--write`` it only measures. ``--folds 0`` leaves out one repository at a time.
+``DATA`` holds ``prose-relations`` and ``prose-documents`` (default ``$TABOOT_TEST_DATA``), ``DIR`` clones of
+the repositories that ``relation_labels.jsonl`` names, each called ``owner+name``. Without ``--write`` it
+only measures; with it the clones must all be there. ``--folds 0`` leaves out one repository at a time,
+``--halves`` every second one.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.gold import relations
-from benchmarks.gold.relations import DOCUMENTS, UNITS, Labelled, prediction
+from benchmarks.gold.relations import DOCUMENTS, STRANGERS, UNITS, Labelled, prediction
 from taboot_pipelines.extraction.tier_a.prose import deciding
 from taboot_pipelines.extraction.tier_a.prose.deciding import LEAST_OF_RELATION, chosen
 
@@ -33,7 +35,7 @@ PENALTY = 0.5
 #: Features with a word of the text need so many repositories, others one less.
 REPOSITORIES = 3
 FORMS = ("table", "arrow", "key-value", "list item", "sentence")
-THRESHOLDS = {"table": 0.6, "arrow": 0.6, "key-value": 0.7, "list item": 0.7, "sentence": 0.7}
+THRESHOLDS = {"table": 0.6, "arrow": 0.6, "key-value": 0.65, "list item": 0.5, "sentence": 0.6}
 MODEL = Path(deciding.__file__).with_name("model.json")
 #: Features of one relation, which has fewer examples than what all share.
 TYPED = re.compile(r"(?:[A-Z]{4,}(?:_[A-Z]+)*|NN)[<>]? ")
@@ -175,13 +177,21 @@ def main() -> None:
     parser.add_argument(
         "data", nargs="?", type=Path, default=Path(os.environ.get("TABOOT_TEST_DATA", "../shared/data"))
     )
+    parser.add_argument("--repositories", type=Path)
     parser.add_argument("--folds", type=int, default=10)
     parser.add_argument("--halves", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--wrong", action="store_true")
     args = parser.parse_args()
     same_name = relations.scorer(args.data, UNITS).same_name
-    rows = Rows([*relations.labelled(args.data), *relations.exemplars(same_name)])
+    others, stated = relations.strangers(args.data, args.repositories) if args.repositories else ([], {})
+    missing = {json.loads(line)["repo"] for line in relations.LABELS.read_text("utf-8").splitlines()}
+    missing -= {i.repository for i in others}
+    if args.write and missing:
+        parser.error(
+            f"--write needs a clone of each repository; {len(missing)} are missing, as {min(missing)}"
+        )
+    rows = Rows([*relations.labelled(args.data), *relations.exemplars(same_name), *others])
     if args.halves:
         halves(rows, args.data)
         return
@@ -193,6 +203,8 @@ def main() -> None:
     told = {kind for kind, right in of_relations(found).items() if kind and right >= LEAST_OF_RELATION}
     found = [(q, i) for q, i in found if i.candidate.type in told]
     print("relations that are told:", *sorted(told))
+    if others:
+        of_strangers([i for _, i in found if i.set == STRANGERS], stated)
     for name in (UNITS, DOCUMENTS):
         relations.report(args.data, predictions(found, name), name, wrong=args.wrong)
     if args.wrong:
@@ -204,6 +216,21 @@ def main() -> None:
                 tell("low", p[k], i)
     if args.write:
         write(rows, p)
+
+
+def of_strangers(found: Sequence[Labelled], stated: dict[str, float]) -> None:
+    """Print precision and recall of what is stated of strangers' pieces, as of all that were drawn from.
+
+    ``stated``: the facts in these by form. Facts of which no candidate is made are among them.
+    """
+    print("pieces of strangers, as they come:")
+    for form in (*FORMS, ""):
+        mine = [i for i in found if form in ("", i.segment.form)]
+        right = sum(i.weight for i in mine if i.right)
+        said, facts = sum(i.weight for i in mine), stated.get(form, 0.0) if form else sum(stated.values())
+        shares = f"precision {right / (said or 1):.3f} recall {right / (facts or 1):.3f}"
+        counted = f"{sum(i.right for i in mine if i.weight)} of {sum(1 for i in mine if i.weight)}"
+        print(f"  {form or 'all':10} {shares}, {counted}")
 
 
 def tell(what: str, p: float, one: Labelled) -> None:
@@ -227,11 +254,17 @@ def halves(rows: Rows, data: Path) -> None:
             relations.report(data, [q for q in said if q["path"] in kept], name, only=kept)
 
 
+def measures(item: Labelled) -> bool:
+    """Whether a candidate counts in what is measured, and not for fitting alone."""
+    return item.set != STRANGERS or item.weight > 0
+
+
 def precision(rows: Rows, p: np.ndarray) -> dict[str, list[list[float]]]:
     """Return by form how often what is stated from a probability on was right, out of fold; never falling."""
     found: dict[str, list[list[float]]] = {}
     for form in FORMS:
-        said = [(q, i.right) for q, i in decided(rows, p, THRESHOLDS) if i.segment.form == form]
+        drawn = [(q, i) for q, i in decided(rows, p, THRESHOLDS) if measures(i)]
+        said = [(q, i.right) for q, i in drawn if i.segment.form == form]
         steps = []
         for least in (THRESHOLDS[form], 0.85, 0.95):
             mine = [right for q, right in said if q >= least]
@@ -245,6 +278,8 @@ def of_relations(found: Sequence[tuple[float, Labelled]]) -> dict[str, float]:
     """Return how often what is stated of each relation was right, as if one more were wrong and one right."""
     said: dict[str, list[bool]] = defaultdict(list)
     for _, item in found:
+        if not measures(item):
+            continue
         for kind in (item.candidate.type, ""):
             said[kind].append(bool(item.right))
     return {kind: round((sum(right) + 1) / (len(right) + 2), 3) for kind, right in sorted(said.items())}

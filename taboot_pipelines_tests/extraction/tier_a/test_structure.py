@@ -87,6 +87,54 @@ def test_numbers_and_names_that_are_no_ports_and_no_hosts(header: str, row: str)
 
 
 @pytest.mark.parametrize(
+    ("header", "rows", "stated"),
+    [
+        # What is struck out holds no more; a record of a zone; what a command asks; where a role leads to.
+        (
+            "Service | Port",
+            ["~~wikila~~ | ~~8300~~", "notila | 8301"],
+            {("notila", "BINDS", "0.0.0.0", 8301)},
+        ),
+        (
+            "Type | URL",
+            ["CNAME | https://pages.hearth.lan", "notila | https://notes.hearth.lan"],
+            {("notila", "EXPOSES_ENDPOINT", "https://notes.hearth.lan", None)},
+        ),
+        (
+            "Service | Check | Expected",
+            [
+                "wikila | `curl -I https://pages.hearth.lan` | 200",
+                "notila | `https://notes.hearth.lan` | 200",
+            ],
+            {("notila", "EXPOSES_ENDPOINT", "https://notes.hearth.lan", None)},
+        ),
+        (
+            "Name | IP | Role",
+            ["wikila | 10.20.0.7 | Proxy → 10.20.0.9:8300"],
+            {("wikila", "RESOLVES_TO", "10.20.0.7", None)},
+        ),
+        # A URL is no machine, and a sentence no network.
+        (
+            "Service | Kind | URL/Host",
+            ["wikila | HTTP | https://10.20.0.9:8300/a", "notila | HTTP | shelf-1"],
+            {
+                ("wikila", "EXPOSES_ENDPOINT", "https://10.20.0.9:8300/a", None),
+                ("notila", "RUNS", "shelf-1", None),
+            },
+        ),
+        (
+            "Host | Name | Purpose in the network",
+            ["main | `wikila` | Keeps the pages that Notila shows"],
+            set(),
+        ),
+    ],
+)
+def test_what_rows_state_by_what_their_cells_are(header: str, rows: list[str], stated: set[Fact]) -> None:
+    rule = "|".join("---" for _ in header.split("|"))
+    assert facts(f"# Services\n\n| {header} |\n|{rule}|\n" + "".join(f"| {r} |\n" for r in rows)) == stated
+
+
+@pytest.mark.parametrize(
     ("path", "title", "states"),
     [
         ("docs/house.md", "House", True),

@@ -116,6 +116,12 @@ def about(thing: Thing, side: str, vocabulary: Vocabulary) -> list[str]:
     return found
 
 
+#: What the last word of a key, a header or a phrase may say that it is a property of, and no name.
+_PROPERTIES = frozenset().union(
+    *(roles()[role] for role in ("port", "url", "ip", "setting", "told", "trouble"))
+)
+
+
 @lru_cache(maxsize=20_000)
 def _looks(text: str, side: str) -> tuple[str, ...]:
     lower = text.lower()
@@ -123,6 +129,8 @@ def _looks(text: str, side: str) -> tuple[str, ...]:
     words = re.findall(r"[a-z]+", lower)
     if words and words[-1] in roles()["kind"]:
         found.append(f"{side} kind")
+    if words and words[-1] in _PROPERTIES:
+        found.append(f"{side} property")
     if not roles()["machine"].isdisjoint(words):
         found.append(f"{side} machine")
     if is_ordinary_name(text):
@@ -418,6 +426,8 @@ def _pair(
         found.append(f"{group} begins")
         if form == "form key-value":
             found.append(f"{group} is key")
+            looks = _looks(one.text, "1")
+            found += ["key is " + f.removeprefix("1 ") for f in looks if f in ("1 ordinary", "1 property")]
     if not any(c.isalnum() for c in plain[other.end :]):
         found.append(f"{group} ends")
     if "." in gap.replace("..", "") and re.search(r"[.;]\s", gap):

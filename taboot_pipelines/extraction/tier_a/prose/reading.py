@@ -69,6 +69,14 @@ def stated(source: str, forms: Collection[str]) -> Iterator[Stated]:
             yield Stated(segment, one, p, model.confidence(segment.form, one.type, p))
 
 
+#: What is struck out (GitHub Flavored Markdown, 6.5) holds no more.
+_STRUCK = re.compile(r"~~[^~\n]+~~")
+
+
+def _is_struck(piece: Segment) -> bool:
+    return any(_STRUCK.search(text.plain) is not None for text in (piece.cells[:1] or [piece.text]))
+
+
 def candidates(
     source: str, forms: Collection[str] = STRUCTURED | SENTENCES
 ) -> Iterator[tuple[Segment, list[Candidate]]]:
@@ -83,7 +91,7 @@ def candidates(
             fences[piece.group].append(piece)
     drawn = {group: diagram(lines) for group, lines in fences.items()}
     for piece in pieces:
-        if piece.form not in forms:
+        if piece.form not in forms or _is_struck(piece):
             continue
         found: list[Candidate] = []
         if piece.form == "table":

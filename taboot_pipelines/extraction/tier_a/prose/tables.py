@@ -118,7 +118,7 @@ _GROUPS = frozenset(
 )
 _GROUP = "subject group"
 #: A preposition of direction before an address.
-_AWAY = re.compile(r"\b(?:to|from|via|through|towards?) `?$", re.IGNORECASE)
+_AWAY = re.compile(r"(?:\b(?:to|from|via|through|towards?)|→|->|=>) ?`?$", re.IGNORECASE)
 #: A version (Semantic Versioning, or nearly), which runs nothing.
 _VERSION = re.compile(r"v?\d+\.\d+(?:\.\d+)*(?:[-+.][\w.+-]*)?(?: ?/ ?.*)?")
 _REMARK = re.compile(r"\([^)]*\)|<br>")
@@ -126,6 +126,8 @@ _LEADING = re.compile(r"\A[^\w@]+")
 _EMPTY = re.compile(
     r"\W*(?:n/?a|none|yes|no|tbd|todo|true|false|unknown|various|all|any|internal|external)?\W*", re.I
 )
+#: Types of records (RFC 1035, 3596, 8659): a row that begins with one is of a zone.
+_RECORDS = frozenset(["A", "AAAA", "CAA", "CNAME", "MX", "NS", "PTR", "SOA", "SRV", "TXT"])
 
 
 @lru_cache(maxsize=4096)
@@ -173,6 +175,8 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
             if f.startswith("under") or f in ("flag not", "flag future", "flag step")
         ),
     ]
+    if cells[0].plain.strip() in _RECORDS:
+        return
     if {w for name in header[: at + 1] for w in re.findall(r"[a-z]+", name.lower())} & roles()["part"]:
         return  # Of the parts of a machine, or of what is let through.
     if any(
@@ -436,8 +440,10 @@ def _cell(
             )
             if fits and sized and role in ("needs", "needed", "host"):
                 continue
-            if (told and len(words) > _MOST_WORDS) or (kind == "RUNS" and wordy):
+            if (told and len(words) > _MOST_WORDS) or (kind in ("RUNS", "RUNS_IN") and wordy):
                 continue
+            if kind == "RUNS" and any(t.kind == "url" and t.start <= name.start < t.end for t in found):
+                continue  # A URL is no machine.
             if not fits and not told and (role != "subject" or wordy or of_parts):
                 continue  # Nothing in the row says so, or what it says is a description, or of its own parts.
             extra = [
@@ -511,12 +517,15 @@ def _addressed(
     others = roles()["other-end"]
     if thing.kind == "ip" and not others.isdisjoint(re.findall(r"[a-z]+", header.lower())):
         return  # The address of what stands at the other end.
-    if thing.kind == "ip" and _AWAY.search(cell.plain, max(0, thing.start - 12), thing.start):
+    if thing.kind in ("ip", "hostport") and _AWAY.search(cell.plain, max(0, thing.start - 12), thing.start):
         return  # Of what something goes to, or comes from.
     if thing.kind == "image" and thing.by == "path" and said & {"network", "needs", "host", "setting"}:
         return
     if FLAGS["example"].search(cell.plain, max(0, thing.start - 16), thing.start):
         return
+    spans = (cell.plain[a:b] for a, b, mark in cell.marks if mark == "code" and a <= thing.start < b)
+    if thing.kind == "url" and any(" " in said.strip() for said in spans):
+        return  # A command that asks there.
     for kind in _KINDS.get(thing.kind, ()):
         if kind == "EXPOSES_ENDPOINT" and thing.kind == "host" and "url" not in said:
             continue  # The name of a machine.
