@@ -43,7 +43,7 @@ MAX_ITEMS = 100_000
 OF_A_DAY = re.compile(
     r"(?:19|20)\d\d-[01]\d(?:-[0-3]\d)?|(?:^|/)\d\d[01]\d[0-3]\d[._-]"
     r"|(?:^|[/._-])(?:change-?logs?|history|news|releases?(?:-?notes)?"
-    r"|incidents?|post-?mortems?|minutes|journals?|archived?|adr|decisions)(?:$|[/._-])",
+    r"|incidents?|post-?mortems?|minutes|archived?|adr|decisions)(?:$|[/._-])",
     re.IGNORECASE,
 )
 #: A path of configuration that is not in force, beside what :func:`is_example_path` knows.

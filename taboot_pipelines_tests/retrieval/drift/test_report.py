@@ -83,6 +83,18 @@ def test_both_sides_are_quoted_and_answers_tell_of_it(
     assert json.loads(capsys.readouterr().out)["items"] == of(kb)
 
 
+@pytest.mark.parametrize("path", ["260705-move.md", "2026-07-05.md", "incident.md"])
+def test_what_a_page_of_a_day_says_is_a_record(house: World, path: str) -> None:
+    media = house.directory / "stacks" / "media"
+    page = media / path
+    (media / "README.md").rename(page)
+    house.ingest()
+    assert kinds(house.kb().drift()) == [("prose_port", "jellyfin", True)] * 2
+    page.rename(media / "journald.md")
+    house.ingest("readmes", confirm_deletes=True)
+    assert ("prose_port", "jellyfin", False) in kinds(house.kb().drift())
+
+
 def test_it_comes_and_goes_as_from_scratch(house: World) -> None:
     house.ingest()
     readme = house.directory / "stacks" / "media" / "README.md"
