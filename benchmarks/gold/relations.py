@@ -22,14 +22,11 @@ from taboot_pipelines.extraction.tier_a.prose.segments import Segment
 
 UNITS, DOCUMENTS = "prose-relations", "prose-documents"
 EXEMPLARS = Path(__file__).with_name("relation_exemplars.txt")
-#: Labels of pieces of 135 public repositories, by seven readers after the guide of ``prose-relations``; their
-#: texts are in the repositories. ``draw``: ``high``, ``mid`` and ``low`` are random pieces by how probable
-#: the model of that day thought its best candidate (of 2408, 3149 and 8975 such pieces), others the likeliest
-#: of a relation, which are good for fitting and measure nothing.
+#: Labels of pieces of 145 public repositories, by nine readers after the guide of ``prose-relations``; their
+#: texts are in the repositories. ``weight``: how many pieces one of a random draw stands for; of those that
+#: were chosen since a relation was likely in them, which are good for fitting and measure nothing, 0.
 STRANGERS = "strangers"
 LABELS = Path(__file__).with_name("relation_labels.jsonl")
-#: How many pieces one of a random draw stands for.
-WEIGHTS = {"high": 2408 / 450, "mid": 3149 / 450, "low": 8975 / 190}
 
 
 @dataclass(slots=True)
@@ -129,7 +126,7 @@ def strangers(data: Path, repositories: Path) -> tuple[list[Labelled], dict[str,
             segment, held = there.get((row["start"], row["end"]), (None, []))
             names = ("type", "start", "end", "port")
             triples = [dict(zip(names, triple, strict=True)) for triple in row["triples"]]
-            weight = WEIGHTS.get(row["draw"], 0.0)
+            weight = float(row["weight"])
             form = "" if segment is None else segment.form
             stated[form] = stated.get(form, 0.0) + weight * len(triples)
             for one in held:

@@ -380,7 +380,9 @@ def test_what_is_named_by_an_option_a_route_or_a_reference_has_its_impact(
     store = world.source("store", "compose", host="10.0.0.2")
     (store / "compose.yaml").write_text("services:\n  disks: {image: 'disks:1'}\n")
     notes = world.source("notes")
-    (notes / "names.md").write_text("| Host | IP |\n|---|---|\n| dns | 10.0.0.3 |\n| dns-old | 10.0.0.3 |\n")
+    (notes / "names.md").write_text(
+        "| Host | IP |\n|---|---|\n| namer | 10.0.0.3 |\n| namer-old | 10.0.0.3 |\n"
+    )
     world.source("edge", "files", proxy="edge", interpret=True)
     (world.directory / "edge" / "Caddyfile").write_text(
         "ups.example.org {\n  reverse_proxy 10.0.0.6:80\n}\n"
@@ -404,7 +406,7 @@ def test_what_is_named_by_an_option_a_route_or_a_reference_has_its_impact(
         "address",
         {"is a name that leads to it": [("dns.example.org", "10.0.0.3:80")]},
     )
-    assert any("the address of dns and dns-old" in u for u in kb.impact("10.0.0.3").unknown)
+    assert any("the address of namer and namer-old" in u for u in kb.impact("10.0.0.3").unknown)
     assert told("10.0.0.6") == (
         "address",
         {"is a name that leads to it": [("ups.example.org", "10.0.0.6:80")]},

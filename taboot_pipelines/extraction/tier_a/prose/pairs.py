@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 
 from taboot_pipelines.extraction.tier_a.prose.scan import PACKAGE
-from taboot_pipelines.extraction.tier_a.prose.segments import Segment
+from taboot_pipelines.extraction.tier_a.prose.segments import Segment, Text
 from taboot_pipelines.extraction.tier_a.prose.things import (
     Thing,
     Vocabulary,
@@ -261,9 +261,9 @@ def text_candidates(segment: Segment, things: Sequence[Thing], vocabulary: Vocab
                     continue
                 if kind == "CONNECTS_TO" and start is other and _is_active(plain[one.end : other.start]):
                     continue
-                if start.kind == "name" and (
-                    is_setting(start.text) or (kind in _NAMED and is_generic(start.text))
-                ):
+                if start.kind == "name" and (is_setting(start.text) or is_generic(start.text)):
+                    continue
+                if end.kind == "url" and is_of_a_command(segment.text, end):
                     continue
                 if end.kind == "name" and (is_setting(end.text) or is_generic(end.text)):
                     continue
@@ -289,6 +289,12 @@ def text_candidates(segment: Segment, things: Sequence[Thing], vocabulary: Vocab
                 if j > i + 1:
                     found.features.append(f"{kind} skips {min(j - i - 1, 3)}")
                 yield found
+
+
+def is_of_a_command(text: Text, url: Thing) -> bool:
+    """Whether a URL stands in code with more than it, as in a command that asks there."""
+    spans = (text.plain[a:b] for a, b, mark in text.marks if mark == "code" and a <= url.start < b)
+    return any(" " in said.strip() for said in spans)
 
 
 def _is_active(gap: str) -> bool:

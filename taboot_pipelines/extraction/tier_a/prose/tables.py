@@ -14,6 +14,7 @@ from taboot_pipelines.extraction.tier_a.prose.pairs import (
     excluded,
     flags,
     is_generic,
+    is_of_a_command,
     stem,
     verbs,
 )
@@ -515,17 +516,21 @@ def _addressed(
 ) -> Iterator[Candidate]:
     said = header_roles(header)
     others = roles()["other-end"]
-    if thing.kind == "ip" and not others.isdisjoint(re.findall(r"[a-z]+", header.lower())):
-        return  # The address of what stands at the other end.
+    if thing.kind == "ip":
+        words = re.findall(r"[a-z]+", header.lower())
+        if subject_cell is not cell and ("reaches" in said or not others.isdisjoint(words)):
+            return  # The address of what stands at the other end.
+        lead = name_of(cell) if subject_cell is not cell else None
+        if lead is not None and lead.end < thing.start and not is_ordinary_name(lead.text):
+            return  # It follows a name, whose it is.
     if thing.kind in ("ip", "hostport") and _AWAY.search(cell.plain, max(0, thing.start - 12), thing.start):
         return  # Of what something goes to, or comes from.
     if thing.kind == "image" and thing.by == "path" and said & {"network", "needs", "host", "setting"}:
         return
     if FLAGS["example"].search(cell.plain, max(0, thing.start - 16), thing.start):
         return
-    spans = (cell.plain[a:b] for a, b, mark in cell.marks if mark == "code" and a <= thing.start < b)
-    if thing.kind == "url" and any(" " in said.strip() for said in spans):
-        return  # A command that asks there.
+    if thing.kind == "url" and is_of_a_command(cell, thing):
+        return
     for kind in _KINDS.get(thing.kind, ()):
         if kind == "EXPOSES_ENDPOINT" and thing.kind == "host" and "url" not in said:
             continue  # The name of a machine.
