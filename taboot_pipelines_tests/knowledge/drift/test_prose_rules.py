@@ -183,8 +183,8 @@ def test_addresses_of_host_names(address: str, found: list[tuple[str, str]]) -> 
     ("text", "found"),
     [
         ("Jellyfin is reachable at http://hearth.lan:8080.", JELLYFIN),
-        ("SWAG connects to Jellyfin at http://jellyfin:8920.", JELLYFIN),
-        ("SWAG connects to Jellyfin at http://jellyfin:8096.", []),
+        ("Within the network Jellyfin is at http://jellyfin:8920.", JELLYFIN),
+        ("Within the network Jellyfin is at http://jellyfin:8096.", []),
     ],
 )
 def test_addresses_with_a_port(text: str, found: list[tuple[str, str]]) -> None:
