@@ -271,13 +271,8 @@ class _HouseDrift:
     def _listening(self, service: Service) -> Mapping[int, StatedSpan]:
         from taboot_pipelines.retrieval.drift.containers import listening
 
-        known = self.house.services.get(self._numbers.get(service.key, -1))
+        known = self.house.with_key(service.key)
         return listening(self.config, known) if known is not None else {}
-
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        """The nodes of services by their keys."""
-        return {self.house.key(n): n for n in self.house.services}
 
     def _running_otherwise(self, declared: Declared) -> Iterable[Drift]:
         if all(d.standing is not Authority.RUNS for d in self.documents.values()):

@@ -39,10 +39,9 @@ def running_otherwise(
             name = documents[doc_id].name
             text = house.text(doc_id)
             dumps.append(Dump(doc_id, known.path, name, place, known.source in hosts, date or since, text))
-    numbers = {house.key(n): n for n in house.services}
 
     def places(key: str, field: str, text: str) -> StatedSpan | None:
-        service = house.services.get(numbers.get(key, -1))
+        service = house.with_key(key)
         said = [
             entry.cite
             for entry in (config.of_service(service) if service is not None else ())

@@ -228,6 +228,14 @@ class ServiceIndex:
         held = Counter(s.name for s in self.services.values() if s.declared and s.project)
         return frozenset(name for name, count in held.items() if count > 1)
 
+    def with_key(self, key: str) -> Service | None:
+        """The service whose node has a key, if there is one."""
+        return self._by_key.get(key)
+
+    @cached_property
+    def _by_key(self) -> dict[str, Service]:
+        return {self.key(number): service for number, service in self.services.items()}
+
     @cached_property
     def services(self) -> dict[int, Service]:
         """Every service, by its node."""

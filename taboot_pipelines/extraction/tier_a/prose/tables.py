@@ -516,8 +516,8 @@ def _addressed(
 ) -> Iterator[Candidate]:
     said = header_roles(header)
     others = roles()["other-end"]
+    words = re.findall(r"[a-z]+", header.lower())
     if thing.kind == "ip":
-        words = re.findall(r"[a-z]+", header.lower())
         if subject_cell is not cell and ("reaches" in said or not others.isdisjoint(words)):
             return  # The address of what stands at the other end.
         lead = name_of(cell) if subject_cell is not cell else None
@@ -547,7 +547,6 @@ def _addressed(
             made.port, made.protocol, made.target = thing.port, thing.protocol, thing.target
             if thing.kind == "port" or thing.placeholder:
                 made.end = None
-        words = re.findall(r"[a-z]+", header.lower())
         alone = thing.end - thing.start >= len(cell.plain.strip()) - 2
         before = re.findall(r"[a-z]+", cell.plain[: thing.start].lower())
         made.features = [
