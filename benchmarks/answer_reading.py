@@ -116,7 +116,7 @@ def their_questions(name: str) -> Iterator[Asked]:
             # Within a house its name in front says nothing.
             return said and any(url.endswith(f"/{e.partition('/')[2]}") for e in q["evidence"])
 
-        if q["house"] == name and q["kind"] != "graph":
+        if q["house"] == name:
             yield Asked(q["question"], q["kind"] != "none", right)
 
 
@@ -254,7 +254,9 @@ def measure(ours: Path, strangers: Path, write: bool) -> None:
     compared, weights = reading._COMPARED, reading.weights
     reading._COMPARED = LOOKED_AT
     # Only what is looked at hangs on what was fitted before; signs may have come or gone since.
-    unfitted = Weights(weights().before, np.zeros(len(RANKING)), np.zeros(len(TELLING) + 3))
+    before = np.zeros(len(BEFORE))
+    before[: len(weights().before)] = weights().before[: len(BEFORE)]
+    unfitted = Weights(before, np.zeros(len(RANKING)), np.zeros(len(TELLING) + 3))
     reading.weights = lambda: unfitted
     seen = []
     for name in OUR_HOUSES:

@@ -22,7 +22,7 @@ from taboot_pipelines.model.offsets import PLACES, OffsetMap
 from taboot_pipelines.model.records import Extraction, ParsedDocument
 
 #: Part of every fingerprint downstream: raise it when the same bytes would give another document.
-PARSER_VERSION = "7"
+PARSER_VERSION = "8"
 
 #: In the metadata of a page whose main content a document is: of what type the page is, and how sure it is
 #: that the document holds its content and nothing else, as the expected F1 by words.

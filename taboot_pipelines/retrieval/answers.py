@@ -8,14 +8,13 @@ which its candidates can be shown again (``stores.replays``).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from taboot_pipelines.errors import TabootError
 from taboot_pipelines.retrieval.answering import compound_questions, reading, words
-from taboot_pipelines.retrieval.answering.answer_types import Value
+from taboot_pipelines.retrieval.answering.answer_types import SET_NUMBER, Value
 from taboot_pipelines.retrieval.answering.compound_questions import join_answers
 from taboot_pipelines.retrieval.answering.config_values import WORDS
 from taboot_pipelines.retrieval.answering.documents import Documents, Excerpt, PassageSpan
@@ -52,8 +51,9 @@ if TYPE_CHECKING:
 _NAMED, _CLOSEST = 3, 3
 #: Who asks for one of these does not want another property of the same thing, which is what facts may know.
 _TIMES = frozenset({Value.MOMENT, Value.DATE, Value.DURATION, Value.FREQUENCY})
-#: A setting that is a number has its unit in its key, or nowhere.
-_SET = re.compile(r"(?:\b(?:to|is) |=)\d+(?:\.\d+)?(?![\w/:-]|\.\d)")
+
+#: Passages among which it is looked where else a line of configuration stands.
+_ELSEWHERE = 100
 
 #: How likely what a document says is still so, where it says of itself that it does not hold.
 _STILL_SO = 0.7
@@ -207,6 +207,14 @@ class Answers:
         both = replace(request, limit=PASSAGES, vector_weight=1.0, keyword_weight=1.0)
         searched = self._search.search(both)
         found = self._session.ask(lambda view: self._rank(view, request, searched.hits, limit, facts_suffice))
+        line = None if found.told else reading.line_of_several(found.asked, found.reads)
+        if line is not None:
+            same = replace(
+                request, query=line.statement.said, limit=_ELSEWHERE, vector_weight=0.0, keyword_weight=1.0
+            )
+            hits = self._search.search(same).hits
+            told = self._session.ask(lambda view: reading.everywhere(line, self._places(view, hits)))
+            found = replace(found, told=told[:limit])
         return replace(found, notes=(*searched.notes, *found.notes))
 
     def _rank(
@@ -218,7 +226,7 @@ class Answers:
         if (
             facts is not None
             and asked.value in _TIMES
-            and not (says(asked, facts.text) or _SET.search(facts.text))
+            and not (says(asked, facts.text) or SET_NUMBER.search(facts.text))
         ):
             facts = None
         if facts_suffice and facts is not None:
@@ -317,7 +325,7 @@ class Answers:
             question=found.asked.question,
             found=True,
             # What stands around a statement begins a line of its own.
-            text=(" " if found.told else "\n").join(
+            text=(" " if found.told and not _is_code(chosen) else "\n").join(
                 f"{part.text} [{number}]" for number, part in enumerate(chosen, 1)
             ),
             citations=tuple(_cite(number, part) for number, part in enumerate(chosen, 1)),
@@ -532,13 +540,17 @@ def _words_around(statement: TextStatement) -> set[str]:
     return set(WORDS.findall(" ".join(parts).lower()))
 
 
+def _is_code(parts: Sequence[Excerpt]) -> bool:
+    return any(s.form is Form.CODE for p in parts for s in p.document.statements[p.first : p.last + 1])
+
+
 def _cite(number: int, part: Excerpt) -> Citation:
     document, (first, last) = part.document, part.span
     chunk_id, line = document.place(first)
     start = document.start + first
     said = document.text[first:last]
     # Lines of code say something by where they break and begin.
-    code = any(s.form is Form.CODE for s in document.statements[part.first : part.last + 1])
+    code = _is_code([part])
     return Citation(
         number=number,
         text=said if code else " ".join(said.split()),

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from taboot_pipelines.documents.blocks import Kind, Outline, indent_of, scan_code, scan_markdown
@@ -52,6 +52,20 @@ _TO_PRIVATE = {ord(c): p for p, c in _PRIVATE_CHARACTERS.items()}
 _BAR = re.compile(r"(?<!\\)\|")
 #: A comment of so many words says something to people; a shorter one may be a setting that is switched off.
 _MIN_COMMENT_WORDS = 4
+#: A section of an INI or TOML file.
+_SECTION = re.compile(r"\[{1,2}([\w\"'][\w .:@/\"'-]*)\]{1,2}")
+#: What an item of a list is called (Kubernetes, Ansible, Prometheus); a manifest's kind and name (Kubernetes,
+#: "Objects": each has them); and what parts the documents of a stream (YAML 1.2, 9.1).
+_CALLED = re.compile(
+    r"\s*(?:- +)?[\"']?(?:\w*name|alert|record|id|title|alias)[\"']?:\s+[\"']?([^\s\"'#{][^\"'#{]*)",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"\s+name:\s+[\"']?([^\s\"'#{]+)")
+_KIND = re.compile(r"kind:\s+([A-Z]\w+)\s*(?:#.*)?")
+_METADATA = re.compile(r"metadata:\s*(?:#.*)?")
+_DOCUMENT = re.compile(r"---(?:\s.*)?")
+#: Lines of an item of a list in which its name is looked for.
+_MAX_ITEM = 60
 #: Lines of code above which a comment introduces only what follows it directly.
 _MAX_LEAD = 400
 
@@ -72,10 +86,11 @@ class Form(Enum):
 class TextStatement:
     """``[start, end)``: its code points in the document, surrounding blanks left out. ``said``: how it is
     read out, without marks; a row with its header. ``lead``: what introduces it: the sentence before a list
-    or a block of code, the comment above a line. ``keys``: the lines that a line of code lies under,
-    outermost first. ``before``: the rest of its paragraph so far. ``section``: its headings, outermost first.
-    ``block``: the list, table, paragraph or code block that it belongs to. ``cells``: of a table's row the
-    header and the text of each that is not empty. ``ordinal``: of an item of an ordered list its number.
+    or a block of code, the comment above a line. ``keys``: what a line of code lies in, outermost first: its
+    manifest or section, the lines above it, the items of lists by their names. ``before``: the rest of its
+    paragraph so far. ``section``: its headings, outermost first. ``block``: the list, table, paragraph or
+    code block that it belongs to. ``cells``: of a table's row the header and the text of each that is not
+    empty. ``ordinal``: of an item of an ordered list its number.
     """
 
     start: int
@@ -308,7 +323,8 @@ class _Reader:
         """Lines of code: each is read with the keys (lines indented less) and the comment above it."""
         texts, starts = self._lines.texts, self._lines.starts
         section = self._section(first)
-        keys: list[tuple[int, str]] = []
+        keys: list[tuple[int, str, bool]] = []
+        within = _things(texts[first:last])
         comment: list[int] = []
         said_above = ""
         i = first
@@ -331,20 +347,22 @@ class _Reader:
             while texts[j - 1].rstrip().endswith("\\") and j < last and texts[j].strip():
                 j += 1
             indent = indent_of(line)
-            while keys and keys[-1][0] >= indent:
+            marked = _LIST_MARK.match(text)
+            # A list may stand as far out as the key that it is the value of.
+            while keys and keys[-1][0] >= indent + (marked is not None and keys[-1][2]):
                 keys.pop()
             if indent == 0 and not lead:
                 said_above = said_above if i and texts[i - 1].strip() else ""
-            path = tuple(key for _, key in keys)
+            path = (*within[i - first], *(key for _, key, _ in keys))
             raw = self._text[starts[i] : starts[j]]
             said = " ".join(raw.replace("\\\n", " ").split())
             above = f"{lead} {said_above}".strip()
             self._add(starts[i], starts[j], Form.CODE, said, above, "", section, path)
             # What stands beside the first key of a list's item lies under the list, not under that key.
-            marked = _LIST_MARK.match(text)
-            keys.append(
-                (indent + (marked.end() if marked else 0), text.removeprefix("- ").rstrip(":{ ")[:80])
-            )
+            own = indent + (marked.end() if marked else 0)
+            if marked and (called := _called(texts[i : min(last, i + _MAX_ITEM)], own)):
+                keys.append((own - 1, called, False))
+            keys.append((own, text.removeprefix("- ").rstrip(":{ ")[:80], text.endswith(":")))
             said_above = said_above if j < last and indent_of(texts[j]) > indent else ""
             i = j
         self._comments(comment, lead, section)
@@ -368,6 +386,41 @@ class _Reader:
             if part:
                 self._add(starts[first] + a, starts[first] + b, Form.SENTENCE, part, lead, before, section)
                 before = f"{before} {part}".strip()
+
+
+def _things(texts: Sequence[str]) -> list[tuple[str, ...]]:
+    """Of each line of code what it lies in that no indent tells: the section of an INI file, the manifest of
+    a stream of YAML."""
+    found: list[tuple[str, ...]] = []
+    for begin, end in _documents(texts):
+        kinds = [m[1] for m in map(_KIND.fullmatch, texts[begin:end]) if m]
+        manifest: tuple[str, ...] = ()
+        if len(kinds) == 1:
+            at = next((n for n in range(begin, end) if _METADATA.fullmatch(texts[n])), end)
+            below = takewhile(lambda line: not line.strip() or line[0].isspace(), texts[at + 1 : end])
+            names = [(indent_of(line), m[1]) for line in below if (m := _NAME.match(line))]
+            manifest = (" ".join((*kinds, *(name for _, name in sorted(names)[:1]))),)
+        within = manifest
+        for line in texts[begin:end]:
+            section = _SECTION.fullmatch(line.rstrip())
+            within = within if section is None else (section[1],)
+            found.append(manifest if section else within)
+    return found
+
+
+def _documents(texts: Sequence[str]) -> list[tuple[int, int]]:
+    """The lines ``[begin, end)`` of each document of a stream of YAML; of another file all of them."""
+    parted = [n for n, line in enumerate(texts) if _DOCUMENT.fullmatch(line.rstrip())]
+    return list(pairwise((0, *(n for n in parted if n), len(texts))))
+
+
+def _called(texts: Sequence[str], own: int) -> str:
+    """What an item of a list is called, which begins with the first of some lines, its keys ``own`` columns
+    in; empty if it has no name."""
+    inside = takewhile(lambda line: not line.strip() or indent_of(line) >= own, texts[1:])
+    pairs = (line for line in inside if indent_of(line) == own)
+    name = next((m for m in map(_CALLED.match, (texts[0], *pairs)) if m), None)
+    return name[1].strip()[:80] if name else ""
 
 
 def _cells(line: str) -> list[str]:

@@ -162,3 +162,51 @@ def test_the_first_key_of_a_list_item_is_no_heading_of_its_neighbours():
 
 def test_an_escaped_mark_stands_for_itself():
     assert plain(r"amd64-\<version\> of \*all\* in `a\<b\>`") == r"amd64-<version> of *all* in `a\<b\>`"
+
+
+MANIFESTS = """\
+kind: Deployment
+metadata:
+  labels:
+    name: anything
+  name: mealie
+spec:
+  containers:
+  - image: busybox
+    name: sidecar
+    env:
+    - name: TZ
+      value: Europe/Berlin
+---
+kind: Service
+metadata:
+  name: mealie
+spec:
+  port: 9000
+"""
+
+
+def test_a_line_of_a_manifest_says_of_what_and_an_item_of_a_list_by_its_name():
+    keys = {s.said: s.keys for s in statements(MANIFESTS, code=True)}
+    spec = ("Deployment mealie", "spec", "containers")
+    assert keys["- image: busybox"] == spec
+    assert keys["value: Europe/Berlin"] == (*spec, "sidecar", "env", "TZ")
+    assert keys["port: 9000"] == ("Service mealie", "spec")
+
+
+def test_a_line_of_an_ini_file_lies_in_its_section():
+    text = "log = x\n[sshd]\nbantime = 600\n\n[Service]\nMemoryMax=900M\n"
+    keys = {s.said: s.keys for s in statements(text, code=True)}
+    assert keys == {
+        "log = x": (),
+        "[sshd]": (),
+        "bantime = 600": ("sshd",),
+        "[Service]": (),
+        "MemoryMax=900M": ("Service",),
+    }
+
+
+def test_a_list_may_stand_as_far_out_as_its_key():
+    text = "tasks:\n- name: Dump\n  cron: daily\n- 80\nafter: x\n"
+    keys = {s.said: s.keys for s in statements(text, code=True)}
+    assert keys["cron: daily"] == ("tasks", "Dump") and keys["- 80"] == ("tasks",) and keys["after: x"] == ()

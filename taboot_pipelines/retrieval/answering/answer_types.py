@@ -140,6 +140,9 @@ NOUNS: tuple[tuple[re.Pattern[str], Value], ...] = tuple(
     )
 )  # fmt: skip
 
+#: A setting that is a number has its unit in its key, or nowhere.
+SET_NUMBER = re.compile(r"(?:\b(?:to|is)|[:=]) ?[\"']?\d+(?:\.\d+)?(?![\w/:-]|\.\d)")
+
 #: Of these kinds a value can be told from other words, so that a statement without one does not answer.
 TOLD = frozenset(
     {
@@ -160,6 +163,9 @@ TOLD = frozenset(
     }
 )
 
+
+#: Spans of time.
+SPANS = frozenset({Value.DURATION, Value.FREQUENCY})
 
 #: The words by which what happened is told.
 _TOLD_IN = frozenset({"was", "were", "had", "this"})
@@ -291,6 +297,12 @@ _LISTS = re.compile(
     r"|(?:services|containers|apps)\b|(?:[\w-]+ ){1,3}(?:services|containers|apps)\W*$"
     r"|(?:who|what|does anything|is anything|anything) (?!is the\b|are the\b)"
 )
+#: A noun in the plural; what looks like one, but is a verb.
+_PLURAL = re.compile(r"[\w-]{2,}[^\W\dsiu_]s")
+_SINGULAR_VERBS = frozenset({"does", "uses", "runs", "needs", "gets", "takes", "wants", "listens"})
+_ENUMERATE = frozenset({"list", "name", "show", "all"})
+#: Words among which the noun is that an enumeration asks for.
+_MAX_BEFORE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,8 +312,8 @@ class Reading:
     ``negated``: it denies something, and ``denied``: it asks for what is not so; ``transitive``: what follows
     indirectly counts too; ``ours``: the house's own things are asked for; ``inventory``: which of the house's
     things are so, what no vendor knows; ``lists``: which things are so, named or not, and
-    ``lists_services``: which services, called so; ``compares``: the words that ask for a comparison or a sum,
-    in lower case.
+    ``lists_services``: which services, called so; ``several``: things of any kind, in the plural;
+    ``compares``: the words that ask for a comparison or a sum, in lower case.
     """
 
     question: str
@@ -317,6 +329,7 @@ class Reading:
     inventory: bool
     lists: bool
     lists_services: bool
+    several: bool
     compares: str
 
 
@@ -342,8 +355,16 @@ def read(question: str) -> Reading:
         inventory=bool(_INVENTORY.search(folded)) or (ours and value not in _DOCUMENTED),
         lists=bool(_LISTS.match(lower)),
         lists_services=bool(_LISTS_SERVICES.match(lower)),
+        several=bool(_LISTS_SERVICES.match(lower)) or _of_several(lower, noun),
         compares=compares[0] if compares else "",
     )
+
+
+def _of_several(lower: str, noun: str) -> bool:
+    """Whether a question asks for things in the plural, by its noun, or for whoever does something."""
+    first, *others = lower.split() or [""]
+    among = others[:_MAX_BEFORE] if first in _ENUMERATE else noun.split()[:2]
+    return first == "who" or any(_PLURAL.fullmatch(w) and w not in _SINGULAR_VERBS for w in among)
 
 
 def _read(folded: str) -> tuple[Value | None, str]:

@@ -2,12 +2,13 @@
 
 Prose, lists, tables and lines of configuration are read alike: each is a statement, and what would be shown
 of it is its block. How near a statement is to the question in meaning, how much of the question its block
-has, token by token, whether it carries the kind of value that is asked for, and how far in front its passage
-stands are its :class:`Signs`. A conditional logit (McFadden 1974) over the statements of one question ranks
-them, a logistic regression says how probable it is that the best one answers. Both are fitted on questions
-about many houses by several authors, by ``benchmarks/answer_reading.py``, which also says how well they hold
-in houses that were left out. Signs of the words of a question (names, its subject, slips of the pen) were
-tried beside these, and found nothing more there.
+has, token by token, what the keys that it sets are known to mean, whether it carries the kind of value that
+is asked for, and how far in front its passage stands are its :class:`Signs`. A conditional logit (McFadden
+1974) over the statements of one question ranks them, a logistic regression says how probable it is that the
+best one answers. Both are fitted on questions about many houses by several authors, by
+``benchmarks/answer_reading.py``, which also says how well they hold in houses that were left out. Signs of
+the words of a question (names, its subject, slips of the pen) were tried beside these, and found nothing more
+there; nor did what products are (of 2,100 of them).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from taboot_pipelines.errors import TabootError
-from taboot_pipelines.retrieval.answering import words
-from taboot_pipelines.retrieval.answering.answer_types import CAUSE, TOLD, Value, carries
+from taboot_pipelines.retrieval.answering import key_meanings, words
+from taboot_pipelines.retrieval.answering.answer_types import CAUSE, SET_NUMBER, SPANS, TOLD, Value, carries
 from taboot_pipelines.retrieval.answering.documents import Excerpt, PassageSpan, ReadDocument
 from taboot_pipelines.retrieval.answering.similarity import ExactWords, Near, Tokens
 from taboot_pipelines.retrieval.answering.text_query import TextQuery
@@ -47,13 +48,14 @@ class Signs(NamedTuple):
     """What tells how well a statement answers, each from 0 to 1. ``first``: how far in front its passage is;
     ``own``: whether it speaks of the house, not a vendor of the world; ``heading``: whether it is one;
     ``value``: whether it carries the kind of value that is asked for (one half where that cannot be told);
-    ``line``: how well it has the tokens of the question (MaxSim), behind what it belongs to; ``block``: how
-    well all that is shown of it does; ``found``: of what the passages have of the question together, how much
-    the block has; ``missed``: the share of the question's weight on the token that the block has least;
-    ``meaning``: the cosine of the question and the statement behind what it belongs to; ``worded``: how much
-    of the question's weight stands in the block as it is written there, or as a synonym; ``strange``: the
-    share of the word of most weight that does not: jellybean is no jellyfin; ``apart``: whether what tells
-    things of one kind apart (a version, an address, the letter of a hall) all stands there.
+    ``line``: how well it has the tokens of the question (MaxSim), behind what it belongs to; ``key``: how
+    well what its keys are known to mean has them; ``block``: how well all that is shown of it does;
+    ``found``: of what the passages have of the question together, how much the block has; ``missed``: the
+    share of the question's weight on the token that the block has least; ``meaning``: the cosine of the
+    question and the statement behind what it belongs to; ``worded``: how much of the question's weight stands
+    in the block as it is written there, or as a synonym; ``strange``: the share of the word of most weight
+    that does not: jellybean is no jellyfin; ``apart``: whether what tells things of one kind apart (a
+    version, an address, the letter of a hall) all stands there.
     """
 
     first: float
@@ -61,6 +63,7 @@ class Signs(NamedTuple):
     heading: float
     value: float
     line: float
+    key: float = 0.0
     block: float = 0.0
     found: float = 0.0
     missed: float = 0.0
@@ -72,9 +75,9 @@ class Signs(NamedTuple):
 
 #: The signs that statements are ranked by: all of a question, then those whose blocks are compared; and those
 #: by which it is told how probable the best one is.
-BEFORE = ("first", "own", "heading", "value", "line")
-RANKING = ("first", "own", "heading", "value", "block", "meaning")
-TELLING = ("meaning", "first", "value", "block", "found", "missed", "worded", "strange")
+BEFORE = ("first", "own", "heading", "value", "line", "key")
+RANKING = ("first", "own", "heading", "value", "block", "meaning", "key")
+TELLING = ("meaning", "first", "value", "block", "found", "missed", "worded", "strange", "key")
 
 
 class Weights(NamedTuple):
@@ -234,8 +237,9 @@ def _statements(asked: TextQuery, places: Sequence[PassageSpan], tokens: Tokens)
     runs = frozenset(words.runs(words.fold(asked.question)))
     texts = [_in_context(s.document, s.document.statements[n], _MAX_CHARS) for s, n, _ in held]
     lines = tokens.matches(texts) @ tokens.weights
+    keys = _keys([span.document.statements[number] for span, number, _ in held], tokens)
     found = []
-    for (span, number, at), line in zip(held, lines.tolist(), strict=True):
+    for (span, number, at), line, meant in zip(held, lines.tolist(), keys, strict=True):
         statement = span.document.statements[number]
         signs = Signs(
             first=at,
@@ -243,9 +247,18 @@ def _statements(asked: TextQuery, places: Sequence[PassageSpan], tokens: Tokens)
             heading=float(statement.form is Form.HEADING),
             value=_value(asked.value, statement, runs),
             line=line,
+            key=meant,
         )
         found.append(Read(span.document, number, signs))
     return found
+
+
+def _keys(found: Sequence[TextStatement], tokens: Tokens) -> list[float]:
+    """How well what the keys of each statement mean has the tokens of a question; 0 where no key is known."""
+    meant = [key_meanings.meanings(statement) for statement in found]
+    every = list(dict.fromkeys(meaning for of_one in meant for meaning in of_one))
+    had = dict(zip(every, (tokens.matches(every) @ tokens.weights).tolist(), strict=True))
+    return [max((had[meaning] for meaning in of_one), default=0.0) for of_one in meant]
 
 
 def _says_nothing(asked: TextQuery, document: ReadDocument, number: int) -> bool:
@@ -269,6 +282,8 @@ def _value(asked: Value | None, statement: TextStatement, runs: frozenset[str]) 
     if asked is Value.REASON:
         # A reason may be told without a word that says so, but not by a line of configuration.
         return 1.0 if CAUSE.search(statement.said) else 0.0 if statement.form is Form.CODE else 0.5
+    if asked in SPANS and statement.form is Form.CODE and SET_NUMBER.search(statement.said):
+        return 1.0
     return float(carries(asked, statement.said, runs)) if asked in TOLD else 0.5
 
 
@@ -324,11 +339,44 @@ def answer(asked: TextQuery, ranked: Sequence[Read], limit: int) -> list[Excerpt
     """The parts that are said; empty if none is probable enough, or if what is most probable carries no value
     of the kind that is asked for, or is of another thing of its kind; nor does a line of configuration, which
     speaks of one service, say which services are so."""
-    if not ranked or ranked[0].sure < THRESHOLD:
+    if not ranked or not _answers(ranked[0]):
         return []
-    best = ranked[0]
-    of_one = asked.lists_services and best.statement.form is Form.CODE
-    return parts(best)[:limit] if best.signs.value and best.signs.apart and not of_one else []
+    of_one = asked.lists_services and ranked[0].statement.form is Form.CODE
+    return [] if of_one else parts(ranked[0])[:limit]
+
+
+def _answers(best: Read) -> bool:
+    return best.sure >= THRESHOLD and bool(best.signs.value and best.signs.apart)
+
+
+def line_of_several(asked: TextQuery, ranked: Sequence[Read]) -> Read | None:
+    """The line of configuration that answers a question for several things, each of which may have it: where
+    else it stands is looked for (:func:`everywhere`)."""
+    if not asked.several or not ranked or ranked[0].statement.form is not Form.CODE:
+        return None
+    return ranked[0] if _answers(ranked[0]) and _setting(ranked[0].statement.said) else None
+
+
+#: The mark of a list's item, a comment at the end, and what only joins or closes, of a line of configuration.
+_MARKED = re.compile(r"\A(?:- +)+|\s+(?:#|//).*\Z|[\s\"'`:=,;{\[]+")
+
+
+def _setting(said: str) -> str:
+    """A line of configuration as it is compared, in whichever format and style."""
+    return _MARKED.sub(" ", said).strip().lower()
+
+
+def everywhere(line: Read, places: Sequence[PassageSpan]) -> list[Excerpt]:
+    """The places where a line of configuration stands, its own first, each behind its file and its keys."""
+    wanted = _setting(line.statement.said)
+    found = {(line.document.doc_id, line.statement.start + line.document.start): alone(line)}
+    documents = {(p.document.doc_id, p.document.start): p.document for p in places}
+    for document in documents.values():
+        for number, statement in enumerate(document.statements):
+            if statement.form is Form.CODE and _setting(statement.said) == wanted:
+                at = document.doc_id, statement.start + document.start
+                found.setdefault(at, alone(replace(line, document=document, number=number)))
+    return [replace(e, text=f"{e.document.path}: {e.text}") for e in found.values()]
 
 
 def parts(chosen: Read) -> list[Excerpt]:
