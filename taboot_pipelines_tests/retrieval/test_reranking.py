@@ -86,7 +86,8 @@ def test_a_reranker_that_fails_leaves_the_fused_order_and_one_warning(home, serv
     assert server.requests == 1  # the second search did not wait for it
     with pytest.raises(TabootError, match="E_RERANKER"):
         kb.search(QUERY, 10, rerank=True)
-    assert kb.answer("how do I restart nginx").citations
+    answer = kb.answer("how do I restart nginx")
+    assert answer.citations or answer.closest
 
 
 def test_a_result_says_whether_it_was_reranked_and_why_not(home, server):

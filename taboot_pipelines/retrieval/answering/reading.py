@@ -126,15 +126,19 @@ def read(
     if not found:
         return []
     signs = np.array([r.signs for r in found], dtype=np.float64)
-    documents = [r.document.doc_id for r in found]
     order, scores = rank(signs, weights())
-    probability = sure(best_signs(signs[order], [documents[i] for i in order], scores), weights())
-    ranked: dict[str, Read] = {}
-    for i, score in zip(order.tolist(), scores.tolist(), strict=True):
-        share = float(np.exp(score - scores[0]))
-        told = replace(found[i], score=score, sure=round(probability * share, 4))
-        ranked.setdefault(told.statement.said.lower(), told)
-    return list(ranked.values())
+    once: dict[str, int] = {}
+    for place, i in enumerate(order.tolist()):
+        once.setdefault(found[i].statement.said.lower(), place)
+    kept = list(once.values())
+    order, scores = order[kept], scores[kept]
+    first = [found[i] for i in order.tolist()]
+    told_by = best_signs(signs[order], [r.document.doc_id for r in first], scores)
+    shares = sure(told_by, weights()) * np.exp(scores - scores[0])
+    return [
+        replace(r, score=float(score), sure=round(float(share), 4))
+        for r, score, share in zip(first, scores, shares, strict=True)
+    ]
 
 
 def named(signs: Numbers, names: Sequence[str]) -> Numbers:
