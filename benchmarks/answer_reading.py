@@ -5,7 +5,7 @@ that were left out.
 
 OURS is a folder with the homes ``house``, ``quay`` and ``station`` of ``benchmarks/answers.py --keep``;
 STRANGERS the ``--work`` folder of ``house-questions/score.py``, a home for each house that other people
-described and asked about (with those of ``answers/strangers``, whose repositories one checks out, twelve;
+described and asked about (with those of ``answers/strangers``, whose repositories one checks out, fifteen;
 else four). Without them all homes are made first, in a temporary folder, and ``score.py``
 prints how many questions about each house of others are answered rightly, of each kind. Every question is
 searched; of each statement that text could answer with, it is judged whether the answer that begins with it

@@ -25,7 +25,8 @@ Answers out of text, and what they share with those from facts:
 - ``text_query``: the words of a question and how much they say; ``answer_types``: the kinds of value and how
   each is told; ``words``: stems and synonyms; ``ownership``: which sources speak of the house;
 - ``documents``: documents as statements (``retrieval.sentences``); ``reading``: those that answer, how
-  probable that is, and what is shown of them, by a fitted model (``reading.json``);
+  probable that is, and what is shown of them, by a fitted model (``reading.json``); ``key_meanings``: what
+  keys of configuration mean in plain words (``key_meanings.txt``);
 - ``table_comparisons``: what comparing a column says;
 - ``model_answers``: a chat model that reads, looks up and writes; ``grounding``: which of its sentences
   rest on what they cite.

@@ -2,8 +2,7 @@
 
 Who asks what a setting is seldom knows its key. ``key_meanings.txt`` holds keys of known formats and
 applications, and the words of settings in general, each with what people call its effect; it was written by
-several hands that saw no question, and has only keys that occur in public repositories
-(``benchmarks/key_meanings.py``).
+several hands that saw no question, and has only keys that are common in public repositories.
 """
 
 from __future__ import annotations

@@ -356,7 +356,8 @@ def _answers(best: Read) -> bool:
 def line_of_several(asked: TextQuery, ranked: Sequence[Read]) -> Read | None:
     """The line of configuration that answers a question for several things, each of which may have it: where
     else it stands is looked for (:func:`everywhere`)."""
-    if not asked.several or not ranked or ranked[0].statement.form is not Form.CODE:
+    # Where a line stands is no answer to what lacks it.
+    if not asked.several or asked.negated or not ranked or ranked[0].statement.form is not Form.CODE:
         return None
     return ranked[0] if _answers(ranked[0]) and _setting(ranked[0].statement.said) else None
 
@@ -373,11 +374,14 @@ def _setting(said: str) -> str:
 def everywhere(line: Read, places: Sequence[PassageSpan]) -> list[Excerpt]:
     """The places where a line of configuration stands, its own first, each behind its file and its keys."""
     wanted = _setting(line.statement.said)
+    rarest = max(wanted.split(), key=len)  # most lines are told apart by it
     found = {(line.document.doc_id, line.statement.start + line.document.start): alone(line)}
     documents = {(p.document.doc_id, p.document.start): p.document for p in places}
     for document in documents.values():
         for number, statement in enumerate(document.statements):
-            if statement.form is Form.CODE and _setting(statement.said) == wanted:
+            if statement.form is not Form.CODE or rarest not in statement.said.lower():
+                continue
+            if _setting(statement.said) == wanted:
                 at = document.doc_id, statement.start + document.start
                 found.setdefault(at, alone(replace(line, document=document, number=number)))
     return [replace(e, text=f"{e.document.path}: {e.text}") for e in found.values()]
