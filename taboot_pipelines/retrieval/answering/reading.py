@@ -266,10 +266,17 @@ def _keys(found: Sequence[TextStatement], tokens: Tokens) -> list[float]:
     return [max((had[meaning] for meaning in of_one), default=0.0) for of_one in meant]
 
 
+#: A setting whose value is wholly a variable's, of a shell or of a template: what it is stands elsewhere.
+_PUT_IN = re.compile(r"(?:- +)?[\"']?[\w.-]+[\"']? ?[:=] ?[\"']?(?:\$\{?[\w.]+\}?|\{\{[^{}]*\}\})[\"']?[;,]?")
+
+
 def _says_nothing(asked: TextQuery, document: ReadDocument, number: int) -> bool:
     """Whether a statement answers no question of its kind: an entry of a list of changes, a line of a tree of
-    folders, a key without a value where the way to do something is asked for."""
+    folders, a setting that a variable puts in, a key without a value where the way to do something is asked
+    for."""
     statement = document.statements[number]
+    if statement.form is Form.CODE and _PUT_IN.fullmatch(statement.said) and "variable" not in asked.folded:
+        return True
     if _CHANGE.match(statement.said):
         return asked.value not in _OF_CHANGES
     if _TREE.match(statement.said) or _heads_a_tree(document.statements, number):

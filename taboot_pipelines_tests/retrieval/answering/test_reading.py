@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -261,3 +263,24 @@ def test_equal_statements_are_read_once_and_best_first() -> None:
     assert len(said) == len(set(said))
     assert [r.score for r in found] == sorted((r.score for r in found), reverse=True)
     assert all(0.0 <= r.sure <= found[0].sure <= 1.0 for r in found)
+
+
+@pytest.mark.parametrize("put_in", ['"${watch_schedule}"', "{{ watch_schedule }}", "$WATCH_SCHEDULE"])
+def test_a_setting_that_a_variable_puts_in_says_nothing_but_its_variable(put_in: str) -> None:
+    text = f"watch:\n  schedule: {put_in}\n  jitter: 30s\n"
+    said = [r.statement.said for r in read("watch schedule", text, code=True)]
+    assert said and f"schedule: {put_in}" not in said
+    assert f"schedule: {put_in}" in [
+        r.statement.said for r in read("which variable has the watch schedule", text, code=True)
+    ]
+
+
+def test_copies_of_a_statement_do_not_make_each_other_less_probable() -> None:
+    asked = read_question("how many litres does the pump in hall C hold", lambda _: 5.0)
+    copies = [replace(document(PUMPS), doc_id=name) for name in ("d", "e", "f")]
+    one, three = (
+        reading.read(asked, [PassageSpan(d, 0, len(PUMPS), True) for d in copies[:n]], None, None)
+        for n in (1, 3)
+    )
+    assert one[0].statement.said == three[0].statement.said
+    assert three[0].sure == pytest.approx(one[0].sure, abs=0.1)
