@@ -23,6 +23,8 @@ def meant(text: str, *, code: bool = True) -> str:
         ("[sshd]\nbantime = 600\n", "locked out"),
         ("command:\n  - --storage.tsdb.retention.time=30d\n", "metrics are kept"),
         ("export RETENTION_DAYS=14\n", "kept"),
+        ("MYSESSIONTIMEOUTSECS=5\n", "logged in"),
+        ("fail2ban:\n  bantime:\n    value: 600\n", "locked out"),
     ],
 )
 def test_a_key_is_known_however_its_words_are_joined(text, says):

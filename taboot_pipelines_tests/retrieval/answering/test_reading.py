@@ -284,3 +284,29 @@ def test_copies_of_a_statement_do_not_make_each_other_less_probable() -> None:
     )
     assert one[0].statement.said == three[0].statement.said
     assert three[0].sure == pytest.approx(one[0].sure, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("question", "several"),
+    [
+        ("which services mount the docker socket", True),
+        ("who mounts the docker socket", True),
+        ("list the jobs with the docker socket", True),
+        ("which services mount nothing but the docker socket, without a label", None),
+        ("what does web mount of the docker socket", False),
+        ("docker socket of web", False),
+    ],
+)
+def test_a_line_is_looked_for_elsewhere_where_several_things_are_asked_for(question, several) -> None:
+    held = document("services:\n  web:\n    volumes: ['/run/docker.sock:/run/docker.sock']\n", code=True)
+    line = Read(held, len(held.statements) - 1, Signs(*[1.0] * len(Signs._fields)), 9.0, 0.99)
+    asked = read_question(question, lambda _: 5.0)
+    assert several is None or asked.several is several
+    assert (reading.line_of_several(asked, [line]) is not None) is bool(several)
+    unsure = replace(line, sure=reading.OF_SEVERAL - 0.01)
+    assert reading.line_of_several(asked, [unsure]) is None
+
+
+def test_a_number_beside_a_key_may_be_a_span_of_time() -> None:
+    found = read("how long is the retention of the backup", "backup:\n  retention_days: 7\n", code=True)
+    assert {r.statement.said: r.signs.value for r in found}["retention_days: 7"] == 1.0
