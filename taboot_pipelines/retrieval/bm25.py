@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ import numpy.typing as npt
 from taboot_pipelines.retrieval.fusion import SLACK, Ids, Ranking, Scores, rank, threshold
 from taboot_pipelines.retrieval.index import Index
 from taboot_pipelines.shards.analyzer import QueryTerm, analyze, analyze_query
-from taboot_pipelines.shards.postings import TermLookup, TermMatches, TermRows
+from taboot_pipelines.shards.postings import TermLookup, TermMatches, TermPlaces, Unsigned
 
 #: Bytes of decoded terms that are kept, at least and for each row: frequent terms are asked for again and
 #: again, and one that most rows have takes eight bytes of each.
@@ -48,10 +48,13 @@ def names_something(query: str) -> bool:
     return words <= _FEW_WORDS or any(not t.isalnum() and any(c.isdigit() for c in t) for t in terms)
 
 
+Numbers = npt.NDArray[np.int32]
+
+
 class _List(NamedTuple):
     """Where a term stands: ids (of rows or of documents), ascending, and its frequency in each."""
 
-    ids: Ids
+    ids: Numbers
     tf: Scores
 
 
@@ -65,14 +68,15 @@ class _Term(NamedTuple):
 class _Part(NamedTuple):
     """What a term adds to the scores of ``ids``; where those are None, of all."""
 
-    ids: npt.NDArray[np.int32] | None
+    ids: Numbers | None
     scores: Scores
 
     def add_to(self, total: Scores) -> None:
         if self.ids is None:
             total += self.scores
         else:
-            total[self.ids] += self.scores
+            # Twice as fast as an indexed sum, which is for indices that may come twice as well.
+            np.add.at(total, self.ids, self.scores)
 
     @property
     def nbytes(self) -> int:
@@ -80,7 +84,7 @@ class _Part(NamedTuple):
 
 
 class _Impact(NamedTuple):
-    """What a term of a query adds, to rows and to documents."""
+    """What a term of a query adds, to rows and to documents: half of its score, so that the sum is a mean."""
 
     rows: _Part
     documents: _Part
@@ -102,9 +106,9 @@ class _Level:
 
     def scores(self, found: _List) -> Scores:
         """What a term adds to the score of each text that has it."""
-        norm = self._norm[found.ids]
-        own: Scores = found.tf * (self.idf(len(found.ids)) * (self._k1 + 1)) / (found.tf + norm)
-        return own
+        own: Scores = self._norm[found.ids]
+        own += found.tf
+        return np.divide(found.tf * (self.idf(len(found.ids)) * (self._k1 + 1)), own, out=own)
 
     def part(self, term: _Term, weight: float) -> _Part:
         """What a term adds: the quadratic mean of its score and of that of the best of its forms; its own
@@ -118,12 +122,13 @@ class _Level:
                 at = np.searchsorted(term.places.ids, form.ids)
                 written[at] = np.maximum(written[at], self.scores(form))
             scores = np.sqrt((scores**2 + written**2) / 2)
-        return self._kept(term.places.ids, scores * weight)
+        scores *= weight
+        return self._kept(term.places.ids, scores)
 
-    def _kept(self, ids: Ids, scores: Scores) -> _Part:
+    def _kept(self, ids: Numbers, scores: Scores) -> _Part:
         size = len(self._norm)
         if len(ids) < size * _DENSE:
-            return _Part(ids.astype(np.int32), scores)
+            return _Part(ids.astype(np.int32, copy=False), scores)
         every = np.zeros(size)
         every[ids] = scores
         return _Part(None, every)
@@ -142,20 +147,27 @@ class Keywords:
         self._rows = _Level(index.length, len(index), k1, b)
         self._documents = _Level(documents, int(np.count_nonzero(self._chunks)), k1, b)
         self._known: OrderedDict[QueryTerm, _Impact] = OrderedDict()
+        self._last: tuple[str, Scores] | None = None
         self._bytes = 0
         self._most_bytes = max(_CACHE_BYTES, _CACHE_BYTES_A_ROW * len(index))
         self._lock = threading.Lock()
 
     def idf(self, term: str) -> float:
         """ln(1 + (N − df + ½) / (df + ½)) of a term of :func:`analyze`, which is never negative."""
-        return self._rows.idf(len(self._terms([QueryTerm(term)])[0].places.ids))
+        return self._rows.idf(sum(len(found.places.rows) for _, found in self._found([QueryTerm(term)])[0]))
 
     def places(self, terms: Sequence[str]) -> list[Ids]:
         """The rows, ascending, that hold each of some terms of :func:`analyze`."""
-        return [found.places.ids for found in self._terms([QueryTerm(term) for term in terms])]
+        found = self._found([QueryTerm(term) for term in terms])
+        return [_in_rows(self._index, 0, own).places.ids.astype(np.int64) for own in found]
 
     def scores(self, query: str) -> Scores:
-        """The score of every row; 0 where it has no word of the query."""
+        """The score of every row, read-only; 0 where it has no word of the query. Those of the last query are
+        kept: who ranks by words also counts by them.
+        """
+        last = self._last
+        if last is not None and last[0] == query:
+            return last[1]
         total = np.zeros(len(self._index))
         documents = np.zeros(len(self._index.documents))
         for impact in self._impacts(analyze_query(query)):
@@ -163,9 +175,10 @@ class Keywords:
             impact.documents.add_to(documents)
         # Rows ascend by document, so this is what a lookup of each row's document would give, sooner.
         of_document = np.repeat(documents, self._chunks)
-        of_document[total == 0] = 0
+        of_document *= total > 0
         total += of_document
-        total *= 0.5
+        total.flags.writeable = False
+        self._last = query, total
         return total
 
     def search(self, scores: Scores, limit: int, rows: Ids | None) -> Ranking:
@@ -182,11 +195,11 @@ class Keywords:
             for w in made:
                 self._known.move_to_end(w)
         missing = [w for w in wanted if w not in made]
-        for w, term in zip(missing, self._terms(missing), strict=True):
-            in_documents = _Term(
-                self._in_documents(term.places), tuple(self._in_documents(f) for f in term.forms)
+        for w, found in zip(missing, self._found(missing), strict=True):
+            made[w] = _Impact(
+                self._rows.part(_in_rows(self._index, len(w.forms), found), w.weight / 2),
+                self._documents.part(_in_documents(self._index, len(w.forms), found), w.weight / 2),
             )
-            made[w] = _Impact(self._rows.part(term, w.weight), self._documents.part(in_documents, w.weight))
         with self._lock:
             for w in missing:
                 if w not in self._known:
@@ -197,50 +210,52 @@ class Keywords:
                 self._bytes -= _size(oldest)
         return [made[w] for w in wanted]
 
-    def _in_documents(self, found: _List) -> _List:
-        """Where a term stands among the documents."""
-        if not len(found.ids):
-            return found
-        documents = self._index.document[found.ids]
-        # Rows ascend by document, so those of one document stand side by side.
-        first = np.empty(len(documents), dtype=bool)
-        first[0] = True
-        np.not_equal(documents[1:], documents[:-1], out=first[1:])
-        starts = first.nonzero()[0]
-        return _List(documents[starts], np.add.reduceat(found.tf, starts))
-
-    def _terms(self, wanted: list[QueryTerm]) -> list[_Term]:
-        """Where each of the terms stands among the rows of all shards."""
-        if not wanted:
-            return []
-        gathered: list[list[tuple[int, TermMatches]]] = [[] for _ in wanted]
-        looked_up = TermLookup.of(wanted)
-        for start, shard in zip(self._index.starts.tolist(), self._index.shards, strict=False):
-            for number, found in shard.postings.find(looked_up):
-                gathered[number].append((start, found))
-        return [_term(len(w.forms), own) for w, own in zip(wanted, gathered, strict=True)]
+    def _found(self, wanted: list[QueryTerm]) -> list[_Found]:
+        """Where each of the terms stands, by the number of the shard; shards without it are left out."""
+        found: list[_Found] = [[] for _ in wanted]
+        if wanted:
+            looked_up = TermLookup.of(wanted)
+            for shard, file in enumerate(self._index.shards):
+                for number, matches in file.postings.find(looked_up):
+                    found[number].append((shard, matches))
+        return found
 
 
-def _term(forms: int, found: list[tuple[int, TermMatches]]) -> _Term:
-    """A term with so many forms out of what the shards hold of it, each with its first row."""
-    places = _joined([(start, f.places) for start, f in found])
+_Found = list[tuple[int, TermMatches]]
+_Lists = Callable[[TermPlaces], tuple[Unsigned, Unsigned]]
+
+
+def _in_rows(index: Index, forms: int, found: _Found) -> _Term:
+    """Among the rows of all shards, a term with so many forms."""
+    return _joined(index.starts, forms, found, lambda places: (places.rows, places.tfs))
+
+
+def _in_documents(index: Index, forms: int, found: _Found) -> _Term:
+    """Among the documents of all shards, a term with so many forms."""
+    return _joined(index.document_starts, forms, found, lambda places: (places.documents, places.counts))
+
+
+def _joined(starts: Ids, forms: int, found: _Found, lists: _Lists) -> _Term:
+    """What ``lists`` names of each shard's, as one; ``starts``: the first id of each shard."""
+    places = _list([(starts[shard], *lists(f.places)) for shard, f in found])
     if all(f.forms is None for _, f in found):
         return _Term(places, ())
-    own: list[list[tuple[int, TermRows]]] = [[] for _ in range(forms)]
-    for start, f in found:
+    own: list[list[tuple[int, Unsigned, Unsigned]]] = [[] for _ in range(forms)]
+    for shard, f in found:
         for form, at in zip(own, (f.places,) * forms if f.forms is None else f.forms, strict=True):
             if at is not None:
-                form.append((start, at))
-    return _Term(places, tuple(map(_joined, own)))
+                form.append((starts[shard], *lists(at)))
+    return _Term(places, tuple(map(_list, own)))
 
 
-def _joined(parts: list[tuple[int, TermRows]]) -> _List:
+def _list(parts: list[tuple[int, Unsigned, Unsigned]]) -> _List:
     if not parts:
-        return _List(np.zeros(0, dtype=np.int64), np.zeros(0))
+        return _List(np.zeros(0, dtype=np.int32), np.zeros(0))
+    starts, ids, tfs = zip(*parts, strict=True)
     # One addition for all shards: each call of numpy costs more than the few rows of most.
-    ids = np.concatenate([p.rows for _, p in parts], dtype=np.int64)
-    ids += np.repeat([start for start, _ in parts], [len(p.rows) for _, p in parts])
-    return _List(ids, np.concatenate([p.tfs for _, p in parts], dtype=np.float64))
+    every = np.repeat(np.array(starts, dtype=np.int32), [len(own) for own in ids])
+    every += np.concatenate(ids)
+    return _List(every, np.concatenate(tfs).astype(np.float64))
 
 
 def _size(impact: _Impact) -> int:

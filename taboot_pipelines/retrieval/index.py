@@ -70,8 +70,9 @@ class Index:
         self.documents = _concat([s.documents for s in self.shards])
         #: The chunk's document, as a row of ``documents``.
         self.document = self._column("document", np.int32, np.int64)
-        bases = np.concatenate(([0], np.cumsum([len(s.documents) for s in self.shards])))
-        for i, base in enumerate(bases[:-1]):
+        #: Row of ``documents`` at which those of each shard start, and the end.
+        self.document_starts = np.concatenate(([0], np.cumsum([len(s.documents) for s in self.shards])))
+        for i, base in enumerate(self.document_starts[:-1]):
             self.document[self.starts[i] : self.starts[i + 1]] += base
         #: Words of the chunk, and of all chunks together.
         self.length = self._column("length", np.int32, np.float64)
@@ -413,16 +414,24 @@ def _encode(table: pa.Table, name: str) -> _Encoded:
 
 
 def _groups(hashes: pa.Array) -> Rows:
-    """A number for each SHA-256, the same for equal ones, from 0 on without gaps."""
+    """A number for each SHA-256, the same for equal ones, from 0 on without gaps, in the order in which they
+    come first.
+    """
     words = np.frombuffer(
         hashes.buffers()[1] or b"", dtype=np.uint64, count=4 * len(hashes), offset=32 * hashes.offset
     ).reshape(-1, 4)
-    _, first, group = np.unique(words[:, 0], return_index=True, return_inverse=True)
-    if len(first) == len(words) or np.array_equal(words[first][group], words):
-        return group.astype(np.int64)
-    # Two texts share the first eight bytes.
-    group = np.unique(words, axis=0, return_inverse=True)[1]
-    return group.reshape(-1).astype(np.int64)
+    # Most hashes come once, and sorting numbers takes a tenth of sorting their places.
+    ordered = np.sort(words[:, 0])
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    first = np.arange(len(words), dtype=np.int64)
+    if not len(repeated):
+        return first
+    near = np.searchsorted(repeated, words[:, 0]).clip(max=len(repeated) - 1)
+    rows = np.flatnonzero(repeated[near] == words[:, 0])
+    _, begins, of = np.unique(words[rows], axis=0, return_index=True, return_inverse=True)
+    first[rows] = rows[begins[of.reshape(-1)]]
+    numbered: Rows = np.cumsum(first == np.arange(len(words))) - 1
+    return numbered[first]
 
 
 def _moments(documents: pa.Table) -> Rows:

@@ -143,11 +143,12 @@ def make_hit(
     index = view.index
     chunk = index.chunk(ranked.row)
     doc, start, text = chunk["doc"], chunk["start"], chunk["text"]
-    marks = word_ranges(text, terms)
     source = view.manifest.sources.get(doc["source_id"])
     return Hit(
         doc_id=doc["doc_id"],
-        url=view.passage_url(doc, start, [(start + a, text[a:b].casefold()) for a, b in marks]),
+        url=view.passage_url(
+            doc, start, lambda: [(start + a, text[a:b].casefold()) for a, b in word_ranges(text, terms)]
+        ),
         title=doc["title"],
         score=ranked.score,
         scores=ranked.scores,
@@ -161,7 +162,7 @@ def make_hit(
         expires_at=view.expires_at(doc),
         also_in=tuple(index.chunk_id(r) for r in index.others(ranked.row, mask)),
         similar=tuple(index.chunk_id(r) for r in similar),
-        highlights=marks,
+        terms=terms,
     )
 
 

@@ -119,10 +119,17 @@ def rank_rows(
     """
     index = view.index
     depth = arm_depth(request, settings)
-    words = view.keywords.scores(request.query) if request.mode != "vector" else None
-    clock.lap("keyword")
+    words: Scores | None = None
+
+    def look_up_words() -> None:
+        nonlocal words
+        words = view.keywords.scores(request.query)
+        clock.lap("keyword")
+
     arms: dict[str, Ranking] = {}
-    if vector is not None:
+    if vector is None:
+        look_up_words()
+    else:
         near = (
             None
             if candidates is None
@@ -135,6 +142,7 @@ def rank_rows(
             rows if near is None else near,
             needed=request.limit,
             proven=request.exact,
+            meanwhile=None if request.mode == "vector" else look_up_words,
         )
         clock.lap("vector")
     if words is not None:

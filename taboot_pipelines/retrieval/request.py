@@ -115,7 +115,7 @@ class SearchRequest:
         pages of one list have one.
         """
         of_list = dataclasses.replace(self, limit=0, cursor=None, cache=True, depth=0, expand=0)
-        return ids.digest(_plain(dataclasses.asdict(of_list)))[:32]
+        return ids.digest(_plain(of_list))[:32]
 
 
 def read_request(query: str, limit: int, *, defaults: RetrievalSettings, **options: object) -> SearchRequest:
@@ -280,8 +280,8 @@ def _whole(name: str, value: Any, least: int, most: int) -> int:
 
 def _plain(value: Any) -> Any:
     """The same as JSON can hold it, equal for equal values."""
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, SearchRequest | Filter):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, frozenset):
         return sorted(value)
     return value.isoformat() if isinstance(value, datetime) else value

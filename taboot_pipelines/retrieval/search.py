@@ -18,6 +18,7 @@ from taboot_pipelines.retrieval.request import SearchRequest
 from taboot_pipelines.retrieval.results.base import Result
 from taboot_pipelines.retrieval.results.hits import SearchResult
 from taboot_pipelines.retrieval.session import Session, View
+from taboot_pipelines.retrieval.snippets import terms_of
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stores.state.keys import CACHE_QUERY
 
@@ -138,9 +139,12 @@ def _open_cache(settings: Settings, namespace: str, *, shared: bool) -> Cache[Pa
 
 def _read_page(data: bytes) -> Page | None:
     try:
-        return Page(SearchResult.model_validate_json(data))
+        result = SearchResult.model_validate_json(data)
     except ValidationError:
         return None
+    terms = terms_of(result.query)
+    hits = tuple(hit.model_copy(update={"terms": terms}) for hit in result.hits)
+    return Page(result.model_copy(update={"hits": hits}))
 
 
 # --- The caches of one knowledge base, as a person looks at them and clears them

@@ -156,13 +156,16 @@ class View:
         return None if policy is None else policy.moment(document["since"])
 
     def passage_url(
-        self, document: Mapping[str, Any], start: int, marks: Iterable[tuple[int, str]] = ()
+        self,
+        document: Mapping[str, Any],
+        start: int,
+        marks: Callable[[], Iterable[tuple[int, str]]] = tuple,
     ) -> str:
         """The URL, as it is shown, of the passage that begins at ``start`` of a document of the index.
-        ``marks``: the words (position, word) for whose sake it is shown."""
+        ``marks``: gives the words (position, word) for whose sake it is shown; asked where that matters."""
         url = self.shown_url(document["source_id"], document["path"], document["url"])
         places = read_places(document["places"]) if document["places"] else None
-        return url if places is None else places.url(url, places.nearest(start, marks))
+        return url if places is None else places.url(url, places.nearest(start, marks()))
 
     def holding(self, doc_ids: Collection[str]) -> set[str]:
         """Those of ``doc_ids`` that are documents of the manifest."""

@@ -37,10 +37,10 @@ def word_ranges(text: str, terms: frozenset[str]) -> Ranges:
     pieces = text.lower().translate(_BLANKED).split(" ")
     every = set(pieces)
     words = list(filter(str.isalnum, every))
-    marked: dict[str, Ranges] = {}
-    for word, stem in zip(words, map(stem_of, words), strict=True):
-        if stem in terms:
-            marked[word] = ((0, len(word)),)
+    # A stem begins with the first two letters of its word, or is one of them; but that of "dying" is "die".
+    heads = {term[:2] for term in terms}
+    likely = [w for w in words if w[:2] in heads or w[1:2] == "y" or w[0] in heads]
+    marked: dict[str, Ranges] = {w: ((0, len(w)),) for w in likely if stem_of(w) in terms}
     for piece in every.difference(words):
         runs = ((match.start(), match[0]) for match in _RUN.finditer(piece))
         if own := tuple((at + a, at + b) for at, run in runs for a, b in _ranges_of(run, terms)):

@@ -13,6 +13,7 @@ that, or where a proof is asked for, all int8 codes are scanned.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -24,12 +25,13 @@ from taboot_pipelines.retrieval.index import Index
 #: Fewer rows are scored exactly straight away: that costs less than a scan.
 _FEW = 1000
 #: Of so many rows the int8 codes are more than what a processor keeps: the two-bit codes are looked at first,
-#: and a scan of all is worth a second thread.
-_MANY = 30_000
+#: and a second thread is worth its start.
+MANY = 30_000
 #: The two-bit codes name so many times as many rows as are wanted, and some more; where these do not do, so
-#: many.
+#: many, and then so many: naming more takes longer.
 _TIMES = 4
 _MORE = 64
+_SOME = 640
 _MOST = 2048
 #: The int8 codes of less than a row in so many are gathered, and those of the others not looked at.
 _GATHERED = 4
@@ -62,41 +64,43 @@ def search(
     *,
     needed: int,
     proven: bool,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Ranking:
     """The best ``limit`` of ``rows`` (ascending; None: all) by inner product, ties by row.
 
     ``needed``: the best so many must be those that a scan of every vector finds, unless codes err by more
     than five standard deviations; of the rest some may be missed. ``proven``: nothing may be missed.
+    ``meanwhile``: is called once, on this thread, while another looks through two-bit codes if any do.
     """
     exactly = query.astype(np.float64)
-    likely = None if proven else _likely(index, exactly, limit, rows, min(needed, limit))
-    return _best(index, exactly, limit, rows) if likely is None else likely
-
-
-def _likely(
-    index: Index, query: npt.NDArray[np.float64], limit: int, rows: Ids | None, needed: int
-) -> Ranking | None:
-    """As :func:`search`, by what the two-bit codes name; None where they cannot tell, or are no help."""
     count = len(index) if rows is None else len(rows)
-    scan = index.fast_scan() if count >= _MANY else None
-    if scan is None:
-        return None
-    few = (_TIMES * limit + _MORE) * len(index) // count
-    if few * _TIMES > len(index):
-        return None
-    many = max(few, _MOST)
-    named = scan.nearest(query.astype(np.float32), many + 1)
-    for size in dict.fromkeys((few, many)):
+    scan = index.fast_scan() if count >= MANY and not proven else None
+    few = (_TIMES * limit + _MORE) * len(index) // max(count, 1)
+    if scan is None or few * _TIMES > len(index):
+        if meanwhile is not None:
+            meanwhile()
+        return _best(index, exactly, limit, rows)
+    some, many = max(few, _SOME), max(few, _MOST)
+    if meanwhile is None:
+        named = scan.nearest(query, some + 1)
+    else:
+        with ThreadPoolExecutor(max_workers=1) as other:
+            looking = other.submit(scan.nearest, query, some + 1, alone=False)
+            meanwhile()
+            named = looking.result()
+    for size in dict.fromkeys((few, some, many)):
+        if size > some:
+            named = scan.nearest(query, size + 1)
         # Where one more is named, none behind it can be better than it might be.
         if size < len(named.ids):
             near = np.sort(named.ids[:size])
             if rows is not None:
                 near = near[rows[np.searchsorted(rows, near).clip(max=count - 1)] == near]
-            best = _best(index, query, limit, near)
+            best = _best(index, exactly, limit, near)
             others = max(float(named.scores[size]), 0.0) * index.longest
-            if len(best.ids) == limit and others + SLACK <= best.scores[needed - 1]:
+            if len(best.ids) == limit and others + SLACK <= best.scores[min(needed, limit) - 1]:
                 return best
-    return None
+    return _best(index, exactly, limit, rows)
 
 
 def _best(index: Index, query: npt.NDArray[np.float64], limit: int, rows: Ids | None) -> Ranking:
@@ -156,7 +160,7 @@ def _products(index: Index, digits: npt.NDArray[np.int8], rows: Ids | None) -> n
                     numkong.dots_packed(codes, packed)
                 )
 
-    if len(index) < _MANY:
+    if len(index) < MANY:
         scan(range(len(index.shards)))
     else:
         # The scan waits for memory, and leaves Python's lock: two threads take a little more than half.

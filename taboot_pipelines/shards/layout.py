@@ -38,7 +38,7 @@ FORMAT = 4
 #: The same for the shards of entities alone.
 ENTITIES_FORMAT = 4
 #: Increased whenever a search file changes its form: readers then derive theirs anew.
-SEARCH_FORMAT = 2
+SEARCH_FORMAT = 3
 
 #: The columns of ``tables.CHUNKS`` that a search maps as they are, every further one included.
 MAPPED = ["chunk_index", "start", "end", "text", "section", "content_type", "tokens"]

@@ -79,24 +79,44 @@ def _only_forms(vocabulary: Iterable[str]) -> dict[str, str]:
     return {stem: own[0] for stem, own in by_stem.items() if len(own) == 1}
 
 
-def by_hash(postings: pa.Table) -> pa.Table:
-    """A postings table as a search maps it: its rows ascend by the ``hash`` (uint64) of their term, and
-    ``form`` is the hash of the word, 0 where there is none.
+def by_hash(postings: pa.Table, documents: npt.NDArray[np.int32]) -> pa.Table:
+    """A postings table as a search maps it. ``documents``: the document of each row, ascending.
+
+    Its rows ascend by the ``hash`` (uint64) of their term, and ``form`` is the hash of the word, 0 where
+    there is none. Beside the lists of ``rows`` and ``tfs`` stand those of the ``documents`` that hold the
+    term and of how often each does (``counts``).
     """
     terms, forms = (postings.column(name).to_pylist() for name in ("term", "form"))
     hashes = np.fromiter(map(term_hash, terms), dtype=np.uint64, count=len(terms))
     only = np.fromiter((term_hash(f) if f else 0 for f in forms), dtype=np.uint64, count=len(forms))
     order = np.argsort(hashes, kind="stable")
-    found = postings.take(pa.array(order))
+    found = postings.take(pa.array(order)).combine_chunks()
+    rows, tfs = (found.column(name).combine_chunks() for name in ("rows", "tfs"))
+    starts = numbers(rows.offsets, np.int32) - rows.offsets[0].as_py() if len(rows) else np.zeros(1, np.int32)
+    held = documents[_flat(rows.flatten())]
+    # Rows ascend, so those of one document stand side by side in the list of a term.
+    first = np.ones(len(held), dtype=bool)
+    np.not_equal(held[1:], held[:-1], out=first[1:])
+    first[starts[:-1]] = True
+    begins = first.nonzero()[0]
+    counts = np.add.reduceat(_flat(tfs.flatten()).astype(np.int64), begins) if len(held) else held
+    offsets = pa.array(np.searchsorted(begins, starts).astype(np.int32))
     return pa.table(
         {
             "hash": pa.array(hashes[order]),
             "term": found.column("term"),
             "form": pa.array(only[order]),
-            "rows": found.column("rows"),
-            "tfs": found.column("tfs"),
+            "rows": rows,
+            "tfs": tfs,
+            "documents": pa.ListArray.from_arrays(offsets, pa.array(_narrow(held[begins]))),
+            "counts": pa.ListArray.from_arrays(offsets, pa.array(_narrow(counts))),
         }
     )
+
+
+def _narrow(values: npt.NDArray[np.integer[Any]]) -> Unsigned:
+    """Numbers in the narrowest unsigned type that holds them."""
+    return values.astype(np.min_scalar_type(int(values.max(initial=0))))
 
 
 class TermLookup(NamedTuple):
@@ -117,11 +137,13 @@ class TermLookup(NamedTuple):
         )
 
 
-class TermRows(NamedTuple):
-    """The rows that hold a term, ascending, and how often each does."""
+class TermPlaces(NamedTuple):
+    """The rows that hold a term, ascending, and how often each does; the same of the documents."""
 
     rows: Unsigned
     tfs: Unsigned
+    documents: Unsigned
+    counts: Unsigned
 
 
 class TermMatches(NamedTuple):
@@ -129,8 +151,8 @@ class TermMatches(NamedTuple):
     that is wanted stands wherever the term does.
     """
 
-    places: TermRows
-    forms: tuple[TermRows | None, ...] | None
+    places: TermPlaces
+    forms: tuple[TermPlaces | None, ...] | None
 
 
 class Postings:
@@ -142,15 +164,17 @@ class Postings:
         self._size = table.num_rows
         if table.num_rows:
             terms, rows, tfs = (table.column(c).chunk(0) for c in ("term", "rows", "tfs"))
+            documents, counts = (table.column(c).chunk(0) for c in ("documents", "counts"))
             # Single numbers are read out of these, which takes a memoryview a third of the time.
             self._forms = memoryview(numbers(table.column("form"), np.uint64))
-            #: The UTF-8 bytes of all terms, and their lists, behind one another; ``_cuts`` and ``_starts``
-            #: say where each begins, and the end.
+            #: The UTF-8 bytes of all terms, and their lists, behind one another; ``_cuts``, ``_starts`` and
+            #: ``_begins`` say where each begins, and the end.
             self._texts = memoryview(terms.buffers()[2] or b"").cast("B")
             self._cuts = memoryview(numbers(_offsets(terms), np.int32))
             self._starts = memoryview(numbers(rows.offsets, np.int32))
-            self._rows = _flat(rows)
-            self._tfs = _flat(tfs)
+            self._begins = memoryview(numbers(documents.offsets, np.int32))
+            self._rows, self._tfs = _flat(rows.values), _flat(tfs.values)
+            self._documents, self._counts = _flat(documents.values), _flat(counts.values)
 
     def find(self, wanted: TermLookup) -> list[tuple[int, TermMatches]]:
         """Where the wanted terms stand that any row holds, by their number, without a copy."""
@@ -180,7 +204,7 @@ class Postings:
             found.append((number, _made(TermMatches, (places, own))))
         return found
 
-    def _form(self, form: bytes, hashed: int) -> TermRows | None:
+    def _form(self, form: bytes, hashed: int) -> TermPlaces | None:
         wanted = np.uint64(hashed)
         i = self._row(int(self._hashes.searchsorted(wanted)), form, wanted)
         return None if i is None else self._places(i)
@@ -193,9 +217,16 @@ class Postings:
             i += 1
         return None
 
-    def _places(self, i: int) -> TermRows:
+    def _places(self, i: int) -> TermPlaces:
         start, end = self._starts[i], self._starts[i + 1]
-        return _made(TermRows, (self._rows[start:end], self._tfs[start:end]))
+        begin, stop = self._begins[i], self._begins[i + 1]
+        lists = (
+            self._rows[start:end],
+            self._tfs[start:end],
+            self._documents[begin:stop],
+            self._counts[begin:stop],
+        )
+        return _made(TermPlaces, lists)
 
 
 def _encoded(term: str) -> bytes:
@@ -207,7 +238,7 @@ def _offsets(texts: pa.StringArray) -> pa.Array:
     return pa.Array.from_buffers(pa.int32(), len(texts) + 1, [None, texts.buffers()[1]], offset=texts.offset)
 
 
-def _flat(lists: pa.ListArray) -> Unsigned:
-    """The elements of all lists behind one another, without a copy."""
-    flat: Unsigned = numbers(lists.values, _UNSIGNED[str(lists.type.value_type)])
+def _flat(values: pa.Array) -> Unsigned:
+    """The elements of lists behind one another, without a copy."""
+    flat: Unsigned = numbers(values, _UNSIGNED[str(values.type)])
     return flat

@@ -129,6 +129,7 @@ def derived(contents: Mapping[str, pa.Table]) -> dict[str, Buffer]:
     mapped = owned(chunks)
     # A publication of an earlier release lacks columns that were added since.
     mapped = mapped.select([n for n in (*layout.MAPPED, "document", "line") if n in mapped.column_names])
+    owners = layout.numbers(mapped.column("document"), np.int32)
     mapped = mapped.append_column("sha256", binary)
     mapped = mapped.append_column("length", chunks.column("length"))
     for name in ("scale", "error", "radius"):
@@ -146,7 +147,7 @@ def derived(contents: Mapping[str, pa.Table]) -> dict[str, Buffer]:
     return {
         "chunks": _arrow(mapped),
         "documents": _arrow(documents.select(_DOCUMENT_COLUMNS).cast(schema).append_column("places", places)),
-        "postings": _arrow(by_hash(contents["postings"])),
+        "postings": _arrow(by_hash(contents["postings"], owners)),
         "links": _arrow(links),
         "names": _arrow(name_rows(documents, links)),
         "int8": quantized.codes.tobytes(),

@@ -22,6 +22,7 @@ from taboot_pipelines.retrieval.results.drift import DriftItem, DriftReport, Dri
 from taboot_pipelines.retrieval.results.explanations import End, Explanation, Mark, Original, Quote
 from taboot_pipelines.retrieval.results.graph import DocumentLinks, Edge, Link, Node, Subgraph
 from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
+from taboot_pipelines.retrieval.snippets import terms_of
 from taboot_pipelines.retrieval.states import Amount, DeadLetter, Job, SourceState, SourceStates
 from taboot_pipelines.settings import load_settings
 from taboot_pipelines.shards.manifest import SourceEntry
@@ -81,7 +82,7 @@ class HostileBase:
             Hit(
                 doc_id=t, chunk_id=f"{t}:1", url=t, title=t, text=t, score=1.0, scores={t: 1.0}, ranks={t: 1},
                 start=0, end=3, line=1, section=f"{t} > {t}x", content_type="code", source=t, source_type=t,
-                tags=(t,), language=t, also_in=(f"{t}:2",), highlights=((0, 2), (3, 5)),
+                tags=(t,), language=t, also_in=(f"{t}:2",), terms=terms_of(t),
             )
             for t in self.rows
         )  # fmt: skip

@@ -28,6 +28,8 @@ def marked(text: str, query: str) -> list[str]:
         ("cafe\u0301 or CAFÉ", "café", ["cafe\u0301", "CAFÉ"]),
         ("ｒｅｄｉｓ wide", "redis", ["ｒｅｄｉｓ"]),
         ("the of and", "the of and", []),
+        ("dying, tied and skies", "die tie sky", ["dying", "tied", "skies"]),
+        ("x aing 7", "x 7", ["x", "7"]),
         ("", "redis", []),
         ("redis", "🙂", []),
     ],
@@ -43,6 +45,16 @@ def test_marks_are_apart_and_each_is_a_word_of_the_query(text, query):
         assert last <= start < end <= len(text)
         assert analyze(text[start:end])[0].keys() & terms
         last = end
+
+
+words = st.text(st.sampled_from("aeiouydgnst7"), min_size=1, max_size=7)
+
+
+@given(text=st.lists(words).map(" ".join), query=words)
+def test_every_word_with_the_stem_of_the_query_is_marked(text, query):
+    """Though only words that begin like the stem are looked at."""
+    stems = analyze(query)[0].keys()
+    assert marked(text, query) == [word for word in text.split() if analyze(word)[0].keys() & stems]
 
 
 def test_neighbours_come_without_what_they_share(world: World):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -109,9 +111,11 @@ words = st.sampled_from(["port", "ports", "ported", "the", "of", "node-1", "node
 @given(
     texts=st.lists(st.lists(words, max_size=12).map(" ".join), max_size=8),
     query=st.lists(words, max_size=4).map(" ".join),
+    owners=st.lists(st.integers(0, 3), min_size=8, max_size=8).map(sorted),
 )
-def test_every_term_is_found_where_it_stands(texts, query):
-    """Words that are the only ones with their stem have no list of their own, and are found all the same."""
+def test_every_term_is_found_where_it_stands(texts, query, owners):
+    """Words that are the only ones with their stem have no list of their own, and are found all the same.
+    ``owners``: the document of each text."""
     table, lengths = inverted_lists(texts)
     counts = [analyze_fields(t) for t in texts]
     assert lengths.tolist() == [c.length for c in counts]
@@ -121,13 +125,18 @@ def test_every_term_is_found_where_it_stands(texts, query):
 
     every = [t for t in {t for c in counts for t in c.terms} if not is_form(t) or not form_stem(t)]
     wanted = analyze_query(query) + [QueryTerm(t) for t in every] + [QueryTerm("absent", ("=absents",))]
-    found = dict(Postings(by_hash(table)).find(TermLookup.of(wanted)))
+    found = dict(Postings(by_hash(table, np.array(owners, np.int32))).find(TermLookup.of(wanted)))
     for number, (term, forms, _) in enumerate(wanted):
         own = found.get(number)
         assert (as_counts(own.places) if own else {}) == places(term)
+        of_documents: Counter[int] = Counter()
+        for row, count in places(term).items():
+            of_documents[owners[row]] += count
+        assert (in_documents(own.places) if own else {}) == of_documents
         for i, form in enumerate(forms):
             at = own and (own.places if own.forms is None else own.forms[i])
             assert (as_counts(at) if at else {}) == places(form)
+            assert sum(in_documents(at).values() if at else ()) == sum(places(form).values())
     held = {t for c in counts for t in c.terms}
     terms, alone = table.column("term").to_pylist(), set(table.column("form").drop_null().to_pylist())
     assert terms == sorted(held - alone) and alone <= held
@@ -137,11 +146,16 @@ def as_counts(places):
     return dict(zip(places.rows.tolist(), places.tfs.tolist(), strict=True))
 
 
+def in_documents(places):
+    assert np.all(np.diff(places.documents.astype(int)) > 0)
+    return dict(zip(places.documents.tolist(), places.counts.tolist(), strict=True))
+
+
 def test_terms_of_one_hash_are_told_apart(monkeypatch):
     monkeypatch.setattr(postings, "term_hash", lambda term: 7)
     table, _ = inverted_lists(["alpha beta", "beta-1 gamma"])
     found = dict(
-        Postings(by_hash(table)).find(
+        Postings(by_hash(table, np.arange(2, dtype=np.int32))).find(
             TermLookup.of([QueryTerm(t) for t in ("beta", "gamma", "delta", "beta-1")])
         )
     )

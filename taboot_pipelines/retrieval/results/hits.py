@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from taboot_pipelines.model.tables import TIME
 from taboot_pipelines.retrieval.results.base import Result, TableResult
+from taboot_pipelines.retrieval.snippets import Ranges, heading, snippet, word_ranges
 
 
 class Passage(Result):
@@ -29,9 +31,8 @@ class Hit(Result):
     file, from 1, where the document has the file's lines; ``scores``: of every arm; ``ranks``: its place,
     from 1, in each arm that has it among its best; ``expires_at``: when its retention deletes the
     document (UTC), None: never; ``also_in``: chunk ids of the same text elsewhere; ``similar``: of hits
-    left out for nearly the same text; ``highlights``: where words of the query stand, ``[start, end)`` in
-    code points of ``text``; ``context``: the hit and its neighbours in the document, in order and without
-    what two of them share.
+    left out for nearly the same text; ``terms``: ``snippets.terms_of`` the query; ``context``: the hit and
+    its neighbours in the document, in order and without what two of them share.
     """
 
     doc_id: str
@@ -54,8 +55,16 @@ class Hit(Result):
     also_in: tuple[str, ...] = ()
     ranks: dict[str, int] = Field(default_factory=dict)
     similar: tuple[str, ...] = ()
-    highlights: tuple[tuple[int, int], ...] = ()
+    terms: frozenset[str] = Field(frozenset(), exclude=True, repr=False)
     context: tuple[Passage, ...] = ()
+
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
+    def highlights(self) -> Ranges:
+        """Where words of the query stand, ``[start, end)`` in code points of ``text``. They are looked for
+        when they are first asked for: that takes longer than all else of a hit.
+        """
+        return word_ranges(self.text, self.terms)
 
     @property
     def expanded(self) -> str:
@@ -166,7 +175,6 @@ class SearchResult(TableResult):
 
     def _repr_html_(self) -> str:
         from taboot_pipelines.retrieval import rendering
-        from taboot_pipelines.retrieval.snippets import heading, snippet
 
         rows = []
         for h in self.hits:

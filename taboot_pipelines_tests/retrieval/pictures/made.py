@@ -18,6 +18,7 @@ from taboot_pipelines.retrieval.results.graph import (
 )
 from taboot_pipelines.retrieval.results.hits import Hit, SearchResult
 from taboot_pipelines.retrieval.results.inspection import Compared, Comparison
+from taboot_pipelines.retrieval.snippets import terms_of
 
 
 def node(text: str, key: str, label: str = "Service") -> Node:
@@ -84,7 +85,7 @@ def hit(text: str, n: int = 0) -> Hit:
         source_type="files",
         tags=(text,),
         language="en",
-        highlights=((0, 1), (3, max(4, len(text) // 2))),
+        terms=terms_of(text),
     )
 
 
