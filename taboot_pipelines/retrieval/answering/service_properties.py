@@ -67,7 +67,14 @@ class ServiceProperties(FactKind):
         """Whether a question asks for services by a property, which its words alone would not decide."""
         reading = question.reading
         named = not reading.lists_services and any(m.of("service") for m in question.mentions)
-        return reading.lists and not named and question.negated and asked_property(question) is not None
+        of, _ = asked_property(question) or (None, ())
+        switch = of is not None and self._is_switch(question, of)
+        return reading.lists and not named and of is not None and (question.negated or switch)
+
+    @staticmethod
+    def _is_switch(question: Question, of: Property) -> bool:
+        """Whether a question asks which services are so, by a switch that a declaration sets or not."""
+        return question.reading.lists_services and of.phrase.startswith("~")
 
     def _having(self, question: Question, services: Sequence[Service], used: set[int]) -> Found | None:
         asked = asked_property(question)
@@ -83,6 +90,10 @@ class ServiceProperties(FactKind):
         held = {s.number: self._values(s, of, question, wanted) for s in services}
         having = [s for s in services if held[s.number]]
         explained = used | words | set(wanted)
+        whole = self._is_switch(question, of) and all(map(self._config.whole, services))
+        if not having and not question.negated and not wanted and whole:
+            text = f"None: {plural(len(services), 'service')} {_lacks(of, len(services))}."
+            return Found([CitedStatement(text, self.declarations(services))], explained, looked_for=of.phrase)
         if not having or (question.negated and wanted):
             return None
         places = [p.cite for s in having for p in held[s.number][:2]][:MAX_CITED]

@@ -180,6 +180,7 @@ SAYS = [
     # What is not there is said of services whose declarations are whole.
     ("which services have no healthcheck?", ["cinema", "collector"], ["broker"], "image: jellyfin"),
     ("which services are not restarted automatically?", ["cinema", "broker"], ["tunnel"], "image: jellyfin"),
+    ("which containers are read-only?", ["None: 7 services are not read-only"], [], "image: eclipse"),
     ("is broker privileged?", ["No: broker (sensors) is not privileged"], [], "image: eclipse"),
     ("does cinema have a memory limit?", ["Yes", "3G"], [], "memory: 3G"),
     # Who writes to a folder does not mount it read-only.
