@@ -63,11 +63,15 @@ def _said_of(name: str, lines: list[str]) -> list[str]:
             if not above.lstrip().startswith("#"):
                 break
             said.append(above)
+        keyed = False
         for inside in lines[at + 1 : at + _MAX_LINES]:
-            if inside.strip() and len(inside) - len(inside.lstrip()) <= depth:
+            text = inside.strip()
+            if text and len(inside) - len(inside.lstrip()) <= depth:
                 break
-            saying = _SAYING.match(inside)
+            # A comment between two keys is about the next of them.
+            saying = None if keyed and text.startswith("#") else _SAYING.match(inside)
             said += [_FLAGS.sub("", saying[1])] if saying else []
+            keyed |= bool(text) and not text.startswith("#")
         comment = _COMMENT.search(line)
         return said + ([comment[1]] if comment else [])
     return []

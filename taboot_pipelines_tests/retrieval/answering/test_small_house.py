@@ -88,6 +88,9 @@ services:
     command: ["--evaluationInterval=35s"]
     networks: [things, sensors_back]
     secrets: [gauge_key]
+    environment: {PGID: "1000"}
+    # What follows lets it read the meter bus.
+    group_add: ["44"]
     depends_on:
       broker:
         condition: service_healthy
@@ -239,6 +242,8 @@ NOTHING = [
     "gateway of the office network",
     "proxy_read_timeout for gauge",
     "which user does cinema run as?",
+    # The words of a comment are about the key beneath it.
+    "Which GID does the bus have that gauge is given?",
     "which password does cinema use",
     "how often is the back garden backed up",
     "how often are the sensors backed up",
