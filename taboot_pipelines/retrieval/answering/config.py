@@ -38,7 +38,12 @@ from taboot_pipelines.retrieval.queries.citations import (
     listed,
     plural,
 )
-from taboot_pipelines.retrieval.queries.config_files import ConfigEntries, ConfigEntry, of_servers
+from taboot_pipelines.retrieval.queries.config_files import (
+    CHECKED_PORT,
+    ConfigEntries,
+    ConfigEntry,
+    of_servers,
+)
 from taboot_pipelines.retrieval.queries.relations import left_open
 from taboot_pipelines.retrieval.queries.service_index import Document, Edge, Service, distinct
 from taboot_pipelines.sources import source_kind
@@ -57,10 +62,6 @@ _PORT_KEY = re.compile(
     r"^(?:expose|(?:web_?|http_?|listen_?|server_?|app_?|webui_?|ui_?)?port|--port|-p"
     r"|--web\.listen-address|listen)$",
     re.IGNORECASE,
-)
-_CHECKED_PORT = re.compile(
-    r"(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(\d{2,5})\b|(?:^|\s)-p[ =]?(\d{2,5})\b"
-    r"|localhost (\d{2,5})\b"
 )
 
 
@@ -183,18 +184,18 @@ class Config(ConfigEntries):
                 p for p in values if _PORT_KEY.search(p.value.path[-1]) and p.value.value.strip(":").isdigit()
             ]
             checks += [
-                p
+                (p, asked)
                 for p in values
-                if not named and p.value.path[2] == "healthcheck" and _CHECKED_PORT.search(p.value.value)
+                if not named
+                and p.value.path[2] == "healthcheck"
+                and (asked := CHECKED_PORT.search(p.value.value))
             ]
             if named:
                 statements.append(value_statement(named[:2]))
-        for placed in checks[:1]:
-            match = _CHECKED_PORT.search(placed.value.value)
-            port = next(g for g in match.groups() if g) if match else ""
+        for placed, asked in checks[:1]:
             statements.append(
                 CitedStatement(
-                    f"{placed.service} is checked on port {port} ({placed.value.key})"
+                    f"{placed.service} is checked on port {asked['port']} ({placed.value.key})"
                     f"{', and publishes none' if placed.service in closed else ''}.",
                     [placed.cite],
                 )

@@ -161,9 +161,10 @@ def vocabulary(certain: bool = False) -> dict[str, frozenset[str]]:
     """The stems of the words of each type's exemplars, of those in several, for a type that is ``certain`` in
     any."""
     held: dict[str, Counter[str]] = {}
-    for of, wording in _wordings():
-        stems = set(map(words.stem, words.runs(words.fold(_SLOT.sub(" ", wording)))))
-        held.setdefault(of, Counter()).update(stems)
+    for of, wordings in sections(_PACKAGE, "question_types.txt").items():
+        # No phrase goes over the end of a line, so all wordings of a type are folded at once.
+        folded = words.fold(_SLOT.sub(" ", "\n".join(wordings))).split("\n")
+        held[of] = Counter(stem for line in folded for stem in set(map(words.stem, words.runs(line))))
     least = 1 if certain else _SEVERAL
     return {of: frozenset(s for s, n in stems.items() if n >= least) for of, stems in held.items()}
 

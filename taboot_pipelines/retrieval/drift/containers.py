@@ -21,11 +21,9 @@ from taboot_pipelines.retrieval.drift.declared_values import (
     labels_of,
 )
 from taboot_pipelines.retrieval.queries.citations import listed
-from taboot_pipelines.retrieval.queries.config_files import ConfigEntries, ConfigEntry
+from taboot_pipelines.retrieval.queries.config_files import CHECKED_PORT, ConfigEntries, ConfigEntry
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex, plain_name
 
-#: What a health check asks inside of a container (Compose Specification, "healthcheck").
-_ASKED_INSIDE = re.compile(r"(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(?P<port>\d{2,5})(?!\d)")
 #: An address at which a program listens: every one of the machine, and a port.
 _LISTENED_AT = re.compile(r"(?:(?<![\d.])0\.0\.0\.0|\[::\]|(?<!\S)\*?):(?P<port>\d{2,5})(?!\S)")
 #: What programs call the port, and the address with the port, at which they listen.
@@ -62,7 +60,7 @@ def _ports(entry: ConfigEntry, name: str) -> Iterator[int]:
     if field == ("expose",):
         yield from map(int, NUMBER.findall(text))
     elif field == ("healthcheck",) and key == "test":
-        yield from (int(match["port"]) for match in _ASKED_INSIDE.finditer(text))
+        yield from (int(match["port"]) for match in CHECKED_PORT.finditer(text))
     elif field in (("environment",), ("command",), ("entrypoint",)):
         # Under any other name it may be that of what is asked for, or one beside the first.
         own = key.replace("-", "_").rpartition(".")[2].removeprefix(f"{name}_")

@@ -58,6 +58,10 @@ if TYPE_CHECKING:
 #: Characters of a file that are parsed, and values that are kept of it.
 MAX_CHARS = 1_000_000
 MAX_VALUES = 50_000
+#: The port that a health check asks inside of its container (Compose Specification, "healthcheck").
+CHECKED_PORT = re.compile(
+    r"(?:(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):|localhost |(?:^|\s)-p[ =]?)(?P<port>\d{2,5})(?!\d)"
+)
 #: Characters of a value that are shown.
 MAX_SHOWN_CHARS = 300
 
