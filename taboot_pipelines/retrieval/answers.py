@@ -310,7 +310,10 @@ class Answers:
         if not rest:
             return [question]
         names = self._named(first)
-        return [first, *(compound_questions.whole(part, first, names, self._named(part)) for part in rest)]
+        asking = [part for part in rest if compound_questions.asks(part)]
+        if len(asking) < len(rest) and not names:
+            return [question]  # the remark may say what the question is about
+        return [first, *(compound_questions.whole(part, first, names, self._named(part)) for part in asking)]
 
     def _named(self, text: str) -> list[compound_questions.Named]:
         return self._session.ask(lambda view: names_in(view, text))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from taboot_pipelines.retrieval.results.answers import Answer, Citation
@@ -40,6 +40,8 @@ _PRONOUN = re.compile(r"\b(?:it|they|them)\b(?!['’])", re.IGNORECASE)
 _ABOUT = re.compile(
     r"\b(?:does|do|did|is|are|was|were|has|have|of|for) ((?:the |our |an? |my )?[\w./:-]*\w)", re.IGNORECASE
 )
+#: Where a sentence ends that is no question; abbreviations end none.
+_SENTENCE_END = re.compile(r"(?<=[.!])(?<!i\.e\.)(?<!e\.g\.)\s+", re.IGNORECASE)
 _MIN_WORDS = 3
 #: Where a phrase ends that names a property.
 _STOPS = frozenset(
@@ -73,6 +75,27 @@ def cut(text: str) -> list[str]:
     if found and rest:
         return [*found, rest]
     return [text]
+
+
+def asks(part: str) -> bool:
+    """Whether what stands behind a question asks something too, and is no remark."""
+    return part.endswith("?") or _BEGINS.match(part) is not None
+
+
+def without_preface(text: str, named: Callable[[str], Sequence[Named]]) -> str:
+    """What a text asks, without the sentences before it that say why; what stands there for a thing that they
+    name is replaced by its name. The text as it is where the question alone means nothing known. ``named``:
+    the names in a text.
+    """
+    sentences = _SENTENCE_END.split(text.strip())
+    at = next((n for n, sentence in enumerate(sentences) if asks(sentence)), 0)
+    preface, question = " ".join(sentences[:at]), " ".join(sentences[at:])
+    if not preface or named(question):
+        return question
+    names = named(preface)
+    if names and (_PRONOUN.search(question) or _POSSESSIVE.search(question)):
+        return whole(question, preface, names, ())
+    return text
 
 
 def whole(part: str, first: str, names: Sequence[Named], own: Sequence[Named]) -> str:

@@ -359,7 +359,11 @@ class Config(ConfigEntries):
         places = [p.cite for _, p in hits]
         count = f"{plural(len(hits), 'service')}: " if question.counts else ""
         text = f"{count}{names} {'have' if len(hits) > 1 else 'has'} it, under {under}."
-        return Found([CitedStatement(text, places[:MAX_CITED])], used | left, looked_for="such services")
+        # A word that stands under several keys says of none of them that it is what is asked for.
+        weight = 1.0 if len({p.value.path[2] for _, p in hits}) == 1 else 0.7
+        return Found(
+            [CitedStatement(text, places[:MAX_CITED])], used | left, weight, looked_for="such services"
+        )
 
     def _by_key(self, scoped: ResolvedMentions) -> Found | None:
         """The value of a key that the question writes as it stands in the file (``LOG_LEVEL``), of what it

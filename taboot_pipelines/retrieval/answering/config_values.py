@@ -173,6 +173,8 @@ _SECTIONS = frozenset({"services", "networks", "volumes", "secrets", "configs"})
 _EXTREMES = frozenset({"min", "max"})
 #: Who asks for the form in which an object of Kubernetes is written.
 _API = re.compile(r"\bapi ?version")
+#: Who asks for a health check, or for what only one has.
+_CHECKS = re.compile(r"health|\bcheck|\bprob(?:e[sd]?|ing)\b|\bretr(?:y|ies)\b|\bstart periods?\b")
 #: Who asks for these asks whom the process is, not under which name it logs in elsewhere.
 _RUNS_AS = re.compile(r"\b(?:runs?|running|start\w*) (?:as|under)\b")
 
@@ -191,6 +193,9 @@ def best_value(question: Question, values: Sequence[ConfigEntry], used: set[int]
     if not _API.search(question.lower):
         # It says in which form a thing is described, and is no version of it.
         values = [v for v in values if v.value.path[-1] != "apiVersion"]
+    if not _CHECKS.search(question.lower):
+        # How often it is checked is not how often it does anything.
+        values = [v for v in values if "healthcheck" not in v.value.path]
     matches = _by_table(question, values, used)
     words = [] if _RUNS_AS.search(question.lower) else _by_words(question, values, used)
     by_words = False

@@ -45,6 +45,9 @@ _MIN_COMMON = 6
 #: The least share of a name that a word is short for.
 _MIN_SHORT = 0.4
 
+#: What kinds of addresses are called.
+_OF_ADDRESSES = frozenset({"ip", "ipv4", "ipv6", "mac", "email", "mail", "network"})
+
 SURENESS = {"exact": 1.0, "normalized": 0.98, "alias": 0.93, "typo": 0.85}
 _ORDER = {how: i for i, how in enumerate(SURENESS)}
 
@@ -301,6 +304,8 @@ class Names:
         held = self._things.get("".join(w.text for w in words[first:last]))
         unsure = False
         one = words[first].text if last - first == 1 else ""
+        if one in _OF_ADDRESSES and last < len(words) and words[last].text.startswith("address"):
+            return None  # of whatever is called so, an IP address is none of its
         if not held and len(one) >= _MIN_TYPO and one.endswith("s") and one not in FILLER:
             # Several of one service: the workers.
             held = [(n, t) for n, t in self._things.get(one[:-1], ()) if t.kind == "service"]

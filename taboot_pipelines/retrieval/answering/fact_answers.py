@@ -19,7 +19,7 @@ import numpy as np
 
 from taboot_pipelines.documents.mime import has_form
 from taboot_pipelines.knowledge.mentions import stopwords
-from taboot_pipelines.retrieval.answering.compound_questions import Named
+from taboot_pipelines.retrieval.answering.compound_questions import Named, without_preface
 from taboot_pipelines.retrieval.answering.config import Config
 from taboot_pipelines.retrieval.answering.dependencies import Dependencies
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions, compounded, subject_of
@@ -331,7 +331,7 @@ def _looked_for(linked: Linked, kind: str) -> str:
 
 def answer_from_facts(view: View, question: str) -> FactAnswer | None:
     """What the graph and the configuration files of a view say to a question; see :meth:`Answerer.answer`."""
-    return view.once(Answerer).answer(question)
+    return view.once(Answerer).answer(without_preface(question, partial(names_in, view)))
 
 
 def names_in(view: View, text: str, *, weak: bool = False) -> list[Named]:

@@ -7,6 +7,7 @@ import re
 from taboot_pipelines.extraction.tier_a.images import try_reference
 from taboot_pipelines.retrieval.answering.disambiguation import ResolvedMentions
 from taboot_pipelines.retrieval.answering.fact_base import FactKind
+from taboot_pipelines.retrieval.answering.question import is_filler
 from taboot_pipelines.retrieval.queries.citations import (
     MAX_SCOPES,
     CitedStatement,
@@ -27,6 +28,10 @@ _NOUN = re.compile(
     r"\b(?:services?|containers?|apps?|projects?|stacks?|networks?|hosts?|images?|prox(?:y|ies)"
     r"|machines?|servers?|nodes?)\b"
 )
+
+
+#: What is asked for, where a question begins with it.
+_HEAD = re.compile(r"(?:what|which) ([\w-]+)")
 
 
 class Inventory(FactKind):
@@ -144,6 +149,9 @@ class Inventory(FactKind):
             return None  # a further word asks for some of them
         if any(not _NOUN.search(m.text.lower()) for m in scoped.question.linked.mentions):
             return None  # so does a name, though this reading takes it for none
+        head = _HEAD.match(scoped.question.lower)
+        if head is not None and not _NOUN.search(head[1]) and not is_filler(head[1]):
+            return None  # something else is asked for than what can be listed
         noun_asked = _NOUN.search(scoped.question.lower)
         lower = noun_asked[0] if noun_asked else ""
         services = [s for s in self.house.services.values() if s.declared]

@@ -201,9 +201,7 @@ class Question:
                 continue
             words = self._explained(guess)
             guessed = guess.probability < question_types.PROBABLE
-            told = (
-                self.named or self.literals or not all(_is_filler(self.linked.words[i].text) for i in words)
-            )
+            told = self.named or self.literals or not all(is_filler(self.linked.words[i].text) for i in words)
             if guessed and not told:
                 continue  # nothing is asked
             for kind in question_types.FACTS.get(guess.type, ()):
@@ -378,11 +376,12 @@ class Question:
         return [
             i
             for i, word in enumerate(self.linked.words)
-            if i not in known and (i in self.named or not _is_filler(word.text))
+            if i not in known and (i in self.named or not is_filler(word.text))
         ]
 
 
-def _is_filler(word: str) -> bool:
+def is_filler(word: str) -> bool:
+    """Whether a word says nothing of a thing or a property."""
     return _spelled(word) in FILLER or (len(word) == 1 and word.isalpha())
 
 

@@ -354,7 +354,8 @@ def answer(asked: TextQuery, ranked: Sequence[Read], limit: int) -> list[Excerpt
     if not ranked or not _answers(asked, ranked[0]):
         return []
     of_one = asked.lists_services and ranked[0].statement.form is Form.CODE
-    return [] if of_one else parts(ranked[0])[:limit]
+    steps = asked.value in (Value.STEPS, Value.COMMAND)
+    return [] if of_one else parts(ranked[0], in_order=steps)[:limit]
 
 
 def _answers(asked: TextQuery, best: Read) -> bool:
@@ -396,13 +397,14 @@ def everywhere(line: Read, places: Sequence[PassageSpan]) -> list[Excerpt]:
     return [replace(e, text=f"{e.document.path}: {e.text}") for e in found.values()]
 
 
-def parts(chosen: Read) -> list[Excerpt]:
+def parts(chosen: Read, *, in_order: bool = False) -> list[Excerpt]:
     """What is said of a statement: itself, then what stands around it in its block; a step with its whole
-    list, and what a heading, a lead-in or a line opens, in one."""
+    list, and what a heading, a lead-in or a line opens, in one. ``in_order``: its block as it stands, since
+    commands are typed one after the other."""
     first, last = _block(chosen)
     own = chosen.statement
     opens = own.form in (Form.HEADING, Form.LEAD_IN) or _OPENS.search(own.said)
-    if first == last or opens or own.ordinal is not None:
+    if first == last or opens or own.ordinal is not None or (in_order and own.form is Form.CODE):
         return [_excerpt(chosen, range(first, last + 1))]
     around = [n for n in range(first, last + 1) if n != chosen.number]
     return [alone(chosen), _excerpt(chosen, around)]

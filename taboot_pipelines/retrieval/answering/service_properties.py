@@ -68,8 +68,8 @@ class ServiceProperties(FactKind):
         reading = question.reading
         named = not reading.lists_services and any(m.of("service") for m in question.mentions)
         of, _ = asked_property(question) or (None, ())
-        switch = of is not None and self._is_switch(question, of)
-        return reading.lists and not named and of is not None and (question.negated or switch)
+        asked = question.negated or reading.lists_services
+        return reading.lists and not named and of is not None and asked
 
     @staticmethod
     def _is_switch(question: Question, of: Property) -> bool:
@@ -117,6 +117,8 @@ class ServiceProperties(FactKind):
                     f"{count}{self._all(lacking)} {_lacks(of, len(lacking))}.", self.declarations(lacking)
                 )
             ]
+        elif unknown:
+            return None  # whether there is one is not known
         else:
             names = self._all(having) if len(having) <= _FEW else plural(len(having), "service")
             said = [CitedStatement(f"None: {names} {_has(of, len(having))}.", places)]
@@ -161,6 +163,10 @@ class ServiceProperties(FactKind):
         if values:
             text = f"Yes: {called} {_has(of, 1)}{_shown(of, values)}."
             return Found([CitedStatement(text, [p.cite for p in values])], used | words, looked_for=of.phrase)
+        off = [p for p in self._config.of_service(services[0]) if any(p.ends_in(k) for k in of.keys)]
+        if off:
+            text = f"No: {called} sets {off[0].value.key} to {off[0].value.value.strip()}."
+            return Found([CitedStatement(text, [off[0].cite])], used | words, looked_for=of.phrase)
         if not self._config.whole(services[0]):
             return None
         said = CitedStatement(f"No: {called} {_lacks(of, 1)}.", self.declaration(services))

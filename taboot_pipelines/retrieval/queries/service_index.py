@@ -100,7 +100,8 @@ class Edge:
 @dataclass(frozen=True, slots=True)
 class Service:
     """A service. ``place``: the host or source of its scope, ``project``: the Compose project; both empty
-    where only its name is known. ``own``: it runs on a host of the house, or its files declare it;
+    where only its name is known. ``own``: it runs on a host of the house, or its files declare it, and not
+    only those of tests;
     ``declared``: its own project does, and not only what another needs or builds."""
 
     number: int
@@ -240,8 +241,8 @@ class ServiceIndex:
     def services(self) -> dict[int, Service]:
         """Every service, by its node."""
         numbers = self.of_label("Service")
-        rows = self.graph.nodes.take(pa.array(numbers, pa.int64())).select(["name", "scope", "properties"])
-        held = rows.to_pylist()
+        columns = ["name", "scope", "properties", "doc_ids"]
+        held = self.graph.nodes.take(pa.array(numbers, pa.int64())).select(columns).to_pylist()
         scopes = [(row["scope"] or "").rpartition("/")[::2] for row in held]
         # The place is a machine, or a source with the folder in it; a source may be called as a machine is.
         places = {place for place, _ in scopes if place in self._sources}
@@ -255,12 +256,19 @@ class ServiceIndex:
             # What configuration declares without a machine is the house's where its files are; and what no
             # source says a machine of, since then none tells the house from examples.
             own = bool(project) and (source is None or not hosted or source_kind(source.type).kept_here)
+            own = own and not self._only_tested(row["doc_ids"] or ())
             properties = orjson.loads(row["properties"])
             declared = bool(project) and number not in self._built_by_others
             if declared and properties.keys() <= {"schemaVersion"}:
                 declared = not self._only_needed(number, f"{place}/{project}", row["name"])
             found[number] = Service(number, row["name"], place, project, properties, own, declared)
         return found
+
+    def _only_tested(self, doc_ids: Iterable[str]) -> bool:
+        """Whether all files that declare something, of those that name it, lie in a folder of tests."""
+        found = (self.documents.get(d) for d in doc_ids)
+        paths = [d.path for d in found if d is not None and d.declares]
+        return bool(paths) and not any(set(OF_TESTS).isdisjoint(path.split("/")) for path in paths)
 
     def _only_needed(self, number: int, scope: str, name: str) -> bool:
         """Whether only what others of a Compose project need says that there is such a service in it: one

@@ -33,6 +33,10 @@ services:
     volumes: ["/pool/films/incoming:/downloads"]
     stop_grace_period: 90s
     restart: unless-stopped
+  reel:
+    image: acme/reel:1
+    privileged: false
+    restart: "no"
   cinema:
     image: jellyfin/jellyfin:10.10.7
     devices: [/dev/dri:/dev/dri]
@@ -142,6 +146,10 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
         for path, text in (
             (stacks / "studio" / "compose.yaml", STUDIO),
             (stacks / "sensors" / "compose.yaml", SENSORS),
+            (
+                stacks / "roles/films/molecule/default/compose.yaml",
+                "services: {dummy: {image: acme/dummy:1}}",
+            ),
             (confs / "films.subdomain.conf", FILMS),
             (confs / "gauge.subfolder.conf", GAUGE),
         ):
@@ -183,7 +191,11 @@ SAYS = [
     # What is not there is said of services whose declarations are whole.
     ("which services have no healthcheck?", ["cinema", "collector"], ["broker"], "image: jellyfin"),
     ("which services are not restarted automatically?", ["cinema", "broker"], ["tunnel"], "image: jellyfin"),
-    ("which containers are read-only?", ["None: 7 services are not read-only"], [], "image: eclipse"),
+    ("does reel restart by itself?", ["No: reel (studio) sets services.reel.restart to no"], [], "restart:"),
+    ("is reel privileged?", ["No: reel (studio) sets services.reel.privileged to false"], [], "privileged:"),
+    # What only a test declares is none of the house's.
+    ("how many services are there?", ["8 services"], ["dummy"], "image: eclipse"),
+    ("which containers are read-only?", ["None: 8 services are not read-only"], [], "image: eclipse"),
     ("is broker privileged?", ["No: broker (sensors) is not privileged"], [], "image: eclipse"),
     ("does cinema have a memory limit?", ["Yes", "3G"], [], "memory: 3G"),
     # Who writes to a folder does not mount it read-only.
@@ -242,6 +254,9 @@ NOTHING = [
     "gateway of the office network",
     "proxy_read_timeout for gauge",
     "which user does cinema run as?",
+    # How often a thing is checked is not how often it runs.
+    "how often does broker run",
+    "What hardware runs all the containers?",
     # The words of a comment are about the key beneath it.
     "Which GID does the bus have that gauge is given?",
     "which password does cinema use",

@@ -4,6 +4,7 @@ the pen; over a small house of three projects, confs and notes, read by the bund
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taboot_pipelines.retrieval import Answer, KnowledgeBase
-from taboot_pipelines.retrieval.answering.compound_questions import Named, cut, properties, whole
+from taboot_pipelines.retrieval.answering.compound_questions import (
+    Named,
+    asks,
+    cut,
+    properties,
+    whole,
+    without_preface,
+)
 from taboot_pipelines.retrieval.answering.documents import Documents
 from taboot_pipelines.retrieval.results.answers import SURE
 from taboot_pipelines_tests.world import World
@@ -261,6 +269,31 @@ def test_two_properties_of_one_thing_are_told_apart():
     ):
         assert properties(text, named(text)) == both
     assert properties("do abc and xyz share a network", named("do abc and xyz share a network")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("Quay stops answering. Which two services use quay?", "Which two services use quay?"),
+        ("Quay is gone after a reboot. What does it wait for?", "What does Quay wait for?"),
+        # Where neither names anything known, or the question means nothing without it, it stays whole.
+        ("Something is broken. What uses the thing?", "Something is broken. What uses the thing?"),
+        ("Quay is off. Which services are left?", "Quay is off. Which services are left?"),
+        ("Which port, e.g. of quay, is open?", "Which port, e.g. of quay, is open?"),
+        ("Which port has quay?", "Which port has quay?"),
+    ],
+)
+def test_sentences_before_a_question_are_no_part_of_it(text, asked):
+    def named(part):
+        return [Named(*m.span(), m[0]) for m in re.finditer("(?i)quay", part)]
+
+    assert without_preface(text, named) == asked
+
+
+def test_a_remark_behind_a_question_asks_nothing():
+    first, rest = cut("How long does alertmanager wait? I mean the file that we deploy")
+    assert first.startswith("How long") and not asks(rest)
+    assert asks("and which port does it use") and asks("is it open?")
 
 
 @given(st.text(max_size=300))
