@@ -67,9 +67,11 @@ class ServiceProperties(FactKind):
         """Whether a question asks for services by a property, which its words alone would not decide."""
         reading = question.reading
         named = not reading.lists_services and any(m.of("service") for m in question.mentions)
-        of, _ = asked_property(question) or (None, ())
-        asked = question.negated or reading.lists_services
-        return reading.lists and not named and of is not None and asked
+        asked = asked_property(question)
+        if asked is None or named or not reading.lists:
+            return False
+        # A further word may be a value that some of them have.
+        return question.negated or (reading.lists_services and not question.unexplained(asked[1]))
 
     @staticmethod
     def _is_switch(question: Question, of: Property) -> bool:

@@ -179,17 +179,32 @@ class Facts:
     def impact(self) -> list[Consequence]:
         """Who needed what is gone or changed and is still there."""
         found: dict[tuple[str, ...], Consequence] = {}
+        led_on = self._led_on()
         for key, cause in self._causes().items():
             service = self.before.services[key]
             for row in impact(self.before.house, Arguments(services=(service,))):
                 name, project, how = (str(row.cells[c]) for c in ("affected", "affected_project", "how"))
-                if self._is_there(name, project):
+                if self._is_there(name, project) and (key, name, project) not in led_on:
                     place = self.before.file(row.cites[0].doc_id), row.cites[0].line
                     one = _consequence(cause, name, project, how, *place)
                     found.setdefault((cause, name, project, how), one)
         for one in (*self._off_networks(), *self._unreached(), *self._moved()):
             found.setdefault((one.cause, one.affected, one.project, one.how), one)
         return list(found.values())
+
+    def _led_on(self) -> set[tuple[str, str, str]]:
+        """The keys of services that are gone, with the name and project of each service whose relations to it
+        all lead to a declared one in its place now: it was renamed, and they with it."""
+        led: dict[tuple[str, str, str], bool] = {}
+        instead = {old.edge_id: self.after.node(new.end)[1] for old, new in self.replaced}
+        for edge in self.gone:
+            service = self.before.index.services.get(self.before.owner(edge.start))
+            key = self.before.node(edge.end)[1]
+            if service is not None and key in self.before.services and key not in self.after.services:
+                on = instead.get(edge.edge_id) in self.after.services
+                of = (key, service.name, service.project)
+                led[of] = led.get(of, True) and on
+        return {of for of, on in led.items() if on}
 
     def _causes(self) -> dict[str, str]:
         """What services that were declared are gone or changed, by their keys, and how in words."""

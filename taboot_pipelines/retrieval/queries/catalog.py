@@ -405,7 +405,7 @@ _ALL = (
         ("ROUTES_TO", "EXPOSES_ENDPOINT"),
         routes.unprotected_routes,
         Sentence("", "ask for no login at the proxy:", "{hostname}{path}", ("target",)),
-        "no route without a login is declared",
+        "no route is known whose proxy asks for no login",
         answers=("lacking",),
         doubts=(routes.logins_in_doubt, settings.charts_in_doubt, settings.operators_in_doubt),
     ),

@@ -743,6 +743,15 @@ def test_a_setting_that_leads_nowhere_any_more_is_told_with_its_value(
     assert told(report) == {("dependency_gone", "shop/compose.yaml", line(SHOP, "DATABASE_URL"))}
 
 
+def test_who_follows_a_service_to_its_new_name_is_not_affected(settings: Settings, tmp_path: Path) -> None:
+    renamed = shop("  db:\n", "  store:\n").replace("      db: {", "      store: {")
+    half = check(settings, tmp_path, {"shop/compose.yaml": renamed})
+    (needed,) = half.impact
+    assert (needed.cause, needed.affected) == ("service shop/db is gone", "web")
+    report = check(settings, tmp_path, {"shop/compose.yaml": renamed.replace("@db:", "@store:")})
+    assert not report.impact and not any(rule == "dependency_gone" for rule, *_ in told(report))
+
+
 def test_who_needed_what_is_gone_is_told(settings: Settings, tmp_path: Path) -> None:
     without = SHOP[: SHOP.index("  db:\n    image")] + SHOP[SHOP.index("  admin:") :]
     report = check(settings, tmp_path, {"shop/compose.yaml": without})

@@ -197,7 +197,7 @@ def _file_values(
         if values is None:
             required = item.get("required")
             if required is None or required.boolean(default=True):
-                c.report(node, "E_NOT_FOUND", "the file is not in the source.")
+                c.report(node, "E_NOT_FOUND", f"the file {path or node.text} is not in the source.")
             for example in () if path is None else examples_of(path):
                 values = values or c.loader.read_environment(example, outer, earlier=earlier, raw=raw)
         found.update((variable, (value, node, not is_there)) for variable, value in (values or {}).items())

@@ -75,7 +75,7 @@ def mounted_values(c: ProjectClaims, node: Node) -> Iterator[tuple[str, str, Loc
         if file is not None and not file.missing:
             path = resolve_path(file.origin.base, file.text)
             if path is not None and c.loader.read(path) is None:
-                c.report(file, "E_NOT_FOUND", "the file is not in the source.")
+                c.report(file, "E_NOT_FOUND", f"the file {path} is not in the source.")
             elif path is not None:
                 yield from _values(c, path, file)
         elif content is not None:

@@ -174,7 +174,7 @@ def _value_files(claims: ClaimBuilder, chart: Node) -> Iterator[Node]:
         below = ("/".join(parts[i:]) for i in range(max(1, len(parts) - 1)))
         found = next((p for p in below if claims.texts.text(p) is not None), None)
         if found is None:
-            claims.problem(file, "E_NOT_FOUND", "the file of values is not in the source.")
+            claims.problem(file, "E_NOT_FOUND", f"the file of values {path} is not in the source.")
             continue
         try:
             yield from documents(found, claims.texts)
