@@ -13,9 +13,10 @@ would be right. A conditional logit (McFadden 1974) over the signs (``answering.
 statements of one question, a logistic regression says how probable it is that the best one is right.
 A house of ours counts a third of another: the rules that read questions were written with it.
 
-Printed are, for each house left out in turn, how many questions are answered rightly and wrongly by text at
-several thresholds, and left alone where nothing answers; the expected calibration error, and how many that
-are called sure are right. ``--write``: fit on all houses, and write ``answering/reading.json``.
+Printed are, for each house left out in turn, how many questions of each kind the product answers rightly and
+wrongly; how many text alone does at several thresholds, and leaves alone where nothing answers; the expected
+calibration error, and how many that are called sure are right. ``--write``: fit on all houses, and write
+``answering/reading.json``.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from taboot_pipelines.retrieval.answering.documents import Excerpt
 from taboot_pipelines.retrieval.answering.reading import BEFORE, RANKING, TELLING, Signs, Weights
 from taboot_pipelines.retrieval.request import PASSAGES, read_request
 from taboot_pipelines.retrieval.results.answers import SURE
+from taboot_pipelines.retrieval.results.evaluations import Judged
 from taboot_pipelines.settings import load_settings
 
 ANSWERS = QUESTIONS.parent
@@ -202,6 +204,28 @@ def answer(seen: Seen, fit: Weights) -> tuple[float, bool]:
     return reading.sure(by, fit), bool(seen.right[at])
 
 
+def ask(home: Path) -> tuple[Judged, ...]:
+    """Every question about a house of others, judged as ``kb.evaluate`` does."""
+    files = (DATA / "house-questions" / "questions.jsonl", ANSWERS / "strangers" / "questions.jsonl")
+    rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    kb = KnowledgeBase.open(settings=load_settings(home=home))
+    return kb.evaluate([row for row in rows if row["house"] == home.name]).rows
+
+
+def table(answers: list[tuple[str, Judged]]) -> None:
+    """Print by house and kind how many questions were answered rightly and wrongly."""
+    print(f"{'house':16}{'kind':8}{'asked':>7}{'right':>7}{'wrong':>7}")
+    kinds = list(dict.fromkeys(a.kind for _, a in answers))
+    for name in (*dict.fromkeys(h for h, _ in answers), "all"):
+        for kind in kinds:
+            of = [a for h, a in answers if name in (h, "all") and a.kind == kind]
+            right, wrong = sum(a.right for a in of), sum(a.verdict == "wrong" for a in of)
+            print(f"{name:16}{kind:8}{len(of):7d}{right:7d}{wrong:7d}")
+    said = [a for _, a in answers if a.found]
+    wrong = sum(not a.right for a in said)
+    print(f"of {len(said)} answers {wrong} are wrong ({wrong / max(1, len(said)):.2f})")
+
+
 def make_homes(ours: Path, strangers: Path) -> None:
     """Take in our houses, and those of others."""
     import yaml
@@ -262,13 +286,21 @@ def measure(ours: Path, strangers: Path, write: bool) -> None:
     for name in OUR_HOUSES:
         home = ours / name / "home"
         seen += observe(name, True, home, our_questions(name, ours / name))
-    for home in sorted(p for p in strangers.iterdir() if (p / "kb").is_dir()):
+    homes = sorted(p for p in strangers.iterdir() if (p / "kb").is_dir())
+    for home in homes:
         seen += observe(home.name, False, home, their_questions(home.name))
-    reading._COMPARED, reading.weights = compared, weights
+    reading._COMPARED = compared
     answered: dict[int, tuple[float, bool]] = {}
+    judged: list[tuple[str, Judged]] = []
     for name in dict.fromkeys(s.house for s in seen):
         fit = learn([s for s in seen if s.house != name])
         answered |= {at: answer(s, fit) for at, s in enumerate(seen) if s.house == name}
+        reading.weights = lambda fit=fit: fit
+        judged += [(h.name, one) for h in homes if h.name == name for one in ask(h)]
+    reading.weights = weights
+    print("all that the product answers, facts and text, by the weights of the other houses")
+    table(judged)
+    print("\ntext alone")
     print(f"{'left out':12}{'threshold':>10}{'right':>7}{'wrong':>7}{'of':>5}{'alone':>7}{'of':>5}")
     groups = [*dict.fromkeys(s.house for s in seen), "strangers", "ours"]
     for group in groups:

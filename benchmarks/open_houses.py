@@ -7,7 +7,7 @@ HOMES: a home of each house, as ``score.py`` beside the questions makes them; ma
 stand-ins take the model's place, over the protocol of a real server: an *oracle* says, word for word, what it
 was given or looked up of the right answer, or refuses, so that its figure is what a perfect reader could say;
 a *liar* cites passages for what they do not say, of which nothing may be served. The figures without a model
-hold for houses whose text the reader was fitted on too: ``answer_reading.py`` leaves each out.
+hold for houses whose text the reader was fitted on too: ``answer_reading.py`` leaves each out and asks them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from answer_reading import BINS, DATA, with_strangers
+from answer_reading import BINS, DATA, table, with_strangers
 
 from taboot_pipelines import KnowledgeBase
 from taboot_pipelines.retrieval.results.evaluations import Judged
@@ -88,19 +88,6 @@ def ask(homes: Path, llm: FakeOpenAi | None) -> Iterator[tuple[str, Judged]]:
         kb = KnowledgeBase.open(settings=settings)
         for judged in kb.evaluate([r for r in rows if r["house"] == home.name]).rows:
             yield home.name, judged
-
-
-def table(answers: list[tuple[str, Judged]]) -> None:
-    print(f"{'house':12}{'kind':8}{'asked':>7}{'right':>7}{'wrong':>7}")
-    kinds = list(dict.fromkeys(a.kind for _, a in answers))
-    for house in (*dict.fromkeys(h for h, _ in answers), "all"):
-        for kind in kinds:
-            of = [a for h, a in answers if house in (h, "all") and a.kind == kind]
-            right, wrong = sum(a.right for a in of), sum(a.verdict == "wrong" for a in of)
-            print(f"{house:12}{kind:8}{len(of):7d}{right:7d}{wrong:7d}")
-    said = [a for _, a in answers if a.found]
-    wrong = sum(not a.right for a in said)
-    print(f"of {len(said)} answers {wrong} are wrong ({wrong / max(1, len(said)):.2f})")
 
 
 def reliability(answers: list[tuple[str, Judged]]) -> None:

@@ -154,7 +154,9 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
             continue
         if _LABEL.fullmatch(text, cuts[-1], m.start() + len(m[0].rstrip())):
             continue
-        if not _ABBREVIATION.search(text, max(0, m.start() - 12), m.start()):
+        # The number before a heading or a step is no sentence: "**6. Verify:**", "# 2. Run it".
+        says = any(map(str.isalpha, text[cuts[-1] : m.start()]))
+        if says and not _ABBREVIATION.search(text, max(0, m.start() - 12), m.start()):
             cuts.append(m.end())
     found = []
     for a, b in pairwise([*cuts, len(text)]):

@@ -88,6 +88,13 @@ def test_sentences_lose_nothing_but_blanks(text):
     assert not text[at:].strip()
 
 
+@pytest.mark.parametrize(
+    "text", ["**6. Verify the power.** Then wait.", "# 2. Run the updater. Twice.", "1. Stop it."]
+)
+def test_a_number_alone_is_no_sentence(text):
+    assert all(any(map(str.isalpha, text[a:b])) for a, b in split_sentences(text))
+
+
 def test_a_row_is_read_with_its_header_and_the_header_alone_is_not():
     table = "Ports are:\n\n| Service | Port |\n|---|---|\n| Grafana | 3010 |\n| Loki | |\n"
     assert said(table) == [("row", "Service: Grafana; Port: 3010"), ("row", "Service: Loki")]

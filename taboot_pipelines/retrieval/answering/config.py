@@ -334,7 +334,8 @@ class Config(ConfigEntries):
         left = set(question.unexplained(used)) - {
             i for i, w in enumerate(question.linked.words) if w.text in ("list", "mounted", "have", "has")
         }
-        if any(left & set(range(m.first, m.last)) for m in question.linked.mentions if m.of("service")):
+        things = [m for m in question.linked.mentions if m.of("service", "host")]
+        if any(left & set(range(m.first, m.last)) for m in things):
             return None
         tables = [(question.words_matching(p) & left, keys) for p, keys, _ in PROPERTIES]
         tables = [(words, keys) for words, keys in tables if words]

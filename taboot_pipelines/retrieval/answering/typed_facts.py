@@ -128,6 +128,8 @@ _WHERE = (
     ),
     (re.compile(r"\blo(?:opback|calhost)(?: interface| address)?\b|(?<![\w.])127\.0\.0\.1(?![\w.])"), False),
 )
+#: How sure a list is that may lack services of which no file says where they run.
+_INCOMPLETE = 0.8
 #: What a login is called.
 _LOGIN = re.compile(r"\b(?:log-?ins?|auth|authentication|passwords?|sign-?ins?|sso)\b")
 #: How sure an answer is that leaves open what was asked.
@@ -224,7 +226,8 @@ class TypedFacts(FactKind):
             query = QUERIES["networks"]
             asked, rows = ASKED["networks"], list(query.run(self._asked_of, Arguments(services=services)))
             bound = bound._replace(rows=rows, columns=("service",))
-        if kind == "members" and not all(r.cells["project"] for r in bound.rows):
+        on_machine = kind == "members" and not any(m.of("project") for m in scoped.mentions)
+        if on_machine or (kind == "members" and not all(r.cells["project"] for r in bound.rows)):
             asked = ASKED["location"]  # What only a text places there is of no project.
         if query.name == "exposed_services":
             return self._ways_in(query.sentence, bound, scoped)
@@ -235,13 +238,23 @@ class TypedFacts(FactKind):
         doubtful = question.negated
         # What only an archive or an example declares is not known to be so now.
         doubtful = doubtful or all(self.house.is_example(c.doc_id) for s in said for c in s.cites)
+        unplaced = self._unplaced() if on_machine else 0
+        if unplaced and said:
+            said[-1].text += f" Of {plural(unplaced, 'other service')} no file names the machine."
         if kind in ("auth", "admitted"):
             doubtful = doubtful or not all(r.cells["login"] for r in bound.rows)
         if kind == "auth" and all(r.cells["login"] == "" for r in bound.rows):
             said[0].text = f"{said[0].text.removesuffix('.')}, and declares no login before it."
         if question.yes_no and not doubtful:
             said[0].text = f"{'No' if bound.refused else 'Yes'}: {said[0].text}"
-        return Found(said, set(bound.used), looked_for=query.name.replace("_", " "))
+        weight = _INCOMPLETE if unplaced else 1.0
+        return Found(said, set(bound.used), weight, query.name.replace("_", " "))
+
+    def _unplaced(self) -> int:
+        """How many of the house's services run on a machine that nothing names."""
+        services = (s for s in self.house.services.values() if s.declared and s.own)
+        containers = (self.house.container_of.get(s.number) for s in services)
+        return sum(c is None or not self.house.out(c, "RUNS") for c in containers)
 
     def _ways_in(self, frame: Sentence, bound: _Bound, scoped: ResolvedMentions) -> Found:
         """How services are reached: by public names, by names of the house's own network, and by ports, of

@@ -121,13 +121,19 @@ def services(house: House, args: Arguments) -> Iterator[Row]:
         if variables := left_open(service, "container_name"):
             called = f"set elsewhere, by {listed(variables)}"
         documents = house.index.declaring(service)
-        cells: dict[str, Cell] = {
-            **house.service(service),
-            "host": house.index.name(held[0].end) if held else "",
-            "container": called,
-            "file": house.index.documents[documents[0]].path if documents else "",
-        }
-        yield Row(cells, cites([*declaring_edges(house.index, service), *held[:1]]))
+        declared = declaring_edges(house.index, service)
+        machines: dict[str, list[Edge]] = defaultdict(list)
+        for run in held:
+            machines[house.index.name(run.end)].append(run)
+        for host, runs in machines.items() if machines else [("", [])]:
+            cells: dict[str, Cell] = {
+                **house.service(service),
+                "host": host,
+                "container": called,
+                "file": house.index.documents[documents[0]].path if documents else "",
+            }
+            if host in args.hosts or not (args.hosts and machines):
+                yield Row(cells, cites([*declared, *runs[:1]]))
 
 
 def _running_on(house: House, hosts: frozenset[str], told: set[int]) -> list[Service]:
