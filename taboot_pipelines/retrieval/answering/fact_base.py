@@ -26,6 +26,7 @@ from taboot_pipelines.retrieval.queries.relations import (
     declaring_edges,
     named_in_full,
     product_of,
+    reachable,
     unexplained_mentions,
 )
 from taboot_pipelines.retrieval.queries.service_index import Edge, Service, ServiceIndex
@@ -185,8 +186,13 @@ class FactKind:
                 f"{self.called(service)} publishes {plural(count, 'port')}{where}: {listed(said)}.",
                 cites(edges),
             )
-        begin = "Yes: " if question.yes_no else ""
+        # What only the machine itself reaches is open to nobody else by this, and may be by a proxy.
+        asked = question.yes_no and "publish" not in question.lower
+        inside = asked and not reachable(edges, perhaps=True)
+        begin = "Yes: " if question.yes_no and not inside else ""
+        end = ", which the machine itself reaches alone" if inside else ""
         noun = "port" if len(said) == 1 else "ports"
         return CitedStatement(
-            f"{begin}{self.called(service)} publishes {noun} {listed(said, len(said))}{where}.", cites(edges)
+            f"{begin}{self.called(service)} publishes {noun} {listed(said, len(said))}{where}{end}.",
+            cites(edges),
         )

@@ -371,7 +371,7 @@ _ALL = (
         ("ROUTES_TO", "BINDS"),
         routes.exposed_services,
         Sentence("{service}", "is reached", "at {at}", ("how", "login", "allowed")),
-        "no proxy leads to it, and it publishes no port",
+        "no proxy leads to it, and it publishes no port that others reach",
         closed=False,
         answers=("exposed_services", "yesno_exposure"),
     ),

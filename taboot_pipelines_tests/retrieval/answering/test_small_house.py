@@ -296,6 +296,14 @@ services:
 """
 
 
+def test_what_the_machine_alone_reaches_is_not_said_to_be_open(pictures: View) -> None:
+    answer = ask(pictures, "Is inner reachable from outside?")
+    assert answer.text == (
+        "No: inner (inner): no proxy leads to it, and it publishes no port that others reach."
+    )
+    assert ask(pictures, "Does inner publish a port?").text.startswith("Yes: inner")
+
+
 @pytest.mark.parametrize(
     ("question", "told"),
     [
@@ -350,6 +358,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
                 "kiosk",
                 "services: {kiosk: {image: 'acme/kiosk:1', ports: ['2283:80', '192.168.7.53:8443:8443']}}\n",
             ),
+            ("inner", "services: {inner: {image: 'acme/inner:1', ports: ['127.0.0.1:7001:7001']}}\n"),
             ("shut", "services: {shut: {image: 'acme/shut:1', network_mode: none}}\n"),
         ):
             (stacks / name).mkdir()
