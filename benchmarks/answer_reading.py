@@ -30,7 +30,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
@@ -107,10 +107,15 @@ def our_questions(name: str, home: Path) -> Iterator[Asked]:
             yield Asked(q.question, q.kind != "none", right)
 
 
-def their_questions(name: str) -> Iterator[Asked]:
+def asked_of(name: str) -> list[dict[str, Any]]:
+    """The questions of other people about a house of others, as they are written."""
     files = (DATA / "house-questions" / "questions.jsonl", ANSWERS / "strangers" / "questions.jsonl")
-    for line in (line for file in files for line in file.read_text(encoding="utf-8").splitlines()):
-        q = json.loads(line)
+    rows = (json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines())
+    return [row for row in rows if row["house"] == name]
+
+
+def their_questions(name: str) -> Iterator[Asked]:
+    for q in asked_of(name):
 
         def right(parts: list[Excerpt], q=q) -> bool:
             url, text = unquote(parts[0].document.url), " ".join(p.text for p in parts)
@@ -118,8 +123,7 @@ def their_questions(name: str) -> Iterator[Asked]:
             # Within a house its name in front says nothing.
             return said and any(url.endswith(f"/{e.partition('/')[2]}") for e in q["evidence"])
 
-        if q["house"] == name:
-            yield Asked(q["question"], q["kind"] != "none", right)
+        yield Asked(q["question"], q["kind"] != "none", right)
 
 
 def observe(name: str, ours: bool, home: Path, questions: Iterator[Asked]) -> Iterator[Seen]:
@@ -206,10 +210,8 @@ def answer(seen: Seen, fit: Weights) -> tuple[float, bool]:
 
 def ask(home: Path) -> tuple[Judged, ...]:
     """Every question about a house of others, judged as ``kb.evaluate`` does."""
-    files = (DATA / "house-questions" / "questions.jsonl", ANSWERS / "strangers" / "questions.jsonl")
-    rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     kb = KnowledgeBase.open(settings=load_settings(home=home))
-    return kb.evaluate([row for row in rows if row["house"] == home.name]).rows
+    return kb.evaluate(asked_of(home.name)).rows
 
 
 def table(answers: list[tuple[str, Judged]]) -> None:

@@ -24,8 +24,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 import uvicorn
-from kb_fixture import shard_input
-from search_100k import SHARES, SPACE, Given, make, show, timed
+from kb_fixture import Given, shard_input
+from search_100k import SHARES, SPACE, make, show, timed
 
 from taboot_pipelines.browse.app import make_app, take_port
 from taboot_pipelines.retrieval import KnowledgeBase
@@ -51,7 +51,7 @@ def main(chunks: int, count: int) -> None:
         settings = load_settings(home=Path(home))
         sources = {s: {"type": "files", "tags": [s]} for s in SHARES}
         publish(open_shards(settings), shard_input(texts, SPACE, sources), settings.shards)
-        embedder = Given()
+        embedder = Given(SPACE)
         kb = KnowledgeBase.open(settings=settings, embedder=embedder)
         server, port = start(kb)
         try:

@@ -18,7 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from kb_fixture import Text, shard_input
+from kb_fixture import Given, Text, shard_input
 
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.retrieval import KnowledgeBase
@@ -31,21 +31,6 @@ SPACE = Space("synthetic", "0", 384, 256)
 PER_DOCUMENT = 10
 #: source -> share of the documents: filters of 50, 10, 1 and 0.1 %.
 SHARES = {"half": 0.5, "rest": 0.389, "tenth": 0.1, "hundredth": 0.01, "thousandth": 0.001}
-
-
-class Given:
-    """An embedder that is told the query's vector."""
-
-    space = SPACE
-
-    def __init__(self) -> None:
-        self.next = np.zeros(SPACE.dimension, dtype=np.float32)
-
-    def embed(self, texts: object) -> np.ndarray:
-        raise NotImplementedError
-
-    def embed_query(self, text: str) -> np.ndarray:
-        return self.next
 
 
 def make(chunks: int) -> tuple[list[Text], np.ndarray]:
@@ -133,7 +118,7 @@ def main(chunks: int, count: int) -> None:
             f"published again, nothing changed: {1000 * (time.perf_counter() - start):.0f} ms, changed"
             f" {again.changed}"
         )
-        embedder = Given()
+        embedder = Given(SPACE)
 
         def search(i: int, mode: str = "hybrid", source: str | None = None) -> list[str]:
             embedder.next = targets[i]

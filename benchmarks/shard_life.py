@@ -32,7 +32,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from kb_fixture import NAMESPACE, Text, shard_input
+from kb_fixture import NAMESPACE, Given, Text, shard_input
 
 from taboot_pipelines.embedding.protocol import Space
 from taboot_pipelines.retrieval import KnowledgeBase
@@ -68,22 +68,9 @@ def text(number: int, rng: random.Random) -> Text:
     return Text(source, f"{number}.md", "\n\n".join(parts), spans, vectors.astype(np.float32))
 
 
-class Asking:
-    """An embedder that is told the query's vector."""
-
-    space = SPACE
-    next = np.zeros(SPACE.dimension, dtype=np.float32)
-
-    def embed(self, texts: object) -> np.ndarray:
-        raise NotImplementedError
-
-    def embed_query(self, query: str) -> np.ndarray:
-        return self.next
-
-
 def searches(home: Path, queries: list[tuple[str, np.ndarray]]) -> list[Any]:
     """The hits of each query, with their scores, in all modes, with a filter and without."""
-    embedder = Asking()
+    embedder = Given(SPACE)
     kb = KnowledgeBase.open(settings=load_settings(home=home), embedder=embedder)
     found = []
     for query, vector in queries:

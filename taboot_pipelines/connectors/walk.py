@@ -45,6 +45,13 @@ PRUNED = frozenset(
 )
 #: Folders of what tests set up, such as an Ansible role's scenarios: it declares nothing of the house.
 OF_TESTS = ("molecule", "fixtures", "testdata")
+
+
+def is_of_tests(parts: Iterable[str]) -> bool:
+    """Whether one of the folders of a path is one of :data:`OF_TESTS`."""
+    return not set(OF_TESTS).isdisjoint(parts)
+
+
 #: A tree with more entries is not one that a person meant.
 MAX_ENTRIES = 1_000_000
 #: The coarsest resolution of file times in use (FAT), in seconds.

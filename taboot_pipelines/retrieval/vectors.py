@@ -26,7 +26,7 @@ from taboot_pipelines.retrieval.index import Index
 _FEW = 1000
 #: Of so many rows the int8 codes are more than what a processor keeps: the two-bit codes are looked at first,
 #: and a second thread is worth its start.
-MANY = 30_000
+_MANY = 30_000
 #: The two-bit codes name so many times as many rows as are wanted, and some more; where these do not do, so
 #: many, and then so many: naming more takes longer.
 _TIMES = 4
@@ -74,7 +74,7 @@ def search(
     """
     exactly = query.astype(np.float64)
     count = len(index) if rows is None else len(rows)
-    scan = index.fast_scan() if count >= MANY and not proven else None
+    scan = index.fast_scan() if count >= _MANY and not proven else None
     few = (_TIMES * limit + _MORE) * len(index) // max(count, 1)
     if scan is None or few * _TIMES > len(index):
         if meanwhile is not None:
@@ -160,7 +160,7 @@ def _products(index: Index, digits: npt.NDArray[np.int8], rows: Ids | None) -> n
                     numkong.dots_packed(codes, packed)
                 )
 
-    if len(index) < MANY:
+    if len(index) < _MANY:
         scan(range(len(index.shards)))
     else:
         # The scan waits for memory, and leaves Python's lock: two threads take a little more than half.

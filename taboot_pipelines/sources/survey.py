@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from taboot_pipelines.connectors.walk import OF_TESTS, PRUNED
+from taboot_pipelines.connectors.walk import PRUNED, is_of_tests
 from taboot_pipelines.sources.kind import Beginning, Stance
 from taboot_pipelines.sources.registry import source_kinds
 
@@ -67,7 +67,7 @@ def survey(folder: Path, own: Collection[Path] = ()) -> Survey:
         left -= len(names) + len(files)
         if left < 0:
             break
-        tested = not set(OF_TESTS).isdisjoint(at.parts)
+        tested = is_of_tests(at.parts)
         for name in sorted(files):
             path = Path(directory, name)
             seen.append(at / name)

@@ -99,7 +99,7 @@ def test_the_scan_names_the_rows_whose_codes_are_best(kind, dimension, sizes, se
 
 
 def test_without_the_library_the_int8_codes_are_scanned(tmp_path, monkeypatch):
-    monkeypatch.setattr(vectors, "MANY", 10)
+    monkeypatch.setattr(vectors, "_MANY", 10)
     monkeypatch.setattr("taboot_pipelines.retrieval.index.find_spec", lambda name: None)
     monkeypatch.setattr(FastScan, "__init__", lambda *given: pytest.fail("there is no library"))
     docs = [Doc(f"{i}.md", f"redis {i}") for i in range(2000)]
@@ -126,7 +126,7 @@ class Given(builder.HashEmbedder):
 )
 def test_a_search_by_codes_finds_what_all_vectors_say(tmp_path, monkeypatch, groups, spread):
     """However close the vectors lie: where codes cannot tell them apart every vector is looked at."""
-    monkeypatch.setattr(vectors, "MANY", 1000)
+    monkeypatch.setattr(vectors, "_MANY", 1000)
     docs = [Doc(f"{i}.md", f"text {i}", source=["docs", "chat"][i % 4 == 0]) for i in range(4000)]
     rng = np.random.default_rng(5)
     size = 256

@@ -202,7 +202,7 @@ def joined(arms, size):
 )
 def test_search_is_what_brute_force_finds(docs, queries, cuts, few, tmp_path_factory, monkeypatch):
     monkeypatch.setattr(vectors, "_FEW", few)  # 0: the scan of codes, by two threads, else exactly at once
-    monkeypatch.setattr(vectors, "MANY", few)
+    monkeypatch.setattr(vectors, "_MANY", few)
     kb = build(tmp_path_factory.mktemp("kb"), docs, cuts)
     for query, f, limit in queries:
         arms, occurrences = expected(docs, query, f)
@@ -231,7 +231,7 @@ def test_the_scan_of_codes_is_exact_at_every_selectivity(tmp_path, monkeypatch, 
     """More rows than are scored at once, many of them nearly equal, so that codes alone would choose
     wrongly; in several shards.
     """
-    monkeypatch.setattr(vectors, "MANY", many)
+    monkeypatch.setattr(vectors, "_MANY", many)
     rng = np.random.default_rng(3)
     docs = [
         Doc(

@@ -92,8 +92,8 @@ class ServiceProperties(FactKind):
         held = {s.number: self._values(s, of, question, wanted) for s in services}
         having = [s for s in services if held[s.number]]
         explained = used | words | set(wanted)
-        whole = self._is_switch(question, of) and all(map(self._config.whole, services))
-        if not having and not question.negated and not wanted and whole:
+        none = services and not (having or question.negated or wanted) and self._is_switch(question, of)
+        if none and all(map(self._config.whole, services)):
             text = f"None: {plural(len(services), 'service')} {_lacks(of, len(services))}."
             return Found([CitedStatement(text, self.declarations(services))], explained, looked_for=of.phrase)
         if not having or (question.negated and wanted):

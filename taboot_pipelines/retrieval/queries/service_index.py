@@ -23,7 +23,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from taboot_pipelines.connectors.walk import OF_TESTS
+from taboot_pipelines.connectors.walk import OF_TESTS, is_of_tests
 from taboot_pipelines.extraction.tier_a.systemd.units import drop_in_unit, unit_of
 from taboot_pipelines.model.graph import RUNNING_METHOD, TEXT_METHOD
 from taboot_pipelines.model.ids import bare_key, container_id
@@ -268,7 +268,7 @@ class ServiceIndex:
         """Whether all files that declare something, of those that name it, lie in a folder of tests."""
         found = (self.documents.get(d) for d in doc_ids)
         paths = [d.path for d in found if d is not None and d.declares]
-        return bool(paths) and not any(set(OF_TESTS).isdisjoint(path.split("/")) for path in paths)
+        return bool(paths) and all(is_of_tests(path.split("/")) for path in paths)
 
     def _only_needed(self, number: int, scope: str, name: str) -> bool:
         """Whether only what others of a Compose project need says that there is such a service in it: one
