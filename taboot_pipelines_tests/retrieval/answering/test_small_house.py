@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taboot_pipelines.retrieval.answering.fact_answers import FactAnswer, answer_from_facts
+from taboot_pipelines.retrieval.answering.fact_answers import FactAnswer, answer_from_facts, names_in
 from taboot_pipelines.retrieval.session import View
 from taboot_pipelines_tests.fakes.tei import FakeTei
 from taboot_pipelines_tests.world import World
@@ -296,6 +296,11 @@ services:
 """
 
 
+def test_an_address_is_no_service_of_its_name(pictures: View) -> None:
+    assert [name.text for name in names_in(pictures, "Which image does ip use?")] == ["ip"]
+    assert not names_in(pictures, "What is the public IP address of the house?")
+
+
 def test_what_the_machine_alone_reaches_is_not_said_to_be_open(pictures: View) -> None:
     answer = ask(pictures, "Is inner reachable from outside?")
     assert answer.text == (
@@ -359,6 +364,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
                 "services: {kiosk: {image: 'acme/kiosk:1', ports: ['2283:80', '192.168.7.53:8443:8443']}}\n",
             ),
             ("inner", "services: {inner: {image: 'acme/inner:1', ports: ['127.0.0.1:7001:7001']}}\n"),
+            ("ip", "services: {ip: {image: 'acme/ip:1', ports: ['7002:7002']}}\n"),
             ("shut", "services: {shut: {image: 'acme/shut:1', network_mode: none}}\n"),
         ):
             (stacks / name).mkdir()
