@@ -178,6 +178,7 @@ CODES: dict[str, tuple[int, str]] = {
     "E_ENTITY_VALIDATION": (422, "Correct the field named in the message; nothing was recorded."),
     "E_LLM_TIMEOUT": (504, "The model did not answer in time; it is tried again."),
     "E_LLM_MALFORMED": (500, "The model's answer is not JSON; it is tried again."),
+    "E_UNCALIBRATED": (409, "`taboot models try` measures the model on labelled passages."),
     "E_RERANKER": (503, "Check that the reranker answers at TABOOT_RERANKER__URL."),
     "E_LLM": (503, "Check that the model's server answers at TABOOT_LLM__URL."),
     # Using the knowledge base

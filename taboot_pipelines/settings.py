@@ -123,13 +123,14 @@ class ExtractionSettings(BaseModel, extra="forbid"):
         None,
         description=(
             "A file of passages labelled by you, as JSON lines; the asset `extraction_quality` measures the"
-            " reading of sentences on them."
+            " reading of sentences on them, and `taboot models try` a chat model."
         ),
     )
     calibration: Path | None = Field(
         None,
         description=(
-            "A JSON file {model: {relation: precision}} of what was measured of chat models on labelled text."
+            "The file in which `taboot models try` keeps how often chat models are right, by relation;"
+            " default calibration.json in the home."
         ),
     )
     min_precision: float = Field(
@@ -275,7 +276,7 @@ class LlmSettings(BaseModel, extra="forbid"):
     max_retries: int = Field(
         3, ge=0, description="Further tries after a server's error or a refusal for load."
     )
-    max_output_tokens: Positive = Field(1024, description="Most tokens of an answer.")
+    max_output_tokens: Positive = Field(2048, description="Most tokens of an answer.")
     temperature: float = Field(
         0.0, ge=0, le=2, description="0: the same answer to the same question, as far as the server can."
     )

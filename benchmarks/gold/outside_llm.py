@@ -170,7 +170,7 @@ SETS = {"text2kgbench": text2kgbench, "crossre": crossre, "ctinexus": ctinexus}
 
 
 def _ontology(about: str, relations: tuple[Relation, ...]) -> Ontology:
-    return Ontology(about, relations, asserted_only=False)
+    return Ontology(about, relations)
 
 
 def _words(row: dict[str, Any], first: int, last: int) -> str:

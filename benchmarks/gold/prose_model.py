@@ -1,176 +1,318 @@
-"""A chat model beside the rules over labelled prose: what Tier C adds to Tiers A and B, and what it costs.
+"""What of a chat model is believed: Tier C over the open sets, with a stand-in or a real model in its place.
 
-    TABOOT_LLM__URL=http://127.0.0.1:8000/v1 python benchmarks/gold/prose_model.py [--set gold|later]
-        [--half open|locked] [--sample 0] [--answers FILE] [--missing]
+    python benchmarks/gold/prose_model.py [DATA]
+    TABOOT_LLM__URL=http://127.0.0.1:8000/v1 python benchmarks/gold/prose_model.py [DATA] [--sample 0]
 
-The model is the one that the settings name; it is asked about the windows that hold a labelled sentence, as
-the product asks, and what is left of its answers is scored as ``prose_f1.py`` scores the rules: alone, and
-together with them (goal: F1 not below that of the rules, precision at least 0.85). ``--answers`` keeps what
-was answered in a file of JSON lines, and asks nothing that stands there: a change of how answers are read
-needs no model. ``--sample`` takes so many windows, spread over the set, and the sentences in them.
-``--missing`` prints what the model says in vain, of the open half only.
+A model is calibrated as ``taboot models try`` does, on the passages of the package alone, and then asked
+about the documents of ``prose-relations``; what is served of its answers is scored by the set. Without a
+server three stand-ins take its place, over the protocol of a real one:
+
+- the *oracle* tells the labels of what it is shown (goal: 0.90 of the facts served, 0.95 of the units with a
+  fact in a window);
+- the *liar* tells what is not so, of names that the passage has: false relations, what is denied, supposed,
+  past or an example (goal: nothing is served);
+- the *mixed* one tells the truth in some relations and lies in the others (goal: served in the former alone).
+
+``--sample`` asks about so many windows, spread over the documents.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.gold.prose_f1 import Rebuilt, found_in
-from benchmarks.gold.prose_set import (
-    PROSE,
-    SETS,
-    End,
-    ProseSet,
-    Sentence,
-    Span,
-    Triple,
-    matches_relaxed,
-    score,
-)
+from benchmarks.gold import relations
+from benchmarks.gold.relations import UNITS
 from taboot_pipelines.extraction import tier_c
-from taboot_pipelines.inference.chat import open_chat
-from taboot_pipelines.inference.chat.protocol import ChatModel
-from taboot_pipelines.knowledge.window_requests import OF_WINDOW
+from taboot_pipelines.extraction.tier_a.prose.pairs import Candidate
+from taboot_pipelines.extraction.tier_a.prose.segments import read_text
+from taboot_pipelines.extraction.tier_c import calibration
+from taboot_pipelines.knowledge.window_requests import RequestSettings
+from taboot_pipelines.model.graph import is_ip
 from taboot_pipelines.settings import load_settings
-from taboot_pipelines.stages.tier_c_triples import asking_of
+from taboot_pipelines.stages.model_trials import Trial, try_model
+from taboot_pipelines.stages.tier_c_triples import asking_of, trial_of
+from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines_tests.fakes.openai import FakeOpenAi
+from taboot_pipelines_tests.fakes.reading_model import fact, facts, window_of
+
+#: In what the mixed model tells the truth.
+GOOD_AT = frozenset(("BINDS", "BUILDS", "CONNECTS_TO", "RESOLVES_TO"))
+_COUNTER = tier_c.token_counter()
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A window of a file, or of a sentence of a page that was rebuilt as Markdown, and its sentences."""
+class Told:
+    """A relation between two names that stand in the window, or the port that something listens on."""
 
-    key: str
+    type: str
+    start: str
+    end: str | None
+    port: int | None = None
+
+
+@dataclass
+class Shown:
+    """A window of a text that stands at ``path``, with what is so and what is not, by where that is said."""
+
+    path: str
     window: tier_c.Window
-    sentences: tuple[Sentence, ...]
-    page: Rebuilt | None = None
-
-    def triples(self, triple: tier_c.Triple) -> Iterator[tuple[str, Triple]]:
-        """Yield (id of a sentence, triple) where a triple that was read stands in one of the sentences."""
-        begin = triple.place[0]
-        ends = [begin + triple.quote.find(name) for name in (triple.start.name, triple.end.name)]
-        subject, object_ = (
-            End(at, at + len(end.name), label=end.label)
-            for at, end in zip(ends, (triple.start, triple.end), strict=True)
-        )
-        if self.page is not None:
-            if triple.place[0] < self.page.begin:
-                return
-            subject, object_ = self.page.placed(subject), self.page.placed(object_)
-        for sentence in self.sentences:
-            if self.page is not None or Span(*triple.place).overlaps(sentence):
-                yield sentence.id, Triple(triple.type, subject, object_)
+    true: list[tuple[tuple[int, int], Told]] = field(default_factory=list)
+    false: list[tuple[tuple[int, int], Told]] = field(default_factory=list)
 
 
-def windows(gold: ProseSet, asking: Any) -> list[Asked]:
-    """The windows that hold a labelled sentence."""
-    found = []
-    by_file: dict[str, list[Sentence]] = defaultdict(list)
-    for sentence in gold.sentences:
-        by_file[sentence.file].append(sentence)
-    for file, sentences in sorted(by_file.items()):
-        if file.endswith(".html"):
-            texts = [((s,), page.text, page) for s in sentences for page in [Rebuilt(gold, s)]]
-        else:
-            texts = [(tuple(sentences), gold.document(file), None)]
-        for inside, text, page in texts:
-            for window in tier_c.windows(text, asking.counter):
-                held = tuple(s for s in inside if page is not None or Span(*window.span).overlaps(s))
-                if held and not window.over:
-                    key = tier_c.key(asking.ontology, window, asking.model)
-                    found.append(Asked(key, window, held, page))
-    return found
+@dataclass
+class Open:
+    """The open set in windows, with the calibration's own passages (under no path)."""
+
+    shown: list[Shown] = field(default_factory=list)
+    #: Units with a fact, and those that stand in a window.
+    units: int = 0
+    in_window: int = 0
+
+    @classmethod
+    def load(cls, data: Path, documents: int = 0) -> Open:
+        """``documents``: as many of the set, those with most facts; 0 for all."""
+        score, found = relations.scorer(data, UNITS), cls()
+        units, texts = score.load_units(data / UNITS / "units.jsonl"), relations.texts(data / UNITS)
+        lies: dict[str, list[tuple[tuple[int, int], Told]]] = defaultdict(list)
+        for one in relations.labelled(data):
+            if not one.right:
+                lies[one.document].append((_place(one.segment.text), _told(one.candidate)))
+        paths = sorted(units, key=lambda path: -sum(len(u["triples"]) for u in units[path]))
+        for path in paths[: documents or None]:
+            windows = [Shown(path, w) for w in tier_c.windows(texts[path], _COUNTER)]
+            found.shown += windows
+            for unit in units[path]:
+                place = unit["start"], unit["end"]
+                said = [Told(t["type"], t["start"], t["end"], t["port"]) for t in unit["triples"]]
+                within = [one for one in windows if _overlaps(one.window, place)]
+                found.units += bool(said)
+                found.in_window += bool(said and within)
+                for one in within:
+                    one.true += [(place, t) for t in said]
+            for place, lie in lies[path]:
+                for one in windows:
+                    if _overlaps(one.window, place):
+                        one.false.append((place, lie))
+        found.shown += _of_calibration(score.same_name)
+        return found
+
+    @property
+    def paths(self) -> frozenset[str]:
+        return frozenset(one.path for one in self.shown if one.path)
 
 
-def answers(chat: ChatModel, asking: Any, asked: list[Asked], file: Path | None) -> dict[str, Any]:
-    """{key: answer}; of a window without a usable answer none."""
-    kept: dict[str, Any] = {}
-    if file is not None and file.exists():
-        kept = {row["key"]: row["answer"] for row in map(json.loads, file.read_text("utf-8").splitlines())}
-    left = {a.key: a for a in asked if a.key not in kept}
+def _of_calibration(same_name: Any) -> Iterator[Shown]:
+    passages = calibration.packaged_passages()
+    lies: dict[int, list[Told]] = defaultdict(list)
+    for one in relations.exemplars(same_name):
+        if not one.right:
+            lies[int(one.repository.split()[1])].append(_told(one.candidate))
+    for sheet in calibration.sheets(passages, _COUNTER):
+        for window in sheet.windows:
+            one = Shown("", window)
+            for number, place in sheet.places.items():
+                if _overlaps(window, place):
+                    for label in passages[number].labels:
+                        port = int(label.object) if label.type == "BINDS" else None
+                        end = None if port else label.object
+                        one.true.append((place, Told(label.type, label.subject, end, port)))
+                    one.false += [(place, lie) for lie in lies[number]]
+            yield one
 
-    def ask(one: Asked) -> None:
-        # Once, as a run of the product does.
-        question = tier_c.question(asking.ontology, one.window, attempt=0, most=asking.answer_tokens)
-        (result,) = chat.complete([question])
-        if result.error is not None and result.error.code not in OF_WINDOW:
-            raise result.error
-        kept[one.key] = None if result.error is not None else result.value
-        if file is not None:
-            with file.open("a", encoding="utf-8") as out:
-                out.write(json.dumps({"key": one.key, "answer": kept[one.key]}) + "\n")
 
-    with ThreadPoolExecutor(asking.at_once) as pool:
-        list(pool.map(ask, left.values()))
-    return {a.key: kept[a.key] for a in asked if kept[a.key] is not None}
+def _told(candidate: Candidate) -> Told:
+    end = None if candidate.end is None else candidate.end.text
+    return Told(candidate.type, candidate.start.text, end, candidate.port)
+
+
+def _place(text: Any) -> tuple[int, int]:
+    return text.start, text.end
+
+
+def _overlaps(window: tier_c.Window, place: tuple[int, int]) -> bool:
+    return any(place[0] <= at < place[1] for at in window.offsets)
+
+
+# --- the stand-ins: what they are shown they find again by its text
+
+
+Model = Callable[[Shown], Collection[tuple[tuple[int, int], Told]]]
+MODELS: Mapping[str, Model] = {
+    "oracle": lambda one: one.true,
+    "liar": lambda one: one.false,
+    "mixed": lambda one: [
+        *(said for said in one.true if said[1].type in GOOD_AT),
+        *(said for said in one.false if said[1].type not in GOOD_AT),
+    ],
+}
+
+
+def stand_in(open_set: Open, model: Model) -> Callable[[dict[str, Any]], str]:
+    """Return what answers the questions of Tier C as a model of that kind would."""
+    by_text = {one.window.text: one for one in open_set.shown}
+
+    def react(body: dict[str, Any]) -> str:
+        one = by_text[window_of(body)]
+        return facts(*_written(one.window, model(one)))
+
+    return react
+
+
+def _written(
+    window: tier_c.Window, said: Collection[tuple[tuple[int, int], Told]]
+) -> Iterator[dict[str, Any]]:
+    """Yield facts as the schema asks for them, as many as an answer may hold."""
+    seen = set()
+    for place, told in said:
+        written = None if told in seen else _fact(window, place, told)
+        seen.add(told)
+        if written is not None and len(seen) <= tier_c.GRAPH.most:
+            yield written
+
+
+def _fact(window: tier_c.Window, place: tuple[int, int], told: Told) -> dict[str, Any] | None:
+    """Return a fact with the words that state it: the shortest of a line that hold what it names; None if no
+    line of the place does."""
+    relation = tier_c.GRAPH.by_type[told.type]
+    at = 0
+    for line in window.text.split("\n"):
+        here = window.offsets[at : at + len(line)]
+        if any(place[0] <= o < place[1] for o in here):
+            above = window.context(at)
+            start, end = _as_written(told.start, line, above), _as_written(told.end, line, above)
+            names = [n for n in (start, end, str(told.port) if told.port else None) if n and n in line]
+            if start is not None and (end is not None or told.end is None) and names:
+                spots = [(line.find(n), line.find(n) + len(n)) for n in names]
+                quote = line[min(s for s, _ in spots) : max(e for _, e in spots)]
+                labels = {"start_type": relation.start[0], "end_type": _label(told, relation.end)}
+                return fact(quote, start, told.type, end or "", port=told.port or 0, **labels)
+        at += len(line) + 1
+    return None
+
+
+def _as_written(name: str | None, line: str, above: str) -> str | None:
+    """Return a label's name as the window writes it: a label spans what stands side by side."""
+    if name is None:
+        return None
+    plain = read_text(name, 0, len(name)).plain
+    forms = [name, plain, *(part.strip(" `*") for part in name.split("|")), *plain.split(" (")[:1]]
+    return next((f for where in (line, above) for f in forms if f and f in where), None)
+
+
+def _label(told: Told, labels: tuple[str, ...]) -> str:
+    end = told.end or ""
+    if told.type == "BINDS" and is_ip(end.partition(":")[0]):
+        return "IP"
+    if told.type == "ROUTES_TO" and ("://" in end or ":" in end or "." in end):
+        return "Endpoint"
+    return labels[0]
+
+
+# --- measuring
+
+
+def served(chat: Any, asking: RequestSettings, open_set: Open) -> tuple[list[dict[str, Any]], int]:
+    """Return what a calibrated model's answers state of the documents as served, and how many are kept as
+    candidates."""
+    windows = [one for one in open_set.shown if one.path and not one.window.over]
+    found, candidates = [], 0
+    results = chat.complete(
+        [tier_c.question(asking.ontology, one.window, most=asking.answer_tokens) for one in windows]
+    )
+    for one, result in zip(windows, results, strict=True):
+        if result.error is None:
+            read = tier_c.read(asking.ontology, one.window, result.value)
+            for claim in tier_c.claims(read.triples, one.path, asking.precision):
+                if not asking.serves(claim.type):
+                    candidates += 1
+                    continue
+                found.append(
+                    {
+                        "path": one.path,
+                        "start": claim.evidence.start,
+                        "end": claim.evidence.end,
+                        "type": claim.type,
+                        "start_name": claim.start.name,
+                        # A name without a tag is that of the tag "latest".
+                        "end_name": claim.end.name.removesuffix(":latest"),
+                        "port": claim.properties.get("port"),
+                    }
+                )
+    return found, candidates
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How a model was calibrated, and what of the documents is served: right, wrong and missed facts."""
+
+    trial: Trial
+    right: int
+    wrong: int
+    missed: int
+    candidates: int
+
+
+def measure(workspace: Workspace, data: Path, open_set: Open) -> Measured:
+    """Calibrate the workspace's model and score what is served of it."""
+    namespace = workspace.settings.namespace
+    trial = try_model(workspace, namespace, trial_of(workspace, namespace), lambda _done, _all: None)
+    assert workspace.chat is not None
+    asking = asking_of(workspace.settings, trial.model)
+    said, candidates = served(workspace.chat, asking, open_set)
+    right, wrong, missed = relations.report(data, said, UNITS, only=open_set.paths)
+    return Measured(trial, right, wrong, missed, candidates)
+
+
+def shown(measured: Measured) -> None:
+    """Print the calibration and what came of it."""
+    for relation, score in measured.trial.scores.items():
+        kept = "served" if relation in measured.trial.served else ""
+        numbers = f"{score.matched:4} of {score.found:4} right, {score.labelled:4} labelled"
+        print(f"  {relation:18} {numbers}, precision {score.precision:.2f} recall {score.recall:.2f} {kept}")
+    facts = measured.right + measured.missed
+    share = measured.right / facts if facts else 0.0
+    said = f"{measured.right} right, {measured.wrong} wrong, {measured.candidates} candidates"
+    print(f"  served of the documents: {said}; {share:.3f} of {facts} facts")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--half", choices=("open", "locked"), default="open")
-    parser.add_argument("--set", choices=SETS, default="gold")
+    parser.add_argument(
+        "data", nargs="?", type=Path, default=Path(os.environ.get("TABOOT_TEST_DATA", "../shared/data"))
+    )
     parser.add_argument("--sample", type=int, default=0, help="windows; 0: all")
-    parser.add_argument("--answers", type=Path)
-    parser.add_argument("--missing", action="store_true")
     options = parser.parse_args()
-    settings = load_settings()
-    chat = open_chat(settings)
-    if chat is None:
-        print("no model: set TABOOT_LLM__URL to a server with OpenAI's API, and run this again")
-        return 0
-    gold = ProseSet.load(PROSE / f"{options.set}.jsonl", half=options.half)
-    asking = asking_of(settings, chat.model)
-    asked = windows(gold, asking)
-    asked = asked[:: max(1, len(asked) // options.sample) if options.sample else 1][: options.sample or None]
-    sentences = list({s.id: s for one in asked for s in one.sentences}.values())
-    told = answers(chat, asking, asked, options.answers)
-    chat.close()
-    scored = {s.id for s in sentences}
-    rules = {id_: triples for id_, triples in found_in(gold).items() if id_ in scored}
-    model: dict[str, list[Triple]] = defaultdict(list)
-    refused: Counter[str] = Counter()
-    for one in asked:
-        if one.key in told:
-            read = tier_c.read(asking.ontology, one.window, told[one.key])
-            refused.update(read.refused)
-            for triple in read.triples:
-                if tier_c.claims([triple], "gold"):
-                    for id_, found in one.triples(triple):
-                        model[id_].append(found)
-                else:
-                    refused["node"] += 1
-    both = {s.id: _joined(rules.get(s.id, []), model.get(s.id, [])) for s in sentences}
-    print(f"{chat.model}: {len(asked)} windows with {len(sentences)} sentences, {len(told)} answered")
-    print(f"  not believed: {', '.join(f'{name} {n}' for name, n in refused.most_common())}")
-    print(f"{'':<10} {'precision':>9} {'recall':>7} {'F1':>6} {'found':>6} {'gold':>5}")
-    for name, found_by in (("rules", rules), ("model", model), ("both", both)):
-        relaxed = score(found_by, sentences)["all"].relaxed
-        print(
-            f"{name:<10} {relaxed.precision:9.3f} {relaxed.recall:7.3f} {relaxed.f1:6.3f}"
-            f" {relaxed.predicted:6} {relaxed.gold:5}"
-        )
-    if options.missing and options.half == "open":
-        for sentence in sentences:
-            for triple in model.get(sentence.id, []):
-                if not any(matches_relaxed(triple, own) for own in sentence.triples):
-                    ends = (gold.text(sentence, e) for e in (triple.subject, triple.object))
-                    said = " ".join(gold.text(sentence).split())
-                    print(f"\n{said}\n  in vain: {triple.type} {' -> '.join(ends)}")
+    open_set = Open.load(options.data)
+    if options.sample:
+        chosen = [one for one in open_set.shown if one.path and one.true]
+        open_set.shown = chosen[:: max(1, len(chosen) // options.sample)][: options.sample]
+    print(f"{open_set.in_window} of {open_set.units} units with a fact stand in a window (goal: 0.95)")
+    with tempfile.TemporaryDirectory() as home:
+        settings = load_settings(home=Path(home))
+        if settings.llm.url is not None or settings.llm.vllm_model is not None:
+            workspace = Workspace(settings)
+            shown(measure(workspace, options.data, open_set))
+            workspace.close()
+            return 0
+    for name, model in MODELS.items():
+        print(f"\nthe {name} in the model's place")
+        with FakeOpenAi(context=10**6) as llm, tempfile.TemporaryDirectory() as home:
+            llm.react = stand_in(open_set, model)
+            workspace = Workspace(load_settings(home=Path(home), llm={"url": llm.url, "model": "fake/llm"}))
+            shown(measure(workspace, options.data, open_set))
+            workspace.close()
     return 0
-
-
-def _joined(rules: list[Triple], model: list[Triple]) -> list[Triple]:
-    """What the rules found, and of the model what they did not."""
-    return [*rules, *(t for t in model if not any(matches_relaxed(t, own) for own in rules))]
 
 
 if __name__ == "__main__":

@@ -15,13 +15,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from taboot_pipelines.extraction.quality import Labelled as Fact
 from taboot_pipelines.extraction.tier_a.prose.claims import relations
 from taboot_pipelines.extraction.tier_a.prose.pairs import Candidate
 from taboot_pipelines.extraction.tier_a.prose.reading import SENTENCES, STRUCTURED, candidates
 from taboot_pipelines.extraction.tier_a.prose.segments import Segment
+from taboot_pipelines.extraction.tier_c.calibration import packaged_passages
 
 UNITS, DOCUMENTS = "prose-relations", "prose-documents"
-EXEMPLARS = Path(__file__).with_name("relation_exemplars.txt")
 #: Labels of pieces of 145 public repositories, by nine readers after the guide of ``prose-relations``; their
 #: texts are in the repositories. ``weight``: how many pieces one of a random draw stands for; of those that
 #: were chosen since a relation was likely in them, which are good for fitting and measure nothing, 0.
@@ -142,28 +143,20 @@ def strangers(data: Path, repositories: Path) -> tuple[list[Labelled], dict[str,
 
 
 def exemplars(same_name: Any) -> Iterator[Labelled]:
-    """Yield the candidates of the exemplars that were written for fitting."""
-    for number, block in enumerate(EXEMPLARS.read_text("utf-8").split("\n\n")):
-        lines = block.strip().split("\n")
-        text = "\n".join(line for line in lines if not line.startswith(("= ", "# ")))
-        facts = [
-            tuple(part.strip() for part in line[2:].split("|")) for line in lines if line.startswith("= ")
-        ]
-        if not text:
-            continue
-        for segment, found in candidates(text.replace("\\n", "\n\n")):
+    """Yield the candidates of the package's own passages."""
+    for number, passage in enumerate(packaged_passages()):
+        for segment, found in candidates(passage.text):
             for one in found:
-                right = any(_agrees(one, fact, same_name) for fact in facts)
+                right = any(_agrees(one, fact, same_name) for fact in passage.labels)
                 yield Labelled("made", f"made {number}", "", segment, one, int(right))
 
 
-def _agrees(one: Candidate, fact: tuple[str, ...], same_name: Any) -> bool:
-    kind, start, end = fact[:3]
-    if one.type != kind or not same_name(one.start.text, start, kind):
+def _agrees(one: Candidate, fact: Fact, same_name: Any) -> bool:
+    if one.type != fact.type or not same_name(one.start.text, fact.subject, fact.type):
         return False
-    if kind == "BINDS" and one.port != int(end.rpartition(":")[2]):
-        return False
-    return kind == "BINDS" or (one.end is not None and same_name(one.end.text, end, kind))
+    if fact.type == "BINDS":
+        return one.port == int(fact.object)
+    return one.end is not None and same_name(one.end.text, fact.object, fact.type)
 
 
 def report(

@@ -147,4 +147,4 @@ def _same(one: Labelled, other: Labelled) -> bool:
 
 def _holds(one: str, other: str) -> bool:
     a, b = (name.strip("`* ").lower() for name in (one, other))
-    return a in b or b in a
+    return a == b if a.isdigit() and b.isdigit() else a in b or b in a

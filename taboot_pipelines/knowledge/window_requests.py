@@ -80,11 +80,17 @@ class RequestSettings:
     counter: tier_c.TokenCounter
     at_once: int = 8
     together: int = 1
-    answer_tokens: int = 1024
+    answer_tokens: int = 2048
     budget: int | None = None
     questions: int | None = None
-    #: Relations of which the model's facts are served; None: all.
-    served: frozenset[str] | None = None
+    #: How often the model was measured to be right, by relation.
+    precision: Mapping[str, float] = field(default_factory=dict)
+    #: Facts of a relation in which it is right more seldom are candidates, and not served.
+    min_precision: float = 0.0
+
+    def serves(self, relation: str) -> bool:
+        """Whether the model's facts of a relation are served."""
+        return self.precision.get(relation, 0.0) >= self.min_precision
 
 
 def question_tokens(asking: RequestSettings, window: tier_c.Window) -> int:

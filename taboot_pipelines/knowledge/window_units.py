@@ -41,7 +41,8 @@ def version_of(asking: RequestSettings, window_tokens: int) -> str:
         asking.model,
         asking.counter.name,
         window_tokens,
-        *(() if asking.served is None else (sorted(asking.served),)),
+        sorted(asking.precision.items()),
+        asking.min_precision,
     )[:16]
 
 
@@ -153,9 +154,9 @@ class WindowReader:
                 said = tier_c.read(self._asker.asking.ontology, one.window, answers[one.key])
                 account.refused += Counter(said.refused)
                 account.turned += said.turned
-                served = self._asker.asking.served
-                for claim in tier_c.claims(said.triples, document.node.name):
-                    if served is not None and claim.type not in served:
+                asking = self._asker.asking
+                for claim in tier_c.claims(said.triples, document.node.name, asking.precision):
+                    if not asking.serves(claim.type):
                         account.candidates += 1
                         continue
                     # A fact that is stated twice in a document is one, with both passages; the same passage

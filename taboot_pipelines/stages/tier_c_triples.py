@@ -13,7 +13,6 @@ not answer fails no run. Holds rules ``unit-of-interpretation``, ``versioned-run
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -40,6 +39,7 @@ from taboot_pipelines.model.graph import EdgeSource
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stages.documents import PARSING
 from taboot_pipelines.stages.letter_retries import WindowLetters
+from taboot_pipelines.stages.model_trials import measured_precision, unmeasured
 from taboot_pipelines.stages.quotas import limits_of
 from taboot_pipelines.stages.stage import SourceWork
 from taboot_pipelines.stages.tiers import InterpretedKind, TierInput
@@ -135,6 +135,9 @@ class Session:
         if self.asker is not None:
             stopped = self.asker.end()
             report.counts |= self.asker.account.counts
+            if self.asker.account.candidates:
+                settings, model = self.workspace.settings, self.asker.asking.model
+                report.limited.append(unmeasured(settings, model, self.asker.account.candidates))
         server_failed = stopped is not None and stopped.code != "E_QUOTA"
         self.letters.server(stopped if server_failed else None)
         kept = self.letters.keep({w.key for w in held if w.doc_id not in gone and not w.answered})
@@ -173,7 +176,7 @@ def opens(
     return session
 
 
-def asking_of(settings: Settings, model: str, questions: int | None) -> RequestSettings:
+def asking_of(settings: Settings, model: str, questions: int | None = None) -> RequestSettings:
     """Return how the settings say that a model is to be asked, at most so many ``questions`` a month."""
     given, llm = settings.extraction, settings.llm
     in_process = llm.url is None
@@ -186,31 +189,20 @@ def asking_of(settings: Settings, model: str, questions: int | None) -> RequestS
         answer_tokens=llm.max_output_tokens,
         budget=given.budget_tokens,
         questions=questions,
-        served=served_relations(settings, model),
+        precision=measured_precision(settings, model),
+        min_precision=given.min_precision,
     )
 
 
-def served_relations(settings: Settings, model: str) -> frozenset[str] | None:
-    """Return the relations in which a model was measured to be right often enough; None where all are served.
+def trial_of(workspace: Workspace, namespace: str) -> RequestSettings:
+    """Return how the configured model is asked in a trial.
 
-    Raises ``E_SCHEMA_INVALID`` for a calibration that is none, ``E_PATH`` for one that cannot be read.
+    Raises ``E_QUERY`` if none is configured, ``E_LLM`` if its server does not tell which it has.
     """
-    given = settings.extraction
-    if given.min_precision == 0:
-        return None
-    if given.calibration is None:
-        return frozenset()
-    try:
-        measured = json.loads(given.calibration.read_text("utf-8")).get(model, {})
-        return frozenset(relation for relation, p in measured.items() if float(p) >= given.min_precision)
-    except OSError as error:
-        raise TabootError("E_PATH", f"{given.calibration} cannot be read: {type(error).__name__}.") from error
-    except (ValueError, TypeError, AttributeError) as error:
-        raise TabootError(
-            "E_SCHEMA_INVALID",
-            f"{given.calibration} is no calibration.",
-            remedy="It holds {model: {relation: precision}} as JSON.",
-        ) from error
+    if workspace.chat is None:
+        raise TabootError("E_QUERY", "No chat model is configured.", remedy=f"Set {SETTING}.")
+    questions = limits_of(workspace, namespace).questions_per_month
+    return asking_of(workspace.settings, workspace.chat.model, questions)
 
 
 def extractors(given: TierInput) -> Sequence[UnitExtractor]:
@@ -227,7 +219,7 @@ def extractors(given: TierInput) -> Sequence[UnitExtractor]:
         raise TabootError("E_QUERY", f"{MODEL} must be the name of a model.")
     if other is None or other == session.asking.model:
         return [_as_configured(given, session, session.chat, session.asking)]
-    return [_by_another(given, session, replace(session.asking, model=other, served=None))]
+    return [_by_another(given, session, replace(session.asking, model=other, precision={}, min_precision=0))]
 
 
 def _as_configured(

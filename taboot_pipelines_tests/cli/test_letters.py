@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,3 +88,29 @@ def test_letters_are_listed_shown_and_tried_again(shell: Shell, llm: FakeOpenAi)
         if r["source"] == "tier_c"
     }
     assert found == {("mastodon", "postgres"), ("gitea", "loki")}
+
+
+def test_a_model_is_tried_and_its_facts_are_served_where_it_was_right(
+    shell: Shell, llm: FakeOpenAi, tmp_path: Path
+) -> None:
+    shell.environment["TABOOT_EXTRACTION__MIN_PRECISION"] = "0.85"
+    shell.world.workspace.sync_sources()
+    told = shell.json("models", "try")
+    assert (told["asked"], told["cached"]) == (llm.requests, 0) and told["relations"]["RUNS"]["recall"] == 0
+    # The fake is right wherever it reads its one wording, of which the package has too little to tell.
+    needs = told["relations"]["DEPENDS_ON"]
+    assert needs["precision"] == 1.0 and needs["right"] < 4 and needs["facts"] == "candidates"
+    gold = tmp_path / "gold.jsonl"
+    with gold.open("w") as file:
+        for number in range(6):
+            said = f"Here farm{number} depends on store{number}."
+            labels = [["DEPENDS_ON", f"farm{number}", f"store{number}", {}]]
+            file.write(json.dumps({"text": said, "sentence": said, "triples": labels}) + "\n")
+    shell.environment["TABOOT_EXTRACTION__GOLD"] = str(gold)
+    shown = shell("models", "try")
+    assert "489 passages of the package and 6 of yours: 1 windows asked about" in shown
+    again = shell.json("models", "try")
+    assert again["asked"] == 0 and again["cached"] == told["asked"] + 1 == llm.requests
+    assert again["relations"]["DEPENDS_ON"]["facts"] == "served" and Path(again["file"]).exists()
+    del shell.environment["TABOOT_LLM__URL"]
+    assert "E_QUERY" in shell("models", "try", code=1) + shell.err

@@ -7,9 +7,9 @@ or not. Runs are killed, stop half-way, and meet a disk that is full or a clock 
 vacuumed at any time. Compose projects with overrides, ``.env`` and Dockerfiles, confs with includes, and
 prose change together with a tailnet, a network, mailboxes of several messages and a chat that grows; names
 become ambiguous and unambiguous again, and so do titles; what links lead to comes and goes. A chat model
-reads along, and now and then answers nonsense or not at all; units are interpreted once more, such runs are
-promoted and promotions taken back. Documents expire, and come back with other bytes. Facts are stated with
-texts, undone, and their documents deleted. At the end the stores
+reads along, is measured to be right in this or that, and now and then answers nonsense or not at all; units
+are interpreted once more, such runs are promoted and promotions taken back. Documents expire, and come back
+with other bytes. Facts are stated with texts, undone, and their documents deleted. At the end the stores
 equal a replay of the catalog's inputs into empty ones, which asks the model nothing.
 """
 
@@ -29,6 +29,7 @@ from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_c import calibration
 from taboot_pipelines.retrieval import KnowledgeBase
 from taboot_pipelines.stages import dead_letters, retention, tags, uploads
 from taboot_pipelines.stages.chain import CHAIN
@@ -441,6 +442,7 @@ operation = st.one_of(
     st.tuples(st.just("rollback"), place, st.integers(0, 3)),
     st.tuples(st.just("clock"), place, st.sampled_from([-6, 6])),
     st.tuples(st.just("model"), place, st.integers(0, 5)),
+    st.tuples(st.just("calibration"), place, st.integers(0, 3)),
     st.tuples(st.just("embedder"), place, st.integers(0, 1)),
     st.tuples(st.just("retention"), place, st.sampled_from([0, 3, 30])),
     st.tuples(st.just("retain"), place, st.integers(0, 2)),
@@ -597,6 +599,14 @@ def well(world: World, llm: FakeOpenAi) -> None:
         dead_letters.replay(world.workspace, namespace)
 
 
+def calibrate(world: World, n: int) -> None:
+    """Let the model have been measured: found good in both, one or none of the relations that it tells."""
+    relations = ("DEPENDS_ON", "CONNECTS_TO")
+    measured = {r: [40, 40, 40] if n >> k & 1 == 0 else [20, 40, 40] for k, r in enumerate(relations)}
+    said = {"fake/llm": {"version": calibration.version(), "relations": measured}}
+    (world.root / "calibration.json").write_text(json.dumps(said))
+
+
 def apply(
     world: World,
     clock: Clock,
@@ -736,6 +746,9 @@ def apply(
         case "model":
             event("model fails")
             llm.say('{"facts": [{"quote"', times=n) if n % 2 else llm.fail(500, times=n)
+        case "calibration":
+            event("another calibration")
+            calibrate(world, n)
         case "embedder":
             # The other space is searched, by words at the least, until the next ingest has switched to this.
             event("another embedder")
@@ -1136,6 +1149,7 @@ def chosen(world: World, kind: str, source: str, n: int) -> None:
         ("other model", ("notes", "runbook.md"), 1),
         ("write", ("notes", "runbook.md"), 0),
         ("ingest", ("notes", "runbook.md"), 0),
+        ("calibration", ("notes", "runbook.md"), 1),
         ("model", ("notes", "runbook.md"), 2),
         ("other model", ("notes", "runbook.md"), 0),
         ("promote", ("notes", "runbook.md"), 2),
@@ -1155,7 +1169,10 @@ def test_incremental_equals_from_scratch(
         embedders = (tei, other_tei)
         llm.react = reads
         model = {"url": llm.url, "model": "fake/llm", "max_retries": 0}
-        world = World(Path(directory), tei.url, limits={"batch_documents": BATCH}, llm=model)
+        trust = {"min_precision": 0.85, "calibration": Path(directory) / "calibration.json"}
+        limits = {"batch_documents": BATCH}
+        world = World(Path(directory), tei.url, limits=limits, llm=model, extraction=trust)
+        calibrate(world, 0)
         declare(world, [where for where, _ in start] + [where for _, where, _ in operations])
         for where, n in start:
             apply(world, clock, llm, embedders, "write", where, n)

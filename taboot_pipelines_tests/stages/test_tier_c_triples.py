@@ -6,6 +6,7 @@ Holds rules ``unit-of-interpretation``, ``kill-anywhere``, ``nothing-lost-silent
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from taboot_pipelines.errors import TabootError
+from taboot_pipelines.extraction.tier_c import calibration
 from taboot_pipelines.model.records import Interpretation
 from taboot_pipelines.stages import dead_letters, tier_b_triples
 from taboot_pipelines.stages.deletion import delete
@@ -130,25 +132,55 @@ def test_facts_come_with_the_passage_that_states_them(house: World, llm: FakeOpe
     assert report.counts["input_tokens"] > 0 and report.counts["output_tokens"] > 0
 
 
+def calibrated(file: Path, **relations: tuple[int, int]) -> None:
+    """Write {relation: (right, said)} as what was measured of the fake model with today's prompt."""
+    measured = {relation: [right, said, said] for relation, (right, said) in relations.items()}
+    said = {"fake/llm": {"version": calibration.version(), "relations": measured}}
+    file.write_text(json.dumps(said))
+
+
 def test_a_models_facts_are_served_in_the_relations_that_it_was_measured_in(
-    made: Callable[..., World], llm: FakeOpenAi, tmp_path: Path
+    made: Callable[..., World], llm: FakeOpenAi
 ) -> None:
-    measured = tmp_path / "calibration.json"
-    measured.write_text('{"fake/llm": {"DEPENDS_ON": 0.91, "CONNECTS_TO": 0.6}}')
     text = "Here mastodon depends on postgres. Here gitea talks to loki.\n"
     world = made(extraction={"min_precision": 0.85})
     (world.source("notes") / "a.md").write_text(text)
     report = tier_c(world.ingest())
     assert stated(world) == set() and report.counts["candidates"] == 2
-    asked = llm.requests
-    world.overrides["extraction"] = {"min_precision": 0.85, "calibration": measured}
+    assert report.limited == [
+        {
+            "code": "E_UNCALIBRATED",
+            "message": "fake/llm is not calibrated: 2 of its facts are not served.",
+            "remedy": "`taboot models try` measures the model on labelled passages.",
+        }
+    ]
+    asked, file = llm.requests, world.home / "calibration.json"
+    calibrated(file, DEPENDS_ON=(40, 41), CONNECTS_TO=(6, 10))
     reopened(world)
     report = tier_c(world.ingest())
     assert stated(world) == {("mastodon", "DEPENDS_ON", "postgres")}
     assert report.counts["candidates"] == 1 and llm.requests == asked, "the answers are kept"
-    measured.write_text("[]")
+    assert "right 85% of the time in DEPENDS_ON: 1 of" in report.limited[0]["message"]
+    (edge,) = (e for e in world.kb().edges().to_pylist() if e["source"] == "tier_c")
+    assert edge["confidence"] == pytest.approx(41 / 43, abs=0.001)
+    assert tier_c(world.ingest()).skipped == "unchanged"
+    # Few say little, and what was measured with another prompt says nothing.
+    calibrated(file, DEPENDS_ON=(3, 3))
+    reopened(world)
+    world.ingest()
+    assert stated(world) == set()
+    calibrated(file, DEPENDS_ON=(40, 40))
+    file.write_text(file.read_text().replace(calibration.version(), "older"))
+    reopened(world)
+    world.ingest()
+    assert stated(world) == set()
+    file.write_text("[]")
     reopened(world)
     with pytest.raises(TabootError, match="E_SCHEMA_INVALID"):
+        world.ingest("notes")
+    world.overrides["extraction"] = {"calibration": world.root / "absent.json"}
+    reopened(world)
+    with pytest.raises(TabootError, match="E_PATH"):
         world.ingest("notes")
 
 

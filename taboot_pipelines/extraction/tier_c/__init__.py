@@ -2,11 +2,11 @@
 
 - ``ontology``: which relations may be told, between what;
 - ``tokens``: how long a text is for a model's budget;
-- ``windows``: the running text of a document in pieces of at most 512 tokens, with the names known in it;
+- ``windows``: paragraphs, items, rows and lines of diagrams, together at most 512 tokens;
 - ``prompt``: the question that is asked of a window, and the JSON Schema of its answer;
-- ``asserting``: which sentences state nothing, whatever a model makes of them;
 - ``reading``: an answer as triples that quote the window, and why others are refused;
-- ``claims``: triples as claims of the graph model.
+- ``claims``: the relations of the graph model, and triples as claims of it;
+- ``calibration``: labelled passages, on which it is measured how often a model is right, by relation.
 
 Nothing here asks a model, and nothing that a model says is believed unless the window says it too. The text
 of a document is data: it is fenced, what a reader of the page would not see is left out, and no answer goes

@@ -1,14 +1,12 @@
-"""Which relations a model may tell, between what: those of the graph model, or of any other ontology."""
+"""Which relations a model may tell, between what; ``claims.GRAPH`` has those of the graph model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from taboot_pipelines.extraction.tier_c.windows import Window
-from taboot_pipelines.model.graph import EDGES
 from taboot_pipelines.model.ids import canonical_json, digest
 
 
@@ -18,6 +16,7 @@ class Relation:
 
     ``asks``: {property: JSON Schema of its value}, of properties that only the text can tell. A value that
     the text does not tell is 0 or "", since some servers refuse a schema whose properties may be absent.
+    ``open_end``: whether the text may leave the end unnamed, which is then "".
     """
 
     type: str
@@ -25,6 +24,7 @@ class Relation:
     end: tuple[str, ...]
     meaning: str = ""
     asks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    open_end: bool = False
 
     def leads(self, start: str, end: str) -> bool:
         """Whether it may lead from the one label to the other."""
@@ -33,10 +33,10 @@ class Relation:
 
 #: An end of a relation: its label, and its name as a window writes it.
 Named = tuple[str, str]
-Fits = Callable[[str, Named, Named, Window], bool]
+Fits = Callable[[str, Named, Named], bool]
 
 
-def _any_name(_relation: str, _start: Named, _end: Named, _window: Window) -> bool:
+def _any_name(_relation: str, _start: Named, _end: Named) -> bool:
     """Any names fit any relation: for ontologies without a grammar of names."""
     return True
 
@@ -46,15 +46,12 @@ class Ontology:
     """The relations that may be told, and what they are about (one word for the prompt).
 
     ``fits``: whether a relation may lead from the one thing to the other, by their names as a window writes
-    them. ``asserted_only``:
-    refuse what a sentence denies, supposes, asks or recommends. ``most``: facts of one
-    answer; what would say more is a list of names.
+    them. ``most``: facts of one answer; what would say more is a list of names.
     """
 
     about: str
     relations: tuple[Relation, ...]
     fits: Fits = _any_name
-    asserted_only: bool = True
     most: int = 24
 
     @cached_property
@@ -74,39 +71,8 @@ class Ontology:
     @cached_property
     def version(self) -> str:
         """A hash of everything that an answer may hold."""
-        told = [[r.type, r.start, r.end, r.meaning, canonical_json(dict(r.asks))] for r in self.relations]
-        return digest(self.about, told)[:16]
-
-
-#: What the relations of the graph model mean, as a model is told.
-_MEANINGS = {
-    "DEPENDS_ON": "needs",
-    "ROUTES_TO": "forwards to",
-    "BINDS": "publishes port on",
-    "EXPOSES_ENDPOINT": "reached at URL or host:port",
-    "CONNECTS_TO": "talks to",
-    "RESOLVES_TO": "has address",
-    "BUILDS": "runs image",
-}
-#: Required properties that the ends do not tell.
-_ASKED: dict[str, Mapping[str, Any]] = {
-    "port": {"type": "integer", "minimum": 0, "maximum": 65535},
-    "protocol": {"type": "string", "enum": ["", "tcp", "udp"]},
-}
-
-
-#: Facts of the graph model that fit into 1,024 tokens of answer: one that ends in the middle tells nothing.
-_MOST_OF_GRAPH = 12
-
-
-def of_graph(labels: Collection[str], fits: Fits) -> Ontology:
-    """Return the relations of the graph model between nodes of these labels, those that a text can key."""
-    relations = []
-    for edge in EDGES.values():
-        start, end = sorted(edge.start & set(labels)), sorted(edge.end & set(labels))
-        if start and end:
-            asks = {name: schema for name, schema in _ASKED.items() if name in edge.required}
-            relations.append(
-                Relation(edge.type, tuple(start), tuple(end), _MEANINGS.get(edge.type, ""), asks)
-            )
-    return Ontology("infrastructure", tuple(relations), fits, most=_MOST_OF_GRAPH)
+        told = [
+            [r.type, r.start, r.end, r.meaning, canonical_json(dict(r.asks)), r.open_end]
+            for r in self.relations
+        ]
+        return digest(self.about, told, self.most)[:16]

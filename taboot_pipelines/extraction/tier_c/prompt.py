@@ -15,7 +15,7 @@ from taboot_pipelines.inference.chat.protocol import ChatRequest, Message
 from taboot_pipelines.model.ids import digest, sha256_hex
 
 #: Raise it when a model may answer another way.
-PROMPT_VERSION = "3"
+PROMPT_VERSION = "4"
 # Small models are particular about the words: told what a quote is, they copy that; told that start and end
 # stand in it, they fill in whole sentences.
 _SYSTEM = (
@@ -29,11 +29,10 @@ _SYSTEM = (
 def question(ontology: Ontology, window: Window, *, attempt: int | None = None, most: int = 0) -> ChatRequest:
     """Return the question of a window; ``attempt`` as in :class:`ChatRequest`, ``most``: output tokens."""
     mark = _mark(window.text)
-    names = f"Names: {', '.join(window.names)}\n" if window.names else ""
     return ChatRequest(
         [
             Message("system", _system(ontology)),
-            Message("user", f"{names}TEXT {mark}\n{window.text}\n{mark}"),
+            Message("user", f"TEXT {mark}\n{window.text}\n{mark}"),
         ],
         schema=answer_schema(ontology),
         max_output_tokens=most or None,
@@ -42,8 +41,8 @@ def question(ontology: Ontology, window: Window, *, attempt: int | None = None, 
 
 
 def key(ontology: Ontology, window: Window, model: str) -> str:
-    """Return what an answer is kept by: a hash of the window's text and names, model, prompt and schema."""
-    return digest(window.text, list(window.names), model, PROMPT_VERSION, ontology.version)
+    """Return what an answer is kept by: a hash of the window's text, model, prompt and schema."""
+    return digest(window.text, model, PROMPT_VERSION, ontology.version)
 
 
 def answer_schema(ontology: Ontology) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """What of an answer is believed: triples that the window itself states.
 
 An answer is a model's word. Each triple of it must quote a passage of the window as it stands there, name
-both ends as the passage does, and fit the ontology; the rest is refused and counted by its reason. So an
-answer to another window, an invented passage, or a name that the model knows from elsewhere says nothing.
+both ends as the passage does (or the heading, the header or the introduction above it), and fit the ontology;
+the rest is refused and counted by its reason. So an answer to another window, an invented passage, or a name
+that the model knows from elsewhere says nothing. Whether the passage says what the model makes of it, no list
+of words can tell: that is measured, by relation (``calibration``).
 """
 
 from __future__ import annotations
@@ -13,14 +15,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from taboot_pipelines.extraction.tier_c.asserting import is_past, is_to_a_model, sentence, states
 from taboot_pipelines.extraction.tier_c.ontology import Ontology, Relation
 from taboot_pipelines.extraction.tier_c.windows import Window
 
 #: Raise it when equal answers would give other triples.
-READING_VERSION = "4"
+READING_VERSION = "5"
 #: A statement is a sentence; a longer passage proves nothing.
 _MAX_QUOTE = 400
+_BREAK = re.compile(r"[.!?](?=\s)|\n")
+#: Text that names the task of the model, its marks, or the form of its answer.
+_TO_A_MODEL = re.compile(
+    r"(?i)\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instructions?|prompts?|rules|above|previous)\b|"
+    r"\bsystem prompt\b|\byou are (?:now )?(?:an? )?(?:ai|assistant|language model|llm)\b|"
+    r"\b(?:add|output|emit|return|include|extract|insert)\b.{0,30}\b(?:triples?|facts?|json)\b|"
+    r"\b(?:assistant|system|user)\s*:|[\"“”']\s*(?:relation|start_type|end_type|quote|facts)\s*[\"“”']\s*:"
+)
 
 
 class End(NamedTuple):
@@ -47,11 +56,10 @@ class Read:
     """What an answer gives: the triples, in its order, and how many were refused for which reason.
 
     Reasons: ``quote`` (not in the window), ``context`` (a heading that stands elsewhere), ``names`` (not both
-    in the passage), ``relation`` and ``signature`` (not of the ontology), ``grammar`` (no name of such a
-    thing, or no thing that the relation leads to), ``property`` (a value that the passage does not hold),
-    ``asserted`` (denied, supposed,
-    asked, past), ``instruction`` (written to the model). ``turned``: triples whose ends were swapped, as
-    their signature leaves no other reading; they count among the triples.
+    in the passage or above it), ``relation`` and ``signature`` (not of the ontology), ``grammar`` (no name of
+    such a thing), ``property`` (a value that the passage does not hold), ``instruction`` (written to the
+    model). ``turned``: triples whose ends were swapped, as their signature leaves no other reading; they
+    count among the triples.
     """
 
     triples: tuple[Triple, ...]
@@ -86,16 +94,34 @@ def _triple(ontology: Ontology, window: Window, fact: Mapping[str, Any]) -> Trip
     if relation is None:
         raise _Refused("relation")
     quote, at, place = _passage(window, fact["quote"])
-    said = sentence(window.text, at, at + len(quote))
-    if is_to_a_model(said):
+    if _TO_A_MODEL.search(_sentence(window.text, at, at + len(quote))):
         raise _Refused("instruction")
     first, second = End(fact["start_type"], fact["start"]), End(fact["end_type"], fact["end"])
-    if first.name == second.name or not (_stands_in(first.name, quote) and _stands_in(second.name, quote)):
+    open_end = relation.open_end and not second.name.strip()
+    if first.name == second.name or not _named(
+        first, None if open_end else second, quote, window.context(at)
+    ):
         raise _Refused("names")
-    start, end = _directed(ontology, relation, first, second, window)
-    if ontology.asserted_only and (not states(said) or is_past(window.text, at)):
-        raise _Refused("asserted")
+    if open_end:
+        second = End(relation.end[0], "")
+    start, end = _directed(ontology, relation, first, second)
     return Triple(relation.type, start, end, quote, place, _properties(relation, fact, quote))
+
+
+def _sentence(text: str, start: int, end: int) -> str:
+    """Return the sentence of a line that ``text[start:end]`` stands in."""
+    before = [m.end() for m in _BREAK.finditer(text, 0, start)]
+    after = _BREAK.search(text, max(start, end - 1))
+    return text[before[-1] if before else 0 : after.end() if after else len(text)].strip()
+
+
+def _named(first: End, second: End | None, quote: str, above: str) -> bool:
+    """Whether the passage names both ends, or one of them and what stands above it the other."""
+    names = [first.name, *([] if second is None else [second.name])]
+    inside = [_stands_in(name, quote) for name in names]
+    if second is None:
+        return inside[0] or _stands_in(first.name, above)
+    return any(inside) and all(i or _stands_in(n, above) for i, n in zip(inside, names, strict=True))
 
 
 def _passage(window: Window, quote: str) -> tuple[str, int, tuple[int, int]]:
@@ -129,9 +155,7 @@ def _whole(quote: str, start: int, end: int) -> bool:
     )
 
 
-def _directed(
-    ontology: Ontology, relation: Relation, first: End, second: End, window: Window
-) -> tuple[End, End]:
+def _directed(ontology: Ontology, relation: Relation, first: End, second: End) -> tuple[End, End]:
     """Return the ends in the one direction that the signature and the grammar of names allow.
 
     As stated, if that may be. Else the other way round, whether the model took the labels along or left them
@@ -139,7 +163,7 @@ def _directed(
     """
     crossed = End(first.label, second.name), End(second.label, first.name)
     for start, end in ((first, second), (second, first), crossed):
-        if relation.leads(start.label, end.label) and ontology.fits(relation.type, start, end, window):
+        if relation.leads(start.label, end.label) and ontology.fits(relation.type, start, end):
             return start, end
     known = relation.leads(first.label, second.label) or relation.leads(second.label, first.label)
     raise _Refused("grammar" if known else "signature")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from taboot_pipelines.extraction.tier_a.endpoints import DEFAULT_PORTS, endpoint, normal_host
@@ -52,23 +52,49 @@ def relations(text: str, document: str, forms: Collection[str] = STRUCTURED) -> 
 def claim(said: Stated, document: str, text: str) -> EdgeClaim | None:
     """Return the claim that a stated candidate of a document's text makes; None where an end cannot be keyed:
     a name without a letter, an address without a port."""
-    one = said.candidate
-    start, end = _start(one), _end(one)
-    if start is None or end is None or start.key == end.key:
+    ends = ends_of(said.candidate)
+    if ends is None:
         return None
     place = said.segment.text.start, said.segment.text.end
     quoted = text[place[0] : place[1]]
     return EdgeClaim(
-        one.type,
-        start,
-        end,
+        said.candidate.type,
+        ends.start,
+        ends.end,
         Evidence(document, *place),
         method=TEXT_METHOD + said.segment.form.replace("-", "_").replace(" ", "_"),
-        start_basis=_basis(start, quoted),
-        end_basis=Basis.DERIVED if one.end is None else _basis(end, quoted),
-        properties=_properties(one, end),
+        start_basis=ends.start_basis(quoted),
+        end_basis=ends.end_basis(quoted),
+        properties=ends.properties,
         confidence=said.confidence,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What a candidate leads from and to as nodes, and the properties of its edge.
+
+    ``named``: whether the text names the end.
+    """
+
+    start: NodeRef
+    end: NodeRef
+    named: bool
+    properties: Mapping[str, Any]
+
+    def start_basis(self, quoted: str) -> Basis:
+        return _basis(self.start, quoted)
+
+    def end_basis(self, quoted: str) -> Basis:
+        return _basis(self.end, quoted) if self.named else Basis.DERIVED
+
+
+def ends_of(one: Candidate) -> Ends | None:
+    """Return the nodes that a candidate's names stand for; None where one has no key, or both are one."""
+    start, end = _start(one), _end(one)
+    if start is None or end is None or start.key == end.key:
+        return None
+    return Ends(start, end, one.end is not None, _properties(one, end))
 
 
 def service_name(text: str) -> str | None:

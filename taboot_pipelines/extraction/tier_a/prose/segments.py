@@ -34,6 +34,13 @@ _PIPE = re.compile(r"(?<!\\)\|")
 _HTML_ROW = re.compile(r"(?is)<tr\b[^>]*>(.*?)(?=</tr|<tr\b|</table|</tbody|\Z)")
 _HTML_CELL = re.compile(r"(?is)<(t[dh])\b[^>]*>(.*?)(?=</t[dh]|<t[dh]\b|\Z)")
 _COMMENT = re.compile(r"(?s)<!--.*?(?:-->|\Z)")
+#: What begins an element that no browser shows: hidden, or without text to read (HTML Living Standard).
+_HIDDEN = re.compile(
+    r"(?im)^[ \t>]*<(?:(?P<raw>script|style|template)\b|(?P<named>[a-z][a-z0-9]*)\b[^<>]{0,300}?"
+    r"(?:\shidden(?=[\s=>])|display:\s*none))[^<>]{0,300}>"
+)
+#: A link reference definition (CommonMark 0.31, 4.7), which some write as a comment.
+_DEFINITION = re.compile(r"[ ]{0,3}\[[^\]^][^\]]{0,200}\]:[ \t]+\S")
 _FRONT_MATTER = re.compile(r"\A(?:---|\+\+\+)[ \t]*\n.*?\n(?:---|\+\+\+)[ \t]*(?:\n|\Z)", re.DOTALL)
 _ADDRESS_START = re.compile(r"[`<\[(]*(?:[a-z][a-z0-9+.-]*://|[`]?\S{1,60}:\d)[^\s|]*\s+[-–—:]\s")
 #: A line "key: value" of a paragraph or item; the key is short and no clause.
@@ -120,6 +127,14 @@ class Text:
     def place(self, start: int, end: int) -> tuple[int, int]:
         """Code points of the document behind ``plain[start:end]``, which must not be empty."""
         return self._at(start), self._at(end - 1) + 1
+
+    def offsets(self) -> list[int]:
+        """Where each code point of ``plain`` stands in the document."""
+        if not self._plain_at:
+            return list(range(self.start, self.start + len(self.plain)))
+        ends = [*self._plain_at[1:], len(self.plain)]
+        runs = zip(self._source_at, self._plain_at, ends, strict=True)
+        return [at for source, plain, end in runs for at in range(source, source + end - plain)]
 
     def _at(self, at: int) -> int:
         if not self._plain_at:
@@ -242,6 +257,8 @@ class _Reader:
         self._intro = ""
         self._group = 0
         self._comments = [m.span() for m in _COMMENT.finditer(source)] if "<!--" in source else []
+        if "<" in source:
+            self._comments = sorted([*self._comments, *_hidden_elements(source)])
         self._html = list(_html_tables(source))
 
     def read(self) -> Iterator[Segment]:
@@ -295,7 +312,7 @@ class _Reader:
                 fence, language, flowchart = opened[1], opened[2].lower(), False
                 self._group += 1
                 continue
-            if not line.strip(" \t>"):
+            if not line.strip(" \t>") or (not block and "]:" in line and _DEFINITION.match(line)):
                 yield from self._block(block, item)
                 block, item = [], ""
                 continue
@@ -490,6 +507,23 @@ def _html_tables(source: str) -> Iterator[tuple[int, int]]:
             return
         yield start, end + len("</table>")
         start = lower.find("<table", end)
+
+
+def _hidden_elements(source: str) -> Iterator[tuple[int, int]]:
+    """Where elements stand that no browser shows; one that does not end is none."""
+    lower, unclosed, last = source.lower(), set[str](), 0
+    if len(lower) != len(source):
+        return
+    for match in _HIDDEN.finditer(source):
+        name = (match["raw"] or match["named"]).lower()
+        if match.start() < last or name in unclosed:
+            continue
+        end = lower.find(f"</{name}", match.end())
+        if end < 0:
+            unclosed.add(name)
+            continue
+        last = end + len(name) + 3
+        yield match.start(), last
 
 
 ARROW_SIGN = re.compile(r"=>|[→➜➔➡⟶▶►⇒←◄⟵↔⇄⟷]|<-|─>|-\.-")
