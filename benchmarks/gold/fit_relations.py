@@ -35,7 +35,7 @@ PENALTY = 0.5
 #: Features with a word of the text need so many repositories, others one less.
 REPOSITORIES = 3
 FORMS = ("table", "arrow", "key-value", "list item", "sentence")
-THRESHOLDS = {"table": 0.6, "arrow": 0.45, "key-value": 0.6, "list item": 0.5, "sentence": 0.6}
+THRESHOLDS = {"table": 0.6, "arrow": 0.5, "key-value": 0.6, "list item": 0.6, "sentence": 0.6}
 MODEL = Path(deciding.__file__).with_name("model.json")
 #: Features of one relation, which has fewer examples than what all share.
 TYPED = re.compile(r"(?:[A-Z]{4,}(?:_[A-Z]+)*|NN)[<>]? ")

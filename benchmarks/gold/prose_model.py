@@ -75,6 +75,7 @@ class Open:
     """The open set in windows, with the calibration's own passages (under no path)."""
 
     shown: list[Shown] = field(default_factory=list)
+    texts: Mapping[str, str] = field(default_factory=dict)
     #: Units with a fact, and those that stand in a window.
     units: int = 0
     in_window: int = 0
@@ -82,8 +83,8 @@ class Open:
     @classmethod
     def load(cls, data: Path, documents: int = 0) -> Open:
         """``documents``: as many of the set, those with most facts; 0 for all."""
-        score, found = relations.scorer(data, UNITS), cls()
-        units, texts = score.load_units(data / UNITS / "units.jsonl"), relations.texts(data / UNITS)
+        score, texts = relations.scorer(data, UNITS), relations.texts(data / UNITS)
+        found, units = cls(texts=texts), score.load_units(data / UNITS / "units.jsonl")
         lies: dict[str, list[tuple[tuple[int, int], Told]]] = defaultdict(list)
         for one in relations.labelled(data):
             if not one.right:
@@ -237,18 +238,7 @@ def served(chat: Any, asking: RequestSettings, open_set: Open) -> tuple[list[dic
                 if not asking.serves(claim.type):
                     candidates += 1
                     continue
-                found.append(
-                    {
-                        "path": one.path,
-                        "start": claim.evidence.start,
-                        "end": claim.evidence.end,
-                        "type": claim.type,
-                        "start_name": claim.start.name,
-                        # A name without a tag is that of the tag "latest".
-                        "end_name": claim.end.name.removesuffix(":latest"),
-                        "port": claim.properties.get("port"),
-                    }
-                )
+                found.append(relations.claimed(claim, open_set.texts[one.path]))
     return found, candidates
 
 

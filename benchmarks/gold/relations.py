@@ -21,6 +21,7 @@ from taboot_pipelines.extraction.tier_a.prose.pairs import Candidate
 from taboot_pipelines.extraction.tier_a.prose.reading import SENTENCES, STRUCTURED, candidates
 from taboot_pipelines.extraction.tier_a.prose.segments import Segment
 from taboot_pipelines.extraction.tier_c.calibration import packaged_passages
+from taboot_pipelines.model.records import EdgeClaim
 
 UNITS, DOCUMENTS = "prose-relations", "prose-documents"
 #: Labels of pieces of 145 public repositories, by nine readers after the guide of ``prose-relations``; their
@@ -196,15 +197,23 @@ def served(data: Path, name: str) -> Iterator[dict[str, Any]]:
     wanted = set(documents_of(data, name))
     for path, text in texts(data / name).items():
         for edge in relations(text, path, STRUCTURED | SENTENCES) if path in wanted else ():
-            yield {
-                "path": path,
-                "start": edge.evidence.start,
-                "end": edge.evidence.end,
-                "type": edge.type,
-                "start_name": edge.start.name,
-                "end_name": edge.end.name,
-                "port": edge.properties.get("port"),
-            }
+            yield claimed(edge, text)
+
+
+def claimed(edge: EdgeClaim, text: str) -> dict[str, Any]:
+    """Return a claim about a document's text as the scorers read it, with its ends by their names in keys."""
+    start, end = edge.evidence.start, edge.evidence.end
+    # An image that is written without a tag is that of the tag "latest".
+    written = ":latest" in text[start:end]
+    return {
+        "path": edge.evidence.path,
+        "start": start,
+        "end": end,
+        "type": edge.type,
+        "start_name": edge.start.name,
+        "end_name": edge.end.name if written else edge.end.name.removesuffix(":latest"),
+        "port": edge.properties.get("port"),
+    }
 
 
 def documents_of(data: Path, name: str) -> Collection[str]:

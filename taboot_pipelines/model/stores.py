@@ -1,4 +1,4 @@
-"""Software that keeps data for others or passes it on, by the names of its images and charts."""
+"""Software that keeps data for others, passes it on or carries it, by the names of its images and charts."""
 
 from __future__ import annotations
 
@@ -20,6 +20,18 @@ _OTHERS = frozenset(
     ]
 )
 STORES = DATABASES | CACHES | BROKERS | _OTHERS
+#: What passes requests on to services: controllers of ingresses, reverse proxies and networks of delivery.
+INGRESS_CONTROLLERS = ("nginx", "traefik", "haproxy", "caddy", "kong", "contour", "istio", "cilium", "apisix")
+PROXIES = frozenset(
+    [
+        *INGRESS_CONTROLLERS,
+        *("envoy", "swag", "cloudflared", "cloudflare", "cloudfront", "fastly", "pomerium", "zoraxy"),
+    ]
+)
+#: What carries the traffic of others over a network of its own.
+TUNNELS = frozenset(
+    ["wireguard", "openvpn", "tailscale", "headscale", "gluetun", "zerotier", "netbird", "nebula", "nordvpn"]
+)
 #: Software that is asked by one protocol: who says the one often means the other.
 _ALIKE = (
     frozenset(["postgres", "postgresql", "postgis", "pgvector", "pgvecto-rs", "pgvecto", "timescaledb"]),

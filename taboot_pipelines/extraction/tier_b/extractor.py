@@ -15,7 +15,7 @@ from taboot_pipelines.extraction.tier_a.prose.segments import is_plan
 from taboot_pipelines.model.records import Interpretation
 
 #: Raise it when equal text would give other claims.
-VERSION = "14"
+VERSION = "15"
 #: What decides, as runs name it.
 MODEL = "pair_regression"
 #: Code points that are worth a process of their own, which takes seconds to start.

@@ -20,8 +20,8 @@ from taboot_pipelines.extraction.tier_a.proxying import MAX_ROUTES
 from taboot_pipelines.extraction.tier_a.yaml_nodes import Node, is_open, listed
 from taboot_pipelines.model.graph import Basis
 from taboot_pipelines.model.records import NodeRef
+from taboot_pipelines.model.stores import INGRESS_CONTROLLERS
 
-_CONTROLLERS = ("nginx", "traefik", "haproxy", "caddy", "kong", "contour", "istio", "cilium", "apisix")
 _BACKENDS = {
     "HTTP": "http",
     "HTTPS": "https",
@@ -49,7 +49,7 @@ def claim_class(claims: ClaimBuilder, one: Object) -> None:
     claims.node(
         NodeRef("ReverseProxy", (one.name.text,), one.name.text),
         one.name,
-        {"type": next((kind for kind in _CONTROLLERS if kind in named), None)},
+        {"type": next((kind for kind in INGRESS_CONTROLLERS if kind in named), None)},
     )
 
 
@@ -169,7 +169,7 @@ def _proxy(
     written = spec.scalar("ingressClassName")
     name = written.text if written is not None else annotations.get("kubernetes.io/ingress.class", "")
     if name and not is_open(name):
-        kind = name if name in _CONTROLLERS else None
+        kind = name if name in INGRESS_CONTROLLERS else None
         place = written if written is not None else one.name
         return claims.node(NodeRef("ReverseProxy", (name,), name), place, {"type": kind}), Basis.DERIVED
     given = claims.source.proxy or claims.source.source_id

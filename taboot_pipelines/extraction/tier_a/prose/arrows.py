@@ -12,6 +12,7 @@ from taboot_pipelines.extraction.tier_a.prose.pairs import (
     begins_order,
     flags,
     is_generic,
+    sorts,
     stem,
     verbs,
 )
@@ -77,7 +78,10 @@ _BEHIND = re.compile(
 _TYPE = re.compile(r"(?:[A-Z][a-z]+){2,}")
 #: What parts a note in the margin from a line that is drawn or listed: an arrow back, after a gap.
 _MARGIN = re.compile(r"(?:\s{2,}|[│|]\s*)[←⟵◄]")
+#: An object of a cluster by its kind and name (Kubernetes, RFC 1123): "HelmRelease: vault".
+_OBJECT = re.compile(rf"(?:{_TYPE.pattern}):\s+(?P<name>[a-z0-9][a-z0-9.-]*)")
 _BRACKETS = re.compile(r"\s*\([^()\n]{0,80}\)\s*\Z")
+_QUALIFIED = re.compile(r"\s*\([^()\n]{1,30}\)")
 _MESSAGE = re.compile(r"\s*[:=]\s*(?P<label>\S.{0,80})\Z")
 #: A path, which is no list of names with slashes between them.
 _PATH = re.compile(r"(?<!\S)(?:[/~]|\.{1,2}/)\S*|(?<!\S)[^\s/]+/(?:[^\s/]+/\S*|(?=\s|\Z))")
@@ -167,6 +171,8 @@ def _label(label: str) -> Thing:
         re.split(r"\s+[-–—]\s+|\s*\((?=[^)]*(?:\d|\)?$))|\s+:\d|:\d{2}|\s+v?\d+(?:\.\d+)+", first)[0].strip()
         or first
     )
+    named = _OBJECT.fullmatch(first)
+    first = named["name"] if named else first
     return Thing(0, len(first), first, "name", "node")
 
 
@@ -251,7 +257,8 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
             continue
         if label.lower().endswith(" by") and words & _PASSIVE:
             left, right = right, left  # "exporter -- scraped by --> collector": who does it stands behind.
-        for kind in ("DEPENDS_ON", "ROUTES_TO", "RUNS", "USES_VPN"):
+        # A tunnel that an arrow is drawn through leads to its end: that is a connection.
+        for kind in ("DEPENDS_ON", "ROUTES_TO", "RUNS"):
             if words & verbs()[f"{kind}>"]:
                 kinds.append((kind, "label"))
         if len(kinds) > 1:
@@ -265,7 +272,7 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
                     or start.by == "host"
                     or any(
                         is_generic(t.text)
-                        or is_setting(t.text)
+                        or is_setting(t.text.partition(" (")[0])
                         or t.by in ("url", "code like", "clause")
                         or t.text.lower().split()[-1] in _OTHER_LABELS
                         for t in (start, end)
@@ -288,6 +295,7 @@ def arrow_candidates(segment: Segment, drawn: Diagram | None, vocabulary: Vocabu
                         *(["left"] if arrow["left"] else []),
                         *(["both"] if arrow["both"] else []),
                         f"lists {min(len(left), 2)} {min(len(right), 2)}",
+                        *sorts(kind, start, end, plain, plain),
                     ]
                     if k == 0:
                         made.features.append("first pair")
@@ -407,6 +415,11 @@ def _touching(text: Text, part: str, offset: int, at_start: bool, vocabulary: Vo
             if lead_in.end() < chunk_end:
                 chunk_start = lead_in.end()
     chunk = part[chunk_start:chunk_end]
+    told = _QUALIFIED.match(part, chunk_end)
+    if told and is_generic(chunk.strip(" `*")):
+        # "API (Go)": what any system has is told apart by what stands in brackets.
+        chunk_end = told.end()
+        chunk = part[chunk_start:chunk_end]
     if not chunk.strip() or len(chunk) > 80 or _PATH.search(chunk) is not None:
         return []
     if any(a < offset + chunk_start < b or a < offset + chunk_end < b for a, b, _ in text.marks):
@@ -418,6 +431,7 @@ def _touching(text: Text, part: str, offset: int, at_start: bool, vocabulary: Vo
         said = chunk[at:stop]
         begin = offset + chunk_start + at + len(said) - len(said.lstrip(" `*\"'[("))
         said = said.strip(" `*\"'[]()·.")
+        said += ")" if "(" in said and ")" not in said else ""
         if said and any(c.isalpha() for c in said) and "  " not in said:
             found.append(_end(text, begin, said, vocabulary))
         at = piece.end() if piece else stop

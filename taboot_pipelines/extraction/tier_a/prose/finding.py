@@ -8,7 +8,7 @@ from taboot_pipelines.extraction.tier_a.prose.scan import Mention, Scan
 from taboot_pipelines.extraction.tier_a.prose.urls import find_urls
 
 #: Of what a document mentions, the images of Compose files in its fences included.
-PROSE_VERSION = "15"
+PROSE_VERSION = "16"
 
 
 def find_mentions(text: str, code: bool = False) -> list[Mention]:

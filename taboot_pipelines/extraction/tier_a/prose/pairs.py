@@ -7,7 +7,7 @@ in ``model.json``; nothing here decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -21,6 +21,7 @@ from taboot_pipelines.extraction.tier_a.prose.things import (
     is_setting,
     roles,
 )
+from taboot_pipelines.model.stores import PROXIES, STORES, TUNNELS
 
 #: Things of one piece of text beyond which it is a list and states nothing of pairs.
 _MOST_THINGS = 14
@@ -197,16 +198,21 @@ ELSEWHERE = re.compile(
 def is_generic(text: str) -> bool:
     """Whether it says what any system has (a user, the internet, a database) or what is embedded."""
     text = text.removesuffix("'s").removesuffix("’s")
-    if "." in text.strip("."):
-        return False  # A host.
+    if "." in text.strip(".") or "(" in text:
+        return False  # A host; what is told apart in brackets, as "API (Go)".
     words = re.findall(r"[a-z]+", text.lower())
     return (
         not words
         or text.lower().rstrip("0123456789") in roles()["generic"]
+        or text.removesuffix("s").lower() in roles()["generic"]
         # "Usenet client" is a program, "Tailscale user" nobody.
         or (words[-1] in roles()["nobody"] and (words[-1] not in roles()["kind"] or is_ordinary_name(text)))
         or (words[0] in roles()["nobody"] and len(words) < 3)
     )
+
+
+#: Schemes of what is kept, and not of where something answers.
+_OF_OBJECTS = frozenset(["s3", "gs", "file", "git", "git+ssh", "oci", "data", "mailto"])
 
 
 def excluded(kind: str, name: Thing, address: Thing) -> bool:
@@ -214,7 +220,9 @@ def excluded(kind: str, name: Thing, address: Thing) -> bool:
     host = address.host or ""
     if kind == "RESOLVES_TO" and address.kind == "ip" and host.startswith(("127.", "0.")):
         return True  # Loopback and "any": where something listens, and no name's address (RFC 1122, 3.2.1.3).
-    if kind in ("EXPOSES_ENDPOINT", "ROUTES_TO") and ELSEWHERE.search(host):
+    if kind in ("EXPOSES_ENDPOINT", "ROUTES_TO") and (
+        ELSEWHERE.search(host) or address.text.partition("://")[0] in _OF_OBJECTS
+    ):
         return True
     if (
         address.kind != "hostport"
@@ -229,9 +237,11 @@ def excluded(kind: str, name: Thing, address: Thing) -> bool:
 
 @lru_cache(maxsize=20_000)
 def _is_property(key: str) -> bool:
-    """Whether a key says what its value is ("Website", "Official docs"), and names nothing that has it."""
+    """Whether a key says what its value is ("Website", "Management"), and names nothing that has it."""
     words = re.findall(r"[a-z-]+", key.lower())
-    return bool(words) and words[-1] in roles()["documentation"]
+    if not words or words[-1] in roles()["documentation"]:
+        return bool(words)
+    return is_ordinary_name(key) and words[-1] not in roles()["kind"]
 
 
 def text_candidates(segment: Segment, things: Sequence[Thing], vocabulary: Vocabulary) -> Iterator[Candidate]:
@@ -263,13 +273,15 @@ def text_candidates(segment: Segment, things: Sequence[Thing], vocabulary: Vocab
                     continue
                 if start.kind == "name" and (is_setting(start.text) or is_generic(start.text)):
                     continue
+                if start.text.lower() == end.text.lower():
+                    continue
                 if end.kind == "url" and is_of_a_command(segment.text, end):
                     continue
                 if end.kind == "name" and (is_setting(end.text) or is_generic(end.text)):
                     continue
                 if end.kind != "name" and excluded(kind, start, end):
                     continue
-                if kind == "EXPOSES_ENDPOINT" and segment.form == "key-value" and _is_property(start.text):
+                if end.kind != "name" and segment.form == "key-value" and _is_property(start.text):
                     continue
                 if segment.item == "lines" and one.kind == other.kind:
                     continue
@@ -376,6 +388,37 @@ def _noun(thing: Thing, plain: str) -> list[str]:
     return nouns[:1] or ["none"]
 
 
+#: Sorts of systems, by the nouns that people call them and by their software.
+_SORTS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
+    "network": (frozenset(["network", "networks", "vlan", "bridge", "overlay"]), frozenset()),
+    "proxy": (frozenset(["proxy", "proxies", "gateway", "ingress", "balancer", "router", "cdn"]), PROXIES),
+    "tunnel": (frozenset(["vpn", "tunnel", "tailnet"]), TUNNELS),
+    "store": (frozenset(["database", "db", "cache", "broker", "queue", "store", "bucket"]), STORES),
+}
+
+
+@lru_cache(maxsize=20_000)
+def _sort(name: str, noun: str) -> str:
+    """Which sort of system a name says that it is: by its last word or the noun behind it ("the proxy
+    network"), or by the software that it names ("Cloudflare Tunnel")."""
+    words = re.findall(r"[a-z]+", name.lower())
+    nouns = {*words[-1:], noun}
+    found = (
+        sort
+        for sort, (said, software) in _SORTS.items()
+        if not nouns.isdisjoint(said) or not software.isdisjoint(words)
+    )
+    return next(found, "other")
+
+
+def sorts(kind: str, start: Thing, end: Thing, start_plain: str, end_plain: str) -> list[str]:
+    """Return which sorts of systems a relation would lead from and to, as features; ``start_plain`` and
+    ``end_plain``: the texts in which these names stand."""
+    first = _sort(start.text, *_noun(start, start_plain))
+    second = _sort(end.text, *_noun(end, end_plain))
+    return [f"{kind} start is {first}", f"{kind} end is {second}", f"{kind} leads {first} {second}"]
+
+
 def _pair(
     kind: str,
     turned: bool,
@@ -423,9 +466,10 @@ def _pair(
     if not others and named:
         found.append(f"{way} only" if raw & table.get(way, _NONE) else "NN silent")
     if named:
-        found += [
-            f"{way} {side} {noun}" for side, t in (("of", one), ("to", other)) for noun in _noun(t, plain)
-        ]
+        nouns = [(side, noun) for side, t in (("of", one), ("to", other)) for noun in _noun(t, plain)]
+        found += [f"{way} {side} {noun}" for side, noun in nouns]
+        start, end = (other, one) if turned else (one, other)
+        found += sorts(kind, start, end, plain, plain)
     found += [f"{group} {f}" for f in about(one, "1", vocabulary)]
     found += [f"{group} {f}" for f in about(other, "2", vocabulary)]
     if not plain[: one.start].strip(" *`-:✅[("):

@@ -15,6 +15,7 @@ from taboot_pipelines.extraction.tier_a.prose.pairs import (
     flags,
     is_generic,
     is_of_a_command,
+    sorts,
     stem,
     verbs,
 )
@@ -78,6 +79,8 @@ _AFTER_NAME = re.compile(r"\s*(?:[(\[–—]|\s-\s|:\s|,|·|\s\+\s|\s@\s).*", re
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 #: What a cell says that tells a size, and so names no system.
 _SIZE = re.compile(r"\b\d+(?:\.\d+)? ?[KMGT]i?B?\b")
+#: A name without a mark of its own has fewer words.
+_MOST_BLANKS = 4
 #: Words of grammar that a phrase has, and a name of a system has not.
 _PHRASE = frozenset(
     [
@@ -102,6 +105,8 @@ _PHRASE = frozenset(
 )
 #: Stores: none is the store of another.
 _STORE = frozenset(["database", "databases", "db", "cache", "broker", "store", "storage"])
+#: What follows the name of whom a store is kept for: "Ledgerly database".
+_STORED = re.compile(rf"(?i)['’]?s?\s+(?:{'|'.join(sorted(_STORE))})\W*(?:\Z|[,;(+])")
 #: A number, an address of memory, a UUID: what identifies, and names nothing.
 _ID = re.compile(r"\d+|0x[0-9a-fA-F]+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4,12}){1,4}")
 #: A cell of more words is a sentence, which says what it says without its header.
@@ -118,10 +123,17 @@ _GROUPS = frozenset(
     ["stack", "stacks", "project", "projects", "category", "group", "layer", "section", "profile", "bundle"]
 )
 _GROUP = "subject group"
+_DEVICES = frozenset(["device", "devices"])
+#: What is said around the name of the machine that something runs on: "LXC 106 on pve3".
+_PLACED = re.compile(r"(?i)\b(?:lxc|kvm|qemu|vm|vmid|ct|ctid|jail|container|guest|on|in|at|id)\b")
 #: A preposition of direction before an address.
 _AWAY = re.compile(r"(?:\b(?:to|from|via|through|towards?)|→|->|=>) ?`?$", re.IGNORECASE)
 #: A version (Semantic Versioning, or nearly), which runs nothing.
 _VERSION = re.compile(r"v?\d+\.\d+(?:\.\d+)*(?:[-+.][\w.+-]*)?(?: ?/ ?.*)?")
+#: What programs are built for (a target of GNU, a platform of OCI), which is no program.
+_PLATFORM = re.compile(
+    r"(?i)(?:(?:linux|darwin|windows)[/-])?(?:x86[_-]64|amd64|arm64|aarch64|armv\d\w*|i[3-6]86|riscv64)(?:[/-]\w+)*"
+)
 _REMARK = re.compile(r"\([^)]*\)|<br>")
 _LEADING = re.compile(r"\A[^\w@]+")
 _EMPTY = re.compile(
@@ -178,7 +190,10 @@ def table_candidates(segment: Segment, vocabulary: Vocabulary) -> Iterator[Candi
     ]
     if cells[0].plain.strip() in _RECORDS:
         return
-    if {w for name in header[: at + 1] for w in re.findall(r"[a-z]+", name.lower())} & roles()["part"]:
+    parts = {w for name in header[: at + 1] for w in re.findall(r"[a-z]+", name.lower())} & roles()["part"]
+    if any("ip" in header_roles(h) for h in header):
+        parts -= _DEVICES  # Which has an address is no part.
+    if parts:
         return  # Of the parts of a machine, or of what is let through.
     if any(
         "setting" in header_roles(h) and "subject" not in header_roles(h) for h in (header[0], header[at])
@@ -361,9 +376,15 @@ def name_of(cell: Text) -> Thing | None:
     tail = _AFTER_NAME.search(plain, begin + 1) if begin < len(plain) else None
     end = tail.start() if tail else len(plain)
     text = plain[begin:end].rstrip(" .:*")
-    if not text or len(text) > 60 or is_quantity(text) or not any(c.isalpha() for c in text):
+    if (
+        not text
+        or len(text) > 60
+        or is_quantity(text)
+        or _PLATFORM.fullmatch(text)
+        or not any(c.isalpha() for c in text)
+    ):
         return None
-    if not _PHRASE.isdisjoint(text.lower().split()):
+    if text.count(" ") > _MOST_BLANKS or not _PHRASE.isdisjoint(text.lower().split()):
         return None  # "the house and the tunnel" describes, and names nothing.
     return Thing(begin, begin + len(text), text, "name", "cell")
 
@@ -405,7 +426,7 @@ def _cell(
         return
     said = header_roles(header)
     wanted = {(way, role) for role in said for way in _OF_ROLE.get(role, ())}
-    if cell.plain.count(" ") > 1:
+    if cell.plain.count(" ") > 0:
         wanted |= {(way, "text") for way in _OF_ROLE["told"]}
     if not wanted:
         return
@@ -423,6 +444,7 @@ def _cell(
     # What is for another may need it as well as be needed ("exporter for"); what keeps data does not.
     keeps = subject.text.lower() in STORES
     wordy = _wordy(cell, inside)
+    placed = wordy and _wordy(cell, inside, _PLACED)
     # A service is listed with its containers, a machine with what it runs.
     of_parts = _GROUP in shared or ("subject subject" in shared and "subject host" not in shared)
     sized = _SIZE.search(cell.plain) is not None
@@ -435,13 +457,20 @@ def _cell(
             if is_setting(name.text) or is_generic(name.text) or _VERSION.fullmatch(name.text):
                 continue
             before = re.findall(r"[a-z]+", cell.plain[: name.start].lower())
+            if name.text.lower() == subject.text.lower():
+                continue
             fits = _FITS.get(role) == way
-            told = not fits and not verbs().get(way, frozenset()).isdisjoint(
-                word for word in before[-4:] if word != "for" or keeps
+            kept = way == "DEPENDS_ON<" and _STORED.match(cell.plain, name.end) is not None
+            told = kept or (
+                not fits
+                and not verbs()
+                .get(way, frozenset())
+                .isdisjoint(word for word in before[-4:] if word != "for" or keeps)
             )
             if fits and sized and role in ("needs", "needed", "host"):
                 continue
-            if (told and len(words) > _MOST_WORDS) or (kind in ("RUNS", "RUNS_IN") and wordy):
+            apart = placed if kind == "RUNS" and "host" in said else wordy
+            if (told and len(words) > _MOST_WORDS) or (kind in ("RUNS", "RUNS_IN") and apart):
                 continue
             if kind == "RUNS" and any(t.kind == "url" and t.start <= name.start < t.end for t in found):
                 continue  # A URL is no machine.
@@ -479,17 +508,21 @@ def _cell(
             made = Candidate(
                 kind, name if turned else subject, subject if turned else name, features=[*shared, *extra]
             )
+            texts = (cell.plain, subject_cell.plain) if turned else (subject_cell.plain, cell.plain)
+            assert made.end is not None
+            made.features += sorts(kind, made.start, made.end, *texts)
             own, theirs = subject_cell.place(subject.start, subject.end), cell.place(name.start, name.end)
             made.start_place, made.end_place = (theirs, own) if turned else (own, theirs)
             yield made
 
 
-def _wordy(cell: Text, inside: list[Thing]) -> bool:
-    """Whether a cell has words beside the names in it, remarks in parentheses aside."""
+def _wordy(cell: Text, inside: list[Thing], aside: re.Pattern[str] | None = None) -> bool:
+    """Whether a cell has words beside the names in it, remarks in parentheses and ``aside`` left out."""
     left = list(cell.plain)
     for name in inside:
         left[name.start : name.end] = " " * (name.end - name.start)
-    return re.search(r"[^\W\d_]{2}", _REMARK.sub(" ", "".join(left)).replace("and", " ")) is not None
+    said = _REMARK.sub(" ", "".join(left)).replace("and", " ")
+    return re.search(r"[^\W\d_]{2}", said if aside is None else aside.sub(" ", said)) is not None
 
 
 def _part(cell: Text, part: str) -> Thing | None:

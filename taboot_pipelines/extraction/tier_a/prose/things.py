@@ -127,7 +127,13 @@ _UNITS = frozenset(("service", "socket", "timer", "network", "container", "volum
 _SETTING = re.compile(
     r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:=.*)?|[a-z][a-z0-9]*(?:_[a-z0-9]+){2,}|--?[a-z].*|[/~.].*"
     r"|.*[=(){}<>$;\\].*|\w+(?:\.\w+){2,}|[^\s/]+/[^\s/]+/\S*|[^\s/]+/"
+    # The key of a label or annotation (Kubernetes), whose prefix is a domain: "io.cilium/lb-ipam-ips".
+    r"|[a-z0-9-]+(?:\.[a-z0-9-]+)+/[A-Za-z0-9._-]+"
 )
+#: The group and version of an interface (Kubernetes): "apps.example.io/v1beta1".
+_API_VERSION = re.compile(r"[a-z0-9.-]+/v\d+(?:(?:alpha|beta)\d+)?")
+#: Mask of a subnet (RFC 950), which is nobody's address.
+_MASK = re.compile(r"255\.\d{1,3}\.\d{1,3}\.\d{1,3}")
 
 
 @lru_cache(maxsize=20_000)
@@ -239,6 +245,8 @@ def _address(match: re.Match[str], plain: str) -> Thing | None:
             return None
         if match["prefix"]:
             return Thing(start, end, said, "cidr")
+        if _MASK.fullmatch(said):
+            return None
         if match["iport"]:
             host = said.partition(":")[0]
             return Thing(start, end, said, "hostport", port=int(match["iport"][1:]), host=host)
@@ -286,7 +294,7 @@ def _address(match: re.Match[str], plain: str) -> Thing | None:
     if match["image"] is not None:
         last = said.rpartition("/")[2]
         first = said.partition("/")[0]
-        if not any(c.isalpha() for c in first):
+        if not any(c.isalpha() for c in first) or _API_VERSION.fullmatch(said):
             return None
         if "." in first and ":" not in said and "@" not in said and not _is_registry(first):
             # A web address that is written without its scheme.
@@ -414,9 +422,8 @@ def names(text: Text, taken: Iterable[Thing], vocabulary: Vocabulary | None = No
                 rest = plain[words[begin + 1][0] : words[last][1]]
                 whole = plain[words[begin][0] : words[last][1]].lower()
                 told = vocabulary is not None and vocabulary.counts.get(whole, 0) > 1
-                if (lead in roles()["leading"] and not told) or (
-                    not told and (ordinary(lead) or _inflected(lead)) and not is_ordinary_name(rest)
-                ):
+                orders = lead in roles()["order"] or lead in _of_verbs() or _inflected(lead)
+                if not told and (lead in roles()["leading"] or (orders and not is_ordinary_name(rest))):
                     begin += 1
             while begin <= last and plain[slice(*words[begin])].lower() in roles()["article"]:
                 begin += 1
@@ -500,6 +507,14 @@ def _joined(word: str) -> bool:
 
 
 _JOINED = re.compile(r"[a-z\d][-_][a-z\d]")
+
+
+@cache
+def _of_verbs() -> frozenset[str]:
+    """Return the verbs that state a relation, as a sentence may begin with them ("Query Loki")."""
+    lines = files(PACKAGE).joinpath("verbs.txt").read_text("utf-8").splitlines()
+    stated = (line.partition(":")[2] for line in lines if not line.startswith("#"))
+    return frozenset(word for said in stated for word in said.split())
 
 
 @lru_cache(maxsize=20_000)
