@@ -217,9 +217,12 @@ def extractors(given: TierInput) -> Sequence[UnitExtractor]:
     other = given.overrides.get(MODEL)
     if other is not None and not (isinstance(other, str) and other.strip()):
         raise TabootError("E_QUERY", f"{MODEL} must be the name of a model.")
-    if other is None or other == session.asking.model:
-        return [_as_configured(given, session, session.chat, session.asking)]
-    return [_by_another(given, session, replace(session.asking, model=other, precision={}, min_precision=0))]
+    asking = session.asking
+    # Asked for by name, the configured model shows its candidates too.
+    if other is None or (other == asking.model and asking.min_precision == 0):
+        return [_as_configured(given, session, session.chat, asking)]
+    precision = asking.precision if other == asking.model else {}
+    return [_by_another(given, session, replace(asking, model=other, precision=precision, min_precision=0))]
 
 
 def _as_configured(
@@ -249,15 +252,18 @@ def _as_configured(
 
 
 def _by_another(given: TierInput, session: Session, asking: RequestSettings) -> UnitExtractor:
-    """Return what reads by another model of the server, for a reinterpretation; whoever promotes it decides
-    whether it is right, so all of it is shown."""
+    """Return what reads by a model of the server that is named for a reinterpretation; whoever promotes it
+    decides whether it is right, so all of it is shown."""
     workspace, given_up = given.workspace, TrialDeadLetters()
+    assert session.chat is not None and session.asking is not None
+    configured = asking.model == session.asking.model
+    chat = session.chat if configured else workspace.chat_with(asking.model)
     window_tokens = workspace.settings.extraction.window_tokens
     reader = TrialReader(
         workspace.catalog,
         session.source_id,
         WindowCutter(given.documents, asking, window_tokens),
-        _asker(session, workspace.chat_with(asking.model), asking, given_up.failed),
+        _asker(session, chat, asking, given_up.failed),
         given_up,
         version_of(asking, window_tokens),
     )

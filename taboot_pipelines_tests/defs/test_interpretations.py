@@ -12,7 +12,7 @@ from taboot_pipelines_tests.defs.conftest import Project
 SECRET = "swordfish-eleven"
 PAGE = (
     "# Grafana\n\nGrafana depends on Postgres.\n\n"
-    f"# Jellyfin\n\nJellyfin relies on Redis (`DB_PASSWORD={SECRET}`).\n"
+    f"# Jellyfin\n\nJellyfin connects to Redis (`DB_PASSWORD={SECRET}`).\n"
 )
 
 
@@ -43,14 +43,16 @@ def test_a_tier_shows_its_runs_how_sure_they_are_and_triples_with_their_sentence
     assert result.success
     found = project.metadata(result, "tier_b_triples")
     assert {r["state"]: r["runs"] for r in table(found["runs"])} == {"active": 1}
-    assert {r["confidence"]: r["facts"] for r in table(found["confidence"])} == {"0.6-0.7": 2}
+    assert {r["confidence"]: r["facts"] for r in table(found["confidence"])} == {"0.8-0.9": 2}
     assert found["confidence_plot"].startswith("![facts by confidence](data:image/png;base64,")
     triples = table(found["triples"])
-    assert {t["relation"] for t in triples} == {"DEPENDS_ON"} and {t["line"] for t in triples} == {3, 7}
+    assert {t["relation"] for t in triples} == {"DEPENDS_ON", "CONNECTS_TO"} and {
+        t["line"] for t in triples
+    } == {3, 7}
     if names:
         (told,) = (t for t in triples if t["line"] == 7)
-        assert told["triple"] == "(Service jellyfin)-[DEPENDS_ON]->(Service redis)"
-        assert told["sentence"].startswith("Jellyfin relies on Redis (`DB_PASSWORD=****")
+        assert told["triple"] == "(Service jellyfin)-[CONNECTS_TO]->(Service redis)"
+        assert told["sentence"].startswith("Jellyfin connects to Redis (`DB_PASSWORD=****")
     else:
         assert "triple" not in triples[0] and "grafana" not in str(found).lower()
     assert SECRET not in str(found)
@@ -64,7 +66,7 @@ def test_jobs_interpret_again_promote_and_take_back(project: Project) -> None:
     (world.source("pages") / "page.md").write_text(PAGE)
     assert project.run("pages").success
     place = {"source": "pages", "tier": "B"}
-    made = job(project, "reinterpret", "reinterpret_units", config={"min_confidence": 0.64}, **place)
+    made = job(project, "reinterpret", "reinterpret_units", config={"min_confidence": 0.84}, **place)
     assert made.success and outputs(made, "reinterpret_units")["runs"] == 1
     edges = world.kb().edges().num_rows
     promoted = job(project, "promote_runs", "promote_candidates", **place)
@@ -77,7 +79,7 @@ def test_jobs_interpret_again_promote_and_take_back(project: Project) -> None:
     (failure,) = [e for e in refused.all_events if e.is_step_failure]
     assert "E_NOT_FOUND" in failure.step_failure_data.user_failure_data.description
     at_once = job(
-        project, "reinterpret", "reinterpret_units", config={"min_confidence": 0.64}, promote=True, **place
+        project, "reinterpret", "reinterpret_units", config={"min_confidence": 0.84}, promote=True, **place
     )
     assert outputs(at_once, "reinterpret_units")["promoted"] == 1
     assert world.kb().edges().num_rows == edges - 1

@@ -471,7 +471,8 @@ def test_a_kill_repeats_at_most_the_windows_that_were_on_their_way(
 ) -> None:
     notes = house.source("notes")
     for i in range(12):
-        (notes / f"{i:02}.md").write_text(f"Here mastodon{i} talks to postgres.\n")
+        # In a process of its own Tier B speaks as well; of this it says nothing.
+        (notes / f"{i:02}.md").write_text(f"Nobody knows whether mastodon{i} talks to postgres.\n")
     house.workspace.close()
     llm.delay = 0.4
     child = subprocess.Popen([sys.executable, "-c", _KILLED, str(tmp_path), tei.url, llm.url])
@@ -587,6 +588,29 @@ def test_another_model_is_tried_beside_the_configured_one(house: World, llm: Fak
     for wrong in (3, ""):
         with pytest.raises(TabootError, match="E_QUERY"):
             reinterpret(house.workspace, "default", tier="C", source="notes", config={"model": wrong})
+
+
+def test_the_candidates_of_a_model_are_looked_at_and_promoted(
+    made: Callable[..., World], llm: FakeOpenAi
+) -> None:
+    world = made(extraction={"min_precision": 0.85})
+    (world.source("notes") / "a.md").write_text(
+        "Here mastodon depends on postgres. Also gitea talks to loki.\n"
+    )
+    calibrated(world.home / "calibration.json", DEPENDS_ON=(40, 41))
+    world.ingest()
+    asked = llm.requests
+    assert stated(world) == {DEPENDS}
+    trial = reinterpret(world.workspace, "default", tier="C", source="notes", config={"model": "fake/llm"})
+    assert len(trial.run_ids) == 1 and llm.requests == asked, "its answers are kept"
+    assert stated(world) == {DEPENDS}
+    promote(world.workspace, "default", runs=trial.run_ids)
+    assert stated(world) == {DEPENDS, TALKS}
+    sure = {e["type"]: e["confidence"] for e in world.kb().edges().to_pylist() if e["source"] == "tier_c"}
+    assert sure == pytest.approx({"DEPENDS_ON": 41 / 43, "CONNECTS_TO": 0.5}, abs=0.001)
+    assert tier_c(world.ingest()).skipped == "unchanged"
+    rollback(world.workspace, "default", source="notes", tier="C")
+    assert stated(world) == {DEPENDS}
 
 
 def test_what_another_model_cannot_be_asked_fails_and_is_asked_again(house: World, llm: FakeOpenAi) -> None:

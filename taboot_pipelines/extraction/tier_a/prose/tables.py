@@ -132,7 +132,8 @@ _AWAY = re.compile(r"(?:\b(?:to|from|via|through|towards?)|→|->|=>) ?`?$", re.
 _VERSION = re.compile(r"v?\d+\.\d+(?:\.\d+)*(?:[-+.][\w.+-]*)?(?: ?/ ?.*)?")
 #: What programs are built for (a target of GNU, a platform of OCI), which is no program.
 _PLATFORM = re.compile(
-    r"(?i)(?:(?:linux|darwin|windows)[/-])?(?:x86[_-]64|amd64|arm64|aarch64|armv\d\w*|i[3-6]86|riscv64)(?:[/-]\w+)*"
+    r"(?i)(?:(?:linux|darwin|windows)[/-])?"
+    r"(?:x86[_-]64|amd64|arm64|aarch64|armv\d\w*|i[3-6]86|riscv64)(?:[/-]\w+)*"
 )
 _REMARK = re.compile(r"\([^)]*\)|<br>")
 _LEADING = re.compile(r"\A[^\w@]+")
