@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from taboot_pipelines.cli.admin import existing_workspace
 from taboot_pipelines.cli.output import console, emit_json, json_option, namespace_option, table, text
+from taboot_pipelines.cli.progress import display
 
 
 @click.group()
@@ -29,7 +32,9 @@ def try_(namespace: str | None, as_json: bool) -> None:
     with existing_workspace() as workspace:
         tenant = namespace or workspace.settings.namespace
         asking = tier_c_triples.trial_of(workspace, tenant)
-        trial = model_trials.try_model(workspace, tenant, asking, lambda _done, _all: None)
+        with display(as_json) as shown:
+            shown.begin(asking.model)
+            trial = model_trials.try_model(workspace, tenant, asking, partial(shown.progress, "windows"))
     rows = {
         relation: {
             "right": score.matched,
@@ -63,10 +68,10 @@ def try_(namespace: str | None, as_json: bool) -> None:
     asked = f"{trial.account.asked} windows asked about, {trial.account.cached} known"
     out.print(text(f"{trial.model} on {trial.passages} passages of the package{own}: {asked}."))
     numbers = ("right", "said", "labelled", "precision", "recall", "agreement")
-    shown = table("relation", *numbers, "facts", right=numbers)
+    rows_shown = table("relation", *numbers, "facts", right=numbers)
     for relation, row in rows.items():
-        shown.add_row(relation, *("–" if value is None else text(value) for value in row.values()))
-    out.print(shown)
+        rows_shown.add_row(relation, *("–" if value is None else text(value) for value in row.values()))
+    out.print(rows_shown)
     if trial.failed:
         out.print(text(f"{trial.failed} windows have no answer that can be used."), style="yellow")
     out.print(text(f"Agreement: the share of it that Tiers A and B say too. Kept in {trial.file}."))

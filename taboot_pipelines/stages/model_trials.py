@@ -118,7 +118,7 @@ def measured_precision(settings: Settings, model: str) -> dict[str, float]:
     So few say little. Empty for a model that was not measured, or not with today's prompt and reading. Raises
     ``E_SCHEMA_INVALID`` for a calibration that is none, ``E_PATH`` for one that cannot be read.
     """
-    said = _read(calibration_file(settings), settings.extraction.calibration is not None).get(model)
+    said = _read(calibration_file(settings)).get(model)
     try:
         if said is None or said["version"] != calibration.version():
             return {}
@@ -141,15 +141,14 @@ def unmeasured(settings: Settings, model: str, candidates: int) -> dict[str, str
     return {"code": error.code, "message": error.message, "remedy": error.remedy}
 
 
-def _read(file: Path, must: bool) -> Mapping[str, Any]:
+def _read(file: Path) -> Mapping[str, Any]:
+    """Return what a file says of models; a file that is not there says nothing yet."""
     try:
         said = json.loads(file.read_text("utf-8"))
-    except FileNotFoundError as error:
-        if not must:
-            return {}
-        raise _unreadable(file, error) from error
+    except FileNotFoundError:
+        return {}
     except OSError as error:
-        raise _unreadable(file, error) from error
+        raise TabootError("E_PATH", f"{file} cannot be read: {type(error).__name__}.") from error
     except ValueError as error:
         raise _no_calibration(file) from error
     if not isinstance(said, dict):
@@ -159,17 +158,13 @@ def _read(file: Path, must: bool) -> Mapping[str, Any]:
 
 def _write(file: Path, model: str, measured: Mapping[str, Any]) -> None:
     """Write what was measured of a model beside that of others, whole or not at all."""
-    kept = _read(file, False)
+    kept = _read(file)
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         temporary.write_text(json.dumps({**kept, model: measured}, indent=1, sort_keys=True) + "\n", "utf-8")
         temporary.replace(file)
     except OSError as error:
         raise TabootError("E_PATH", f"{file} cannot be written: {type(error).__name__}.") from error
-
-
-def _unreadable(file: Path, error: OSError) -> TabootError:
-    return TabootError("E_PATH", f"{file} cannot be read: {type(error).__name__}.")
 
 
 def _no_calibration(file: Path) -> TabootError:

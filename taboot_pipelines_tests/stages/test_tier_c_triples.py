@@ -178,8 +178,11 @@ def test_a_models_facts_are_served_in_the_relations_that_it_was_measured_in(
     reopened(world)
     with pytest.raises(TabootError, match="E_SCHEMA_INVALID"):
         world.ingest("notes")
-    world.overrides["extraction"] = {"calibration": world.root / "absent.json"}
+    world.overrides["extraction"] = {"min_precision": 0.85, "calibration": world.root / "absent.json"}
     reopened(world)
+    world.ingest("notes")
+    assert stated(world) == set()
+    (world.root / "absent.json").mkdir()
     with pytest.raises(TabootError, match="E_PATH"):
         world.ingest("notes")
 

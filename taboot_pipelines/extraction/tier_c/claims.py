@@ -97,7 +97,9 @@ GRAPH = Ontology(
         Relation("DEPENDS_ON", _SERVICE, _SERVICE, "needs it, or keeps its data there"),
         Relation("CONNECTS_TO", _MACHINE, (*_MACHINE, "Network"), "sends to or reads from; a bare arrow"),
         Relation("ROUTES_TO", _SERVICE, ("Service", "Endpoint"), "proxy passes requests on to"),
-        Relation("BINDS", _SERVICE, ("Host", "IP"), "listens on port; end may be empty", _PORTS, True),
+        Relation(
+            "BINDS", _SERVICE, ("Host", "IP"), "listens on port; end may be empty", _PORTS, open_end=True
+        ),
         Relation("RUNS", _SERVICE, ("Host",), "runs on the machine"),
         Relation("EXPOSES_ENDPOINT", _SERVICE, ("Endpoint",), "is at the URL or host name"),
         Relation("RESOLVES_TO", ("Host",), ("IP",), "has the address"),

@@ -81,6 +81,7 @@ _MARGIN = re.compile(r"(?:\s{2,}|[│|]\s*)[←⟵◄]")
 #: An object of a cluster by its kind and name (Kubernetes, RFC 1123): "HelmRelease: vault".
 _OBJECT = re.compile(rf"(?:{_TYPE.pattern}):\s+(?P<name>[a-z0-9][a-z0-9.-]*)")
 _BRACKETS = re.compile(r"\s*\([^()\n]{0,80}\)\s*\Z")
+#: What stands in brackets behind a name.
 _QUALIFIED = re.compile(r"\s*\([^()\n]{1,30}\)")
 _MESSAGE = re.compile(r"\s*[:=]\s*(?P<label>\S.{0,80})\Z")
 #: A path, which is no list of names with slashes between them.

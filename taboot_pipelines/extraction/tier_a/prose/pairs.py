@@ -466,8 +466,9 @@ def _pair(
     if not others and named:
         found.append(f"{way} only" if raw & table.get(way, _NONE) else "NN silent")
     if named:
-        nouns = [(side, noun) for side, t in (("of", one), ("to", other)) for noun in _noun(t, plain)]
-        found += [f"{way} {side} {noun}" for side, noun in nouns]
+        found += [
+            f"{way} {side} {noun}" for side, t in (("of", one), ("to", other)) for noun in _noun(t, plain)
+        ]
         start, end = (other, one) if turned else (one, other)
         found += sorts(kind, start, end, plain, plain)
     found += [f"{group} {f}" for f in about(one, "1", vocabulary)]
