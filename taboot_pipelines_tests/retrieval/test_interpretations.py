@@ -18,7 +18,7 @@ from taboot_pipelines_tests.world import World
 pytestmark = pytest.mark.slow
 
 SURE = "Grafana depends on Postgres.\n"
-LESS_SURE = "# Jellyfin\n\nJellyfin relies on Redis (`REDIS_PASSWORD=swordfish-zero`).\n"
+LESS_SURE = "# Jellyfin\n\nJellyfin connects to Redis (`REDIS_PASSWORD=swordfish-zero`).\n"
 
 
 @pytest.fixture
@@ -46,13 +46,13 @@ def test_a_diff_quotes_what_is_added_and_removed(world: World, kb: KnowledgeBase
     assert (found.added, found.removed, found.changed, found.same) == (0, 1, 0, 1)
     (item,) = found.items
     assert (
-        item.change == "removed" and item.fact.statement == "(Service jellyfin)-[DEPENDS_ON]->(Service redis)"
+        item.change == "removed" and item.fact.statement == "(Service jellyfin)-[CONNECTS_TO]->(Service redis)"
     )
-    assert item.fact.quote is not None and "Jellyfin relies on Redis" in item.fact.quote.text
+    assert item.fact.quote is not None and "Jellyfin connects to Redis" in item.fact.quote.text
     assert "swordfish" not in found.model_dump_json() and "swordfish" not in str(found.to_arrow().to_pylist())
     assert (item.fact.path, item.fact.line) == ("less.md", 3)
     text = LESS_SURE[slice(*item.fact.spans[0])]
-    assert text.startswith("Jellyfin relies")
+    assert text.startswith("Jellyfin connects")
     other = kb.diff("candidate", "active", source="notes", tier="B")
     assert (other.added, other.removed) == (1, 0)
     assert "removed" in found._repr_html_() and found.to_pandas().shape[0] == 1
