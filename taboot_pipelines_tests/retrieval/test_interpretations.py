@@ -45,9 +45,8 @@ def test_a_diff_quotes_what_is_added_and_removed(world: World, kb: KnowledgeBase
     found = kb.diff("active", "candidate", source="notes", tier="B")
     assert (found.added, found.removed, found.changed, found.same) == (0, 1, 0, 1)
     (item,) = found.items
-    assert (
-        item.change == "removed" and item.fact.statement == "(Service jellyfin)-[CONNECTS_TO]->(Service redis)"
-    )
+    assert item.change == "removed"
+    assert item.fact.statement == "(Service jellyfin)-[CONNECTS_TO]->(Service redis)"
     assert item.fact.quote is not None and "Jellyfin connects to Redis" in item.fact.quote.text
     assert "swordfish" not in found.model_dump_json() and "swordfish" not in str(found.to_arrow().to_pylist())
     assert (item.fact.path, item.fact.line) == ("less.md", 3)

@@ -176,8 +176,10 @@ def test_what_a_search_asks_for_by_name_is_left_alone(home, embedder, options):
 
 def test_adaptive_is_hybrid_where_nothing_is_named(home, embedder):
     kb = opened(home, embedder)
-    adaptive = kb.search(QUERY, 20, mode="adaptive")
-    assert adaptive.chosen == "hybrid" and ids(adaptive.hits) == ids(kb.search(QUERY, 20).hits)
+    adaptive, hybrid = kb.search(QUERY, 20, mode="adaptive"), kb.search(QUERY, 20)
+    assert adaptive.chosen == "hybrid" and ids(adaptive.hits)[:10] == ids(hybrid.hits)[:10]
+    # The second hop asks again, and mixes what is as good as equal behind the first hits.
+    assert set(ids(adaptive.hits)) == set(ids(hybrid.hits))
 
 
 def test_a_query_of_function_words_has_nothing_to_compare(home, embedder):
