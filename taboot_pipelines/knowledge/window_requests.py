@@ -92,6 +92,11 @@ class RequestSettings:
         """Whether the model's facts of a relation are served."""
         return self.precision.get(relation, 0.0) >= self.min_precision
 
+    @property
+    def served(self) -> Sequence[str]:
+        """The relations that were measured and are served, sorted."""
+        return sorted(filter(self.serves, self.precision))
+
 
 def question_tokens(asking: RequestSettings, window: tier_c.Window) -> int:
     """Return how many tokens the question about a window is, all messages together."""

@@ -7,7 +7,6 @@ Answers are kept like those of documents: asked again, a trial costs nothing.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from taboot_pipelines.knowledge.window_requests import (
 )
 from taboot_pipelines.settings import Settings
 from taboot_pipelines.stages.workspace import Workspace
+from taboot_pipelines.stores.disk import replace_file
 
 _FILE = "calibration.json"
 
@@ -91,8 +91,7 @@ def try_model(
         replace(passage, labels=tuple(said))
         for passage, said in zip(passages, quality.found_by_rules(passages), strict=True)
     ]
-    least = settings.extraction.min_precision
-    served = sorted(r for r, p in measured_precision(settings, asking.model).items() if p >= least)
+    now = replace(asking, precision=measured_precision(settings, asking.model))
     return Trial(
         asking.model,
         len(packaged),
@@ -101,8 +100,8 @@ def try_model(
         quality.score(found, rules),
         len(failures),
         asker.account,
-        served,
-        least,
+        now.served,
+        now.min_precision,
         file,
     )
 
@@ -128,15 +127,13 @@ def measured_precision(settings: Settings, model: str) -> dict[str, float]:
     return {r: round((right + 1) / (told + 2), 3) for r, (right, told) in relations.items()}
 
 
-def unmeasured(settings: Settings, model: str, candidates: int) -> dict[str, str]:
+def unmeasured(asking: RequestSettings, candidates: int) -> dict[str, str]:
     """Return the note of a run that keeps so many facts as candidates."""
-    known = measured_precision(settings, model)
-    least = settings.extraction.min_precision
-    if not known:
-        why = f"{model} is not calibrated"
+    if not asking.precision:
+        why = f"{asking.model} is not calibrated"
     else:
-        served = ", ".join(sorted(r for r, p in known.items() if p >= least)) or "no relation"
-        why = f"{model} was measured to be right {least:.0%} of the time in {served}"
+        served = ", ".join(asking.served) or "no relation"
+        why = f"{asking.model} was measured to be right {asking.min_precision:.0%} of the time in {served}"
     error = TabootError("E_UNCALIBRATED", f"{why}: {candidates} of its facts are not served.")
     return {"code": error.code, "message": error.message, "remedy": error.remedy}
 
@@ -159,10 +156,9 @@ def _read(file: Path) -> Mapping[str, Any]:
 def _write(file: Path, model: str, measured: Mapping[str, Any]) -> None:
     """Write what was measured of a model beside that of others, whole or not at all."""
     kept = _read(file)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    said = json.dumps({**kept, model: measured}, indent=1, sort_keys=True) + "\n"
     try:
-        temporary.write_text(json.dumps({**kept, model: measured}, indent=1, sort_keys=True) + "\n", "utf-8")
-        temporary.replace(file)
+        replace_file(file, said.encode())
     except OSError as error:
         raise TabootError("E_PATH", f"{file} cannot be written: {type(error).__name__}.") from error
 

@@ -136,8 +136,7 @@ class Session:
             stopped = self.asker.end()
             report.counts |= self.asker.account.counts
             if self.asker.account.candidates:
-                settings, model = self.workspace.settings, self.asker.asking.model
-                report.limited.append(unmeasured(settings, model, self.asker.account.candidates))
+                report.limited.append(unmeasured(self.asker.asking, self.asker.account.candidates))
         server_failed = stopped is not None and stopped.code != "E_QUOTA"
         self.letters.server(stopped if server_failed else None)
         kept = self.letters.keep({w.key for w in held if w.doc_id not in gone and not w.answered})

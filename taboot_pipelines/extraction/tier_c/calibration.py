@@ -45,9 +45,8 @@ def _passage(block: str) -> Passage:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A text that is shown to a model, its windows, and {number of a passage: where it stands in it}."""
+    """The windows of a text that is shown to a model, and {number of a passage: where it stands in it}."""
 
-    text: str
     places: Mapping[int, tuple[int, int]]
     windows: tuple[Window, ...]
 
@@ -65,7 +64,7 @@ def sheets(
     def close() -> None:
         nonlocal text, places
         if places:
-            found.append(Sheet(text, places, tuple(windows(text, counter, limit))))
+            found.append(Sheet(places, tuple(windows(text, counter, limit))))
         text, places = "", {}
 
     for number, passage in enumerate(passages, first):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -98,9 +98,8 @@ def _triple(ontology: Ontology, window: Window, fact: Mapping[str, Any]) -> Trip
         raise _Refused("instruction")
     first, second = End(fact["start_type"], fact["start"]), End(fact["end_type"], fact["end"])
     open_end = relation.open_end and not second.name.strip()
-    if first.name == second.name or not _named(
-        first, None if open_end else second, quote, window.context(at)
-    ):
+    named = [first.name] if open_end else [first.name, second.name]
+    if first.name == second.name or not _are_named(named, quote, window.context(at)):
         raise _Refused("names")
     if open_end:
         second = End(relation.end[0], "")
@@ -115,13 +114,12 @@ def _sentence(text: str, start: int, end: int) -> str:
     return text[before[-1] if before else 0 : after.end() if after else len(text)].strip()
 
 
-def _named(first: End, second: End | None, quote: str, above: str) -> bool:
-    """Whether the passage names both ends, or one of them and what stands above it the other."""
-    names = [first.name, *([] if second is None else [second.name])]
+def _are_named(names: Sequence[str], quote: str, above: str) -> bool:
+    """Whether the passage has all names, or one of them and what stands above it the others; one alone may
+    stand above."""
     inside = [_stands_in(name, quote) for name in names]
-    if second is None:
-        return inside[0] or _stands_in(first.name, above)
-    return any(inside) and all(i or _stands_in(n, above) for i, n in zip(inside, names, strict=True))
+    either = all(there or _stands_in(name, above) for there, name in zip(inside, names, strict=True))
+    return either and (any(inside) or len(names) == 1)
 
 
 def _passage(window: Window, quote: str) -> tuple[str, int, tuple[int, int]]:

@@ -118,11 +118,15 @@ class _Filling:
 
     def cost(self, piece: _Piece) -> int:
         """Return how many tokens a piece adds, with what has to be repeated above it."""
-        return piece.tokens + sum(self._counter.count(line + "\n") for line in self._repeated(piece))
+        return self._tokens(piece, self._repeated(piece))
+
+    def _tokens(self, piece: _Piece, repeated: Sequence[str]) -> int:
+        return piece.tokens + sum(self._counter.count(line + "\n") for line in repeated)
 
     def add(self, piece: _Piece) -> None:
-        self.tokens += self.cost(piece)
-        for line in self._repeated(piece):
+        repeated = self._repeated(piece)
+        self.tokens += self._tokens(piece, repeated)
+        for line in repeated:
             self._line(line, [CONTEXT] * len(line))
         begin = len(self._offsets) + bool(self._lines)
         self._above.append((begin, "\n".join((*piece.headings, piece.introduction))))

@@ -14,7 +14,6 @@ from taboot_pipelines.extraction.tier_a.prose.pairs import (
     is_generic,
     sorts,
     stem,
-    verbs,
 )
 from taboot_pipelines.extraction.tier_a.prose.segments import ARROW, COMMENTED, Segment, Text
 from taboot_pipelines.extraction.tier_a.prose.things import (
@@ -25,6 +24,7 @@ from taboot_pipelines.extraction.tier_a.prose.things import (
     is_setting,
     names,
     roles,
+    verbs,
 )
 from taboot_pipelines.model.stores import STORES
 

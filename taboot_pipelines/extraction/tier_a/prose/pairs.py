@@ -10,9 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from importlib.resources import files
 
-from taboot_pipelines.extraction.tier_a.prose.scan import PACKAGE
 from taboot_pipelines.extraction.tier_a.prose.segments import Segment, Text
 from taboot_pipelines.extraction.tier_a.prose.things import (
     Thing,
@@ -20,6 +18,7 @@ from taboot_pipelines.extraction.tier_a.prose.things import (
     is_ordinary_name,
     is_setting,
     roles,
+    verbs,
 )
 from taboot_pipelines.model.stores import PROXIES, STORES, TUNNELS
 
@@ -71,14 +70,6 @@ class Candidate:
     #: Where the ends stand in the document.
     start_place: tuple[int, int] = (0, 0)
     end_place: tuple[int, int] = (0, 0)
-
-
-@cache
-def verbs() -> dict[str, frozenset[str]]:
-    """Return the words that state a relation, by relation and direction (``verbs.txt``)."""
-    lines = files(PACKAGE).joinpath("verbs.txt").read_text("utf-8").splitlines()
-    pairs = (line.split(":", 1) for line in lines if not line.startswith("#"))
-    return {kind: frozenset(said.split()) for kind, said in pairs}
 
 
 @lru_cache(maxsize=20_000)
@@ -377,15 +368,15 @@ def _of_address(one: Thing, other: Thing) -> Iterator[tuple[str, Thing, Thing]]:
             pass
 
 
-def _noun(thing: Thing, plain: str) -> list[str]:
-    """The noun that says what a name is, as its last word or behind it: "the `edge` Docker network"."""
+@lru_cache(maxsize=4096)
+def _noun(thing: Thing, plain: str) -> str:
+    """The noun that says what a name is, as its last word or behind it: "the `edge` Docker network"; else
+    "none"."""
     kinds = roles()["kind"]
     last = re.findall(r"[a-z]+", thing.text.lower())[-1:]
     behind = re.match(r"\W{1,2}((?:\w+ )?)(\w+)", plain[thing.end : thing.end + 40])
-    nouns = [
-        w for w in (*last, *((behind[1].strip().lower(), behind[2].lower()) if behind else ())) if w in kinds
-    ]
-    return nouns[:1] or ["none"]
+    following = (behind[1].strip().lower(), behind[2].lower()) if behind else ()
+    return next((word for word in (*last, *following) if word in kinds), "none")
 
 
 #: Sorts of systems, by the nouns that people call them and by their software.
@@ -414,8 +405,8 @@ def _sort(name: str, noun: str) -> str:
 def sorts(kind: str, start: Thing, end: Thing, start_plain: str, end_plain: str) -> list[str]:
     """Return which sorts of systems a relation would lead from and to, as features; ``start_plain`` and
     ``end_plain``: the texts in which these names stand."""
-    first = _sort(start.text, *_noun(start, start_plain))
-    second = _sort(end.text, *_noun(end, end_plain))
+    first = _sort(start.text, _noun(start, start_plain))
+    second = _sort(end.text, _noun(end, end_plain))
     return [f"{kind} start is {first}", f"{kind} end is {second}", f"{kind} leads {first} {second}"]
 
 
@@ -466,9 +457,7 @@ def _pair(
     if not others and named:
         found.append(f"{way} only" if raw & table.get(way, _NONE) else "NN silent")
     if named:
-        found += [
-            f"{way} {side} {noun}" for side, t in (("of", one), ("to", other)) for noun in _noun(t, plain)
-        ]
+        found += [f"{way} of {_noun(one, plain)}", f"{way} to {_noun(other, plain)}"]
         start, end = (other, one) if turned else (one, other)
         found += sorts(kind, start, end, plain, plain)
     found += [f"{group} {f}" for f in about(one, "1", vocabulary)]

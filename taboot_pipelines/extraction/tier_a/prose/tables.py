@@ -17,7 +17,6 @@ from taboot_pipelines.extraction.tier_a.prose.pairs import (
     is_of_a_command,
     sorts,
     stem,
-    verbs,
 )
 from taboot_pipelines.extraction.tier_a.prose.segments import Segment, Table, Text
 from taboot_pipelines.extraction.tier_a.prose.things import (
@@ -31,6 +30,7 @@ from taboot_pipelines.extraction.tier_a.prose.things import (
     is_setting,
     names,
     roles,
+    verbs,
 )
 from taboot_pipelines.model.stores import STORES
 

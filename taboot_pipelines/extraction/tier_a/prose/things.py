@@ -115,6 +115,14 @@ def roles() -> dict[str, frozenset[str]]:
     return {role: frozenset(said) for role, said in found.items()}
 
 
+@cache
+def verbs() -> dict[str, frozenset[str]]:
+    """Return the words that state a relation, by relation and direction (``verbs.txt``)."""
+    lines = files(PACKAGE).joinpath("verbs.txt").read_text("utf-8").splitlines()
+    pairs = (line.split(":", 1) for line in lines if not line.startswith("#"))
+    return {kind: frozenset(said.split()) for kind, said in pairs}
+
+
 @lru_cache(maxsize=20_000)
 def ordinary(word: str) -> bool:
     """Whether a word is one of English that is mostly written small, or one that any system has."""
@@ -512,9 +520,7 @@ _JOINED = re.compile(r"[a-z\d][-_][a-z\d]")
 @cache
 def _of_verbs() -> frozenset[str]:
     """Return the verbs that state a relation, as a sentence may begin with them ("Query Loki")."""
-    lines = files(PACKAGE).joinpath("verbs.txt").read_text("utf-8").splitlines()
-    stated = (line.partition(":")[2] for line in lines if not line.startswith("#"))
-    return frozenset(word for said in stated for word in said.split())
+    return frozenset().union(*verbs().values())
 
 
 @lru_cache(maxsize=20_000)
